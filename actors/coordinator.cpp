@@ -62,7 +62,7 @@ void Coordinator::handle(const RankReady& message) {
   if (!all_answered()) return;
   port_.ready(planned_bytes_);
   if (step_ < setup_.train.steps) {
-    // A run that was asked to stop had saved without the evaluation that was due.
+    // A previous start that was asked to stop saved a checkpoint and skipped the evaluation that was due then.
     if (step_ > 0 && !setup_.evaluation_recorded && evaluation_due()) return begin_evaluation();
     return begin_step();
   }
@@ -101,8 +101,10 @@ void Coordinator::update() {
     }
   }
   if (!bad_step_.empty())
-    return fail_step(ExitCode::numerics,
-                     fmt::format("{}. Run again, all is finite: the same work came to two results on this machine", bad_step_));
+    return fail_step(
+        ExitCode::numerics,
+        fmt::format("{}. When the step was run again, all values were finite: the same computation gave two results on this machine",
+                    bad_step_));
   loss_ = loss;
   norm_ = runtime::global_norm(squares);
   rate_ = setup_.learning_rate(step_);
@@ -114,7 +116,8 @@ void Coordinator::update() {
 /// The step is run again from its start, whose state is unchanged, so that the operation at fault raises the error.
 void Coordinator::not_finite(const std::string& what) {
   if (!bad_step_.empty())
-    return fail_step(ExitCode::numerics, fmt::format("{} (run again: every operation's result is finite, their sum is not)", what));
+    return fail_step(ExitCode::numerics,
+                     fmt::format("{} (when run again, every operation's result is finite, but their sum is not)", what));
   if (!setup_.replays || setup_.train.find_nan) return fail_step(ExitCode::numerics, what);
   bad_step_ = what;
   answers_ = 0;
@@ -198,7 +201,7 @@ void Coordinator::save_and_go_on() {
 /// The ranks copy in order with their other work, so the next phase can be sent immediately after.
 void Coordinator::snapshot() {
   const auto folder = port_.begin_checkpoint(step_);
-  if (!folder) return count_save(step_, "it could not be begun");
+  if (!folder) return count_save(step_, "the attempt could not be started");
   saving_ = true;
   save_error_.clear();
   staged_ = 0;
@@ -277,7 +280,7 @@ void Coordinator::handle(const EvaluationReport& message) {
     };
     const auto rank = std::ranges::find_if(evaluations_, has_it) - evaluations_.begin();
     return fail_step(ExitCode::numerics,
-                     fmt::format("rank {}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and none follows",
+                     fmt::format("rank {}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and the run ends",
                                  rank, loss.bad->stage, describe(), term_text(loss), loss.bad->microbatch, loss.bad->value));
   }
   port_.evaluated({step_, loss.main, setup_.evaluation_targets, loss.shown()});
@@ -331,7 +334,7 @@ void Coordinator::drain() {
   if (saving_) return;  // committed() returns here
   phase_ = Phase::ended;
   port_.to_ranks(Stop{});
-  port_.finished(ExitCode::ok, stopping_ ? fmt::format("stopped after step {} as asked", step_) : "");
+  port_.finished(ExitCode::ok, stopping_ ? fmt::format("stopped after step {} as requested", step_) : "");
 }
 
 void Coordinator::handle(const Collected&) {}

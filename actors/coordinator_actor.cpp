@@ -35,7 +35,7 @@ caf::behavior CoordinatorActor::make_behavior() {
 }
 
 void CoordinatorActor::ready(std::uint64_t planned_bytes) {
-  setup_.reporter->say(fmt::format("memory    planned: {} on the rank with most", runtime::bytes_text(planned_bytes)));
+  setup_.reporter->say(fmt::format("memory    planned: {} on the rank with the most", runtime::bytes_text(planned_bytes)));
 }
 
 std::optional<std::string> CoordinatorActor::begin_checkpoint(std::int64_t step) {
@@ -67,7 +67,7 @@ void CoordinatorActor::evaluated(const EvaluationRecord& record) {
 std::int64_t CoordinatorActor::now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 void CoordinatorActor::finished(ExitCode code, const std::string& message) {
-  if (auto tell = std::exchange(setup_.finished, nullptr)) tell(code, message);
+  if (auto finish = std::exchange(setup_.finished, nullptr)) finish(code, message);
   quit();
 }
 

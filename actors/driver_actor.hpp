@@ -47,7 +47,7 @@ class DriverActor : public MessageActor {
   void handle(const Report&) {}
 
  protected:
-  void tell(const ToRank& phase) { setup_.to_ranks(phase); }
+  void broadcast(const ToRank& phase) { setup_.to_ranks(phase); }
   /// To be called for every rank's answer to a phase: returns whether this was the last one.
   [[nodiscard]] bool all() {
     if (++answers_ < setup_.ranks) return false;
@@ -60,7 +60,7 @@ class DriverActor : public MessageActor {
     quit();
   }
   void finish(Output output) {
-    tell(Stop{});
+    broadcast(Stop{});
     setup_.output->set_value(std::move(output));
     quit();
   }

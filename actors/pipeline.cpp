@@ -77,8 +77,8 @@ Pipeline::~Pipeline() {
   system_.reset();
 }
 
-/// Returns when the workers have run all that was sent to their actors so far, and have let go of those that ended. CAF counts an actor as
-/// done in the middle of the task that ends it, and the rest of that task uses the system.
+/// Returns when the workers have handled every message sent to their actors so far, and have released the actors that ended. CAF
+/// counts an actor as done in the middle of its last task, and the rest of that task still uses the actor system.
 void Pipeline::settle_workers() {
   for (const auto& rank : ranks_) rank->worker().run([] {});
 }
@@ -167,8 +167,8 @@ void Pipeline::begin(const Start& start) {
     hosted.push_back({rank.get(), inboxes_.back().get()});
   }
 
-  // What was made and set so far (actors, hooks) comes before all that the workers run: messages say so too, but through CAF, where
-  // ThreadSanitizer sees no order.
+  // Orders everything that was created and set so far (actors, hooks) before everything that the workers run. Messages do this too,
+  // but ThreadSanitizer cannot see the synchronisation inside CAF.
   settle_workers();
 
   links_ = connect(plan_, topology, session_.transport(), hosted);
@@ -199,8 +199,8 @@ ProgressSlot::Reading Pipeline::progress(std::size_t index) const {
   auto reading = ranks_[index]->progress();
   if (reading.since == 0) return reading;
   auto& progress = reading.progress;
-  reading.told = runtime::steady_now();
-  progress.for_ms = static_cast<std::int32_t>(std::min<std::int64_t>((reading.told - reading.since) / 1'000'000, 2'000'000'000));
+  reading.reported = runtime::steady_now();
+  progress.for_ms = static_cast<std::int32_t>(std::min<std::int64_t>((reading.reported - reading.since) / 1'000'000, 2'000'000'000));
   if (!rings_known_.load(std::memory_order_acquire)) return reading;
   for (const auto* link : rings_[index]) {
     auto& ring = link->spec().kind == cluster::ChannelKind::activation ? progress.activations : progress.gradients;
@@ -214,7 +214,7 @@ ProgressSlot::Reading Pipeline::progress(std::size_t index) const {
 void Pipeline::wait() {
   caf::scoped_actor self(*system_);
   self->wait_for(rank_actors_);
-  settle_workers();  // the stages' actors have ended too, and their stages are the ranks' again
+  settle_workers();  // the stage actors have ended too, and have given their stages back to the ranks
   caf::anon_send_exit(checkpoint_, caf::exit_reason::user_shutdown);
 }
 

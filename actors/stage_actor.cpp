@@ -74,13 +74,13 @@ void StageActor::enqueue_pass(const Execute& execute) {
   rank_.runner().run(rank_, *stage_, execute);
   const std::int64_t host = runtime::steady_now() - begin;
   const auto lane = execute.departure.present() ? kernels::StreamKind::copy_out : kernels::StreamKind::compute;
-  // Nothing of the rank is under way when this actor ends, so the plain pointer is good.
+  // All work of the rank is done when this actor ends, so the plain pointer stays valid.
   rank_.when_done(lane, "an action", [this, host, action = execute.action](const Completion& completion) {
     guarded(rank_actor_, action, true, [&] { done(action, host, completion); });
   });
 }
 
-/// What was under way already has failed, if there was anything: the worker looks at it before its next task, and reports it first.
+/// Work that was enqueued earlier has failed too. The worker polls it before its next task, and so reports that failure first.
 void StageActor::device_failed(const Execute& execute, const Error& error) {
   if (failure_) return;
   failure_ = error;

@@ -23,7 +23,7 @@ std::vector<IdentityChange> identity_changes(const std::map<std::string, std::st
                                              const std::map<std::string, std::string>& current) {
   std::map<std::string, IdentityChange> all;
   for (const auto& [key, value] : recorded) all[key].recorded = value;
-  // A key that is younger than the checkpoint had no other value than its default.
+  // A key that was introduced after the checkpoint was written had its default then.
   const RunConfig defaults;
   for (const auto& [key, value] : current)
     if (const Key* known = find_key(key); known != nullptr && !recorded.contains(key)) all[key].recorded = to_text(known->fetch(defaults));
@@ -46,7 +46,7 @@ void check_identity(const std::map<std::string, std::string>& recorded, const st
   for (const IdentityChange& change : changes) {
     list += fmt::format("{}{} was {}, now {}", list.empty() ? "" : "; ", change.key, shown(change.recorded), shown(change.current));
   }
-  fail(ExitCode::checkpoint, "configs.identity", "{} is of another run: {}. Take the old values, or another run.directory", checkpoint,
+  fail(ExitCode::checkpoint, "configs.identity", "{} belongs to another run: {}. Use the old values, or another run.directory", checkpoint,
        list);
 }
 

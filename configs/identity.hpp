@@ -8,25 +8,27 @@
 
 namespace millrace::configs {
 
-/// What makes a run this run: every key marked identity, and its value as TOML. A checkpoint keeps it; the data's fingerprint goes beside
-/// it. Resolve train.threads before.
+/// The keys that identify a run: every key marked identity, with its value as TOML. Checkpoints store it, together with the data's
+/// fingerprint. train.threads must have been resolved before.
 [[nodiscard]] std::map<std::string, std::string> identity(const RunConfig& config);
 
-/// Every key and its value as TOML, one "key = value" a line: what all processes of a job must agree on.
+/// Every key and its value as TOML, one "key = value" per line. It must be the same in all processes of a job.
 [[nodiscard]] std::string canonical_text(const RunConfig& config);
 
 struct IdentityChange {
   std::string key;
-  std::string recorded;  // empty: not there
+  std::string recorded;  // empty: the checkpoint does not have the key
   std::string current;
 };
 
-/// The differences between a checkpoint's identity and this run's, in order of their names. train.threads = 0 differs from
-/// nothing: automatic threads are taken from the checkpoint. A key that the checkpoint does not have, since it is younger, had its default.
+/// The differences between a checkpoint's identity and this run's, in order of their names. train.threads = 0 (automatic) never
+/// differs, since the number is then taken from the checkpoint. A key that was introduced after the checkpoint was written counts
+/// as having its default there.
 [[nodiscard]] std::vector<IdentityChange> identity_changes(const std::map<std::string, std::string>& recorded,
                                                            const std::map<std::string, std::string>& current);
 
-/// Refuses to resume. Errors: Error(checkpoint) naming each changed key with both values; `checkpoint` is named as the other side.
+/// Throws Error(checkpoint), naming each changed key with both values, unless the two are equal. `checkpoint` is its name in the
+/// message.
 void check_identity(const std::map<std::string, std::string>& recorded, const std::map<std::string, std::string>& current,
                     const std::string& checkpoint);
 

@@ -12,7 +12,7 @@
 namespace millrace::configs {
 namespace {
 
-constexpr const char* who = "configs.check";
+constexpr const char* component = "configs.check";
 
 class Checker {
  public:
@@ -35,16 +35,17 @@ class Checker {
   template <class... Arguments>
   void want(bool holds, const char* key, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
     if (holds) return;
-    fail(ExitCode::config, who, "{}: {} = {}, {}", place(key), key, text(key), fmt::format(format, std::forward<Arguments>(arguments)...));
+    fail(ExitCode::config, component, "{}: {} = {}, {}", place(key), key, text(key),
+         fmt::format(format, std::forward<Arguments>(arguments)...));
   }
 
   void data() const {
     const auto& data = config_.data;
     if (!data.text.empty() && !data.tokens.empty()) {
-      fail(ExitCode::config, who, "{}: data.text and data.tokens (at {}) are both given, expected one of them", place("data.text"),
+      fail(ExitCode::config, component, "{}: data.text and data.tokens (at {}) are both given, expected one of them", place("data.text"),
            place("data.tokens"));
     }
-    MILLRACE_CHECK(!complete_ || !data.text.empty() || !data.tokens.empty(), ExitCode::config, who,
+    MILLRACE_CHECK(!complete_ || !data.text.empty() || !data.tokens.empty(), ExitCode::config, component,
                    "neither data.text nor data.tokens is given, expected one of them");
     want(data.held_out != 0 || config_.evaluate.every == 0, "evaluate.every", "but data.held_out = 0 keeps nothing for evaluation");
     if (config_.model.vocab_size == 0) return;
@@ -56,20 +57,20 @@ class Checker {
   void model() const {
     const auto& model = config_.model;
     if (!config_.model_preset.empty() && !config_.model_from.empty()) {
-      fail(ExitCode::config, who,
-           "{}: model.preset and model.from (at {}) are both given, expected one of them (an empty string takes one back)",
+      fail(ExitCode::config, component,
+           "{}: model.preset and model.from (at {}) are both given, expected one of them (an empty string unsets one)",
            place("model.preset"), place("model.from"));
     }
     for (const char* key : {"model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.layers", "model.heads"}) {
       const bool known = std::get<std::int64_t>(run_.settings.at(key).value) > 0;
-      MILLRACE_CHECK(known || !complete_, ExitCode::config, who,
+      MILLRACE_CHECK(known || !complete_, ExitCode::config, component,
                      "{} is not given: name a model with model.preset or model.from, or give all its sizes", key);
       if (!known) return;
     }
     want(model.heads % model.kv_heads == 0, "model.kv_heads", "which does not divide model.heads = {}", model.heads);
     want(run_.given("model.head_dim") || model.hidden_size % model.heads == 0, "model.heads",
          "which does not divide model.hidden_size = {} (and model.head_dim is not given)", model.hidden_size);
-    want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "expected an even number (rotary embedding turns pairs)");
+    want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "expected an even number (rotary embedding rotates pairs)");
     layers_of_kinds();
     rotation(model.rope, "model.rope");
     rotation(model.rope_local, "model.rope_local");
@@ -87,7 +88,7 @@ class Checker {
     want(!chunks || model.attention_chunk > 0, "model.attention_chunk_size", "expected 1 or more, model.layer_types has chunked layers");
   }
 
-  /// What the numbers of a rotation have to be together; its keys begin with `prefix`.
+  /// Checks the relations between the numbers of a rotation, whose keys begin with `prefix`.
   void rotation(const layers::RopeConfig& rope, const std::string& prefix) const {
     const auto is = [&](layers::RopeKind kind) { return rope.kind == kind; };
     const bool needs_length =
@@ -112,7 +113,7 @@ class Checker {
          to_string(rope.kind));
   }
 
-  /// A key that the family has no part for would change nothing.
+  /// Refuses keys that the family does not read: they would have no effect.
   void family_keys() const {
     const auto& model = config_.model;
     const layers::FamilyTraits* family = layers::find_family_traits(model.family);
@@ -124,9 +125,9 @@ class Checker {
     }
     const auto any = [&](layers::LayerKind kind) { return std::ranges::find(model.layer_kinds, kind) != model.layer_kinds.end(); };
     want(model.sliding_window == 0 || any(layers::LayerKind::sliding), "model.sliding_window",
-         "but no layer slides, expected some in model.layer_types");
+         "but no layer has a sliding window, expected some in model.layer_types");
     want(model.attention_chunk == 0 || any(layers::LayerKind::chunked), "model.attention_chunk_size",
-         "but no layer has chunks, expected some in model.layer_types");
+         "but no layer is chunked, expected some in model.layer_types");
   }
 
   void training() const {
@@ -139,7 +140,7 @@ class Checker {
     want(!train.nesterov || train.momentum > 0, "train.nesterov", "expected train.momentum above 0");
     if (train.decay.starts_with("wsd")) {
       want(train.decay_steps >= 1 && train.warmup_steps + train.decay_steps <= train.steps, "train.decay_steps",
-           "expected 1 to {} (train.steps less train.warmup_steps) for train.decay = {}", train.steps - train.warmup_steps, train.decay);
+           "expected 1 to {} (train.steps - train.warmup_steps) for train.decay = {}", train.steps - train.warmup_steps, train.decay);
     }
     // Token indices are 64-bit; a microbatch's are 32-bit in its batch arrays.
     want(train.batch * train.sequence <= (std::int64_t{1} << 31) - 1, "train.batch",
@@ -169,7 +170,7 @@ class Checker {
     want(config_.checkpoint.every == 0 || !config_.directory.empty(), "checkpoint.every",
          "but run.directory, where checkpoints go, is empty");
     want(config_.sample.tokens == 0 || config_.data.tokens.empty(), "sample.tokens",
-         "but a sample is written in bytes, expected data.text: what the numbers of data.tokens stand for is not known");
+         "but a sample is decoded as bytes, expected data.text: the tokenizer of data.tokens is not known");
     const auto& cluster = config_.cluster;
     want(cluster.timeout_ms == 0 || cluster.timeout_ms >= 3 * cluster.heartbeat_ms, "cluster.timeout_ms",
          "expected three heartbeats or more (cluster.heartbeat_ms = {})", cluster.heartbeat_ms);
@@ -197,15 +198,15 @@ class Checker {
         if (!key.empty() && !optimizer.reads(key)) unread.emplace(key);
     for (const std::string& key : unread) warn(key.c_str(), fmt::format("train.optimizer is {}", train.optimizer));
     if (train.decay == "constant") warn("train.final_learning_rate", "train.decay is constant");
-    if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan says what runs when");
-    if (!config_.rematerialize.stages.empty()) warn("rematerialize.policy", "rematerialize.stages has one for each stage");
+    if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan determines the order of actions");
+    if (!config_.rematerialize.stages.empty()) warn("rematerialize.policy", "rematerialize.stages has a policy for each stage");
     if (config_.tensorboard && config_.directory.empty()) warn("run.tensorboard", "run.directory, where the files go, is empty");
     if (config_.status.port < 0) {
       warn("status.address", "status.port is -1");
       warn("status.token_file", "status.port is -1");
     }
     if (config_.sample.tokens == 0 && !config_.sample.prompt.empty()) warn("sample.prompt", "sample.tokens is 0");
-    if (!config_.data.text.empty()) warn("data.separator", "data.text ends its documents by itself");
+    if (!config_.data.text.empty()) warn("data.separator", "documents of data.text have their own end token");
     if (config_.model.layers > 0 && train.sequence > config_.model.max_position_embeddings) {
       run_.warnings.push_back(fmt::format("{}: train.sequence = {} is longer than model.max_position_embeddings = {}",
                                           place("train.sequence"), train.sequence, config_.model.max_position_embeddings));

@@ -4,9 +4,9 @@
 
 namespace millrace::configs {
 
-/// The rules between keys, each value alone being in range. Adds warnings for values that have no effect. With `complete` the model's
-/// sizes and the data must be given.
-/// Errors: Error(config) with the place of the value that is easiest to change.
+/// Checks the relations between keys whose values are in range one by one. Adds warnings for values that have no effect. With
+/// `complete`, the model's sizes and the data must be given. Errors: Error(config), which names the value that is easiest to change
+/// and its place.
 void check_key_rules(LoadedRun& run, bool complete);
 
 }  // namespace millrace::configs

@@ -1,4 +1,4 @@
-// What values a key may have, in words and as a check.
+// The values that a key accepts: as text for messages, and as a check.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,7 +1,7 @@
 #include "configs/load.hpp"
 
-// Some malformed files trip assertions of TOML++ 3.3 (a header of a table that opens with a stray byte). They are a user's input: they
-// throw, and with NDEBUG too, where the parser would take them for granted.
+// Some malformed files violate assertions of TOML++ 3.3 (for example a table header that begins with a stray byte). Since files are
+// user input, these assertions throw here, also with NDEBUG, which would otherwise remove them.
 #undef NDEBUG
 namespace millrace::configs {
 struct ParserAssertion {};
@@ -52,7 +52,7 @@ std::optional<Value> numbers_of(const toml::node& node) {
   if (array == nullptr) return std::nullopt;
   std::vector<double> numbers;
   for (const toml::node& entry : *array) {
-    const auto number = entry.value<double>();  // of an integer, too
+    const auto number = entry.value<double>();  // also converts an integer
     if (!number || entry.is_boolean()) return std::nullopt;
     numbers.push_back(*number);
   }
@@ -83,7 +83,7 @@ std::optional<Value> value_of(const Key& key, const toml::node& node) {
   return std::nullopt;
 }
 
-/// A value as a person would see it in the file, for messages.
+/// A value as it is written in the file, for messages.
 std::string spelled(const toml::node& node) {
   std::ostringstream text;
   node.visit([&](const auto& value) { text << value; });
@@ -131,7 +131,7 @@ std::string read_text(const std::string& file) {
   return text;
 }
 
-/// TOML++ keeps "a.a.a = 1" as a table in a table in a table, without bound, and frees it by recursion.
+/// TOML++ stores "a.a.a = 1" as nested tables without a limit of depth, and frees them recursively.
 void refuse_deep_names(std::string_view text, const std::string& place) {
   constexpr int most = 1000;
   int line = 1, dots = 0;
@@ -189,16 +189,16 @@ void read_preset(const std::string& file, Settings& settings) {
   read_table(parse_file(file), "", file, Layer::preset, settings);
   for (const auto& [name, setting] : settings) {
     const bool size = name.starts_with("model.") && name != "model.preset" && name != "model.from";
-    MILLRACE_CHECK(size, ExitCode::config, load_name, "{}: {} in a preset, expected the model's sizes alone (model.*)",
-                   setting.origin.place, name);
+    MILLRACE_CHECK(size, ExitCode::config, load_name, "{}: {} in a preset, expected only the model's sizes (model.*)", setting.origin.place,
+                   name);
   }
 }
 
 // -- environment and command line -------------------------------------------
 
-/// A value in TOML's spelling, or nothing.
+/// Parses a value in TOML syntax; nothing if it is malformed.
 std::optional<Value> parse_toml_value(const Key& key, const std::string& text) {
-  if (text.find('\n') != std::string::npos) return std::nullopt;  // it could bring keys of its own
+  if (text.find('\n') != std::string::npos) return std::nullopt;  // further lines could define other keys
   refuse_deep_names(text, key.name);
   try {
     const toml::table table = toml::parse("value = " + text);
@@ -220,7 +220,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-/// Strings need no quotes and lists no brackets here: shells take quotes away.
+/// Strings need no quotes and lists no brackets here, since shells remove quotes.
 std::optional<Value> parse_text(const Key& key, const std::string& text) {
   const char first = text.empty() ? '\0' : text.front();
   if (key.kind == Kind::text && first != '"' && first != '\'') return text;
@@ -242,7 +242,7 @@ void read_environment(const std::vector<std::string>& environment, Settings& set
     names.emplace(environment_name(key), &key);
     name_list.push_back(environment_name(key));
   }
-  // A variable that opens like a section of ours is ours: a slip in its name must not pass unseen.
+  // Any variable that begins with MILLRACE_ and the name of a section counts as a key, so that a misspelt one is reported.
   const auto is_ours = [](const std::string& name) {
     for (const Key& key : schema()) {
       const std::string full = environment_name(key);
@@ -275,7 +275,7 @@ void read_overrides(const std::vector<std::string>& overrides, Settings& setting
   }
 }
 
-// -- the layers together ----------------------------------------------------
+// -- combining the layers ----------------------------------------------------
 
 std::string text_setting(const Settings& settings, const char* key) {
   const auto found = settings.find(key);
@@ -288,7 +288,7 @@ void read_plan(Settings& given) {
   if (!file.ends_with(".toml")) return;
   Settings planned;
   read_table(parse_file(file), "", file, Layer::file, planned);
-  MILLRACE_CHECK(text_setting(planned, "pipeline.plan").empty(), ExitCode::config, load_name, "{}: a plan with another plan, {}", file,
+  MILLRACE_CHECK(text_setting(planned, "pipeline.plan").empty(), ExitCode::config, load_name, "{}: a plan names another plan, {}", file,
                  text_setting(planned, "pipeline.plan"));
   for (auto& [name, setting] : planned) {
     const auto known = given.find(name);
@@ -297,7 +297,7 @@ void read_plan(Settings& given) {
   given["pipeline.plan"] = {std::string(), {Layer::file, file}};
 }
 
-/// The file's model, its z-loss, and what its reader has to say.
+/// Takes the model, the z-loss and the warnings from a model file.
 void read_folder(const ModelFile& file, const std::string& from, const Settings& given, LoadedRun& run) {
   RunConfig config;
   config.model = file.model;
@@ -312,9 +312,8 @@ void read_folder(const ModelFile& file, const std::string& from, const Settings&
   run.model_warnings = file.warnings;
   const auto own = given.find("train.z_loss");
   if (file.z_loss > 0 && own != given.end() && std::get<double>(own->second.value) != file.z_loss) {
-    run.model_warnings.push_back(fmt::format("{}: train.z_loss = {} takes the place of z_loss_multiplier = {} in {}",
-                                             own->second.origin.place, to_text(own->second.value), to_text(Value(file.z_loss)),
-                                             origin.place));
+    run.model_warnings.push_back(fmt::format("{}: train.z_loss = {} overrides z_loss_multiplier = {} in {}", own->second.origin.place,
+                                             to_text(own->second.value), to_text(Value(file.z_loss)), origin.place));
   }
 }
 
@@ -332,7 +331,7 @@ void read_model(const LoadRequest& request, const Settings& given, LoadedRun& ru
   }
 }
 
-/// Sizes that follow from others.
+/// Derives the sizes that follow from others.
 void derive(RunConfig& config, Settings& settings) {
   auto& model = config.model;
   if (model.kv_heads == 0 && model.heads > 0) {

@@ -13,8 +13,8 @@ namespace millrace::configs {
 /// The names of the presets in a folder, sorted.
 [[nodiscard]] std::vector<std::string> preset_names(const std::filesystem::path& folder);
 
-/// The file of a preset: a path if it ends with .toml, else a name in the folder. `place` is where it was asked for.
-/// Errors: Error(config) with the nearest name.
+/// The file of a preset: `name` is a path if it ends with .toml, else a name in the folder. `place` is where the preset was named,
+/// for messages. Errors: Error(config) with the nearest name.
 [[nodiscard]] std::filesystem::path find_preset(const std::string& preset, const std::filesystem::path& folder, const std::string& place);
 
 }  // namespace millrace::configs

@@ -6,7 +6,7 @@
 
 namespace millrace::configs {
 
-/// One run, wholly described. configs/load.hpp makes it; nothing else reads a file of keys.
+/// The complete description of a run. Only configs/load.hpp reads it from files.
 struct RunConfig : actors::JobConfig {
   std::string model_preset;  // model.preset: a file of configs/models, or a path; empty: none
   std::string fault;         // debug.fault: a fault to inject, for tests; empty: none

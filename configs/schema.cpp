@@ -16,7 +16,7 @@ namespace {
 constexpr double many = 1e9;   // of steps, rows, milliseconds
 constexpr double huge = 1e15;  // of positions
 
-// -- how a key is bound to its member ---------------------------------------
+// -- binding a key to its member ---------------------------------------
 
 template <class Member>
 constexpr Kind kind_of() {
@@ -28,7 +28,7 @@ constexpr Kind kind_of() {
   if constexpr (std::is_same_v<Member, std::vector<double>>) return Kind::numbers;
 }
 
-/// `member` is a function RunConfig& -> T&, T one of the alternatives of Value.
+/// Binds a key to a member of RunConfig: `member` is a function RunConfig& -> T&, where T is one of the alternatives of Value.
 template <class Access>
 Key bind(const char* name, Mark mark, const char* doc, Access member) {
   using Member = std::remove_reference_t<std::invoke_result_t<Access, RunConfig&>>;
@@ -37,7 +37,7 @@ Key bind(const char* name, Mark mark, const char* doc, Access member) {
   key.kind = kind_of<Member>();
   key.mark = mark;
   key.doc = doc;
-  // Value's integers have 64 bits; the key's range keeps a shorter member from overflowing.
+  // Value's integers have 64 bits; the key's range must exclude values that overflow a shorter member.
   using Held = std::conditional_t<std::is_same_v<Member, int>, std::int64_t, Member>;
   key.fetch = [member](const RunConfig& config) { return Value(static_cast<Held>(member(const_cast<RunConfig&>(config)))); };
   key.store = [member](RunConfig& config, const Value& value) { member(config) = static_cast<Member>(std::get<Held>(value)); };
@@ -56,7 +56,7 @@ Key among(Key key, std::vector<std::string> choices) {
   return key;
 }
 
-/// A key whose values are names: `fetch` and `store` of the text.
+/// A key whose values are names; `fetch` and `store` convert between the member and the name.
 template <class Fetch, class Store>
 Key named(const char* name, const char* doc, std::vector<std::string> choices, Fetch fetch, Store store) {
   Key key;
@@ -76,12 +76,12 @@ std::vector<std::string> names_of(const Names& values) {
   return names;
 }
 
-/// The keys of one rotation: `member` of the model under `prefix`, "model.rope" or, for sliding layers, "model.rope_local". A key of theirs
-/// means what its namesake means.
+/// Adds the keys of one rotation, the `member` of the model: with the prefix "model.rope" or, for sliding layers,
+/// "model.rope_local". Keys of the same name mean the same in both.
 void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeConfig layers::ModelConfig::*member) {
   const bool local = member == &layers::ModelConfig::rope_local;
   const auto doc = [&](const std::string& suffix, const char* text) {
-    return local ? fmt::format("Sliding layers: as model.rope{}.", suffix) : std::string(text);
+    return local ? fmt::format("Sliding-window layers: as model.rope{}.", suffix) : std::string(text);
   };
   const auto add = [&](const std::string& suffix, const char* text, auto of) {
     return bind((prefix + suffix).c_str(), Mark::identity, doc(suffix, text).c_str(),
@@ -96,23 +96,27 @@ void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeCo
           if (name == to_string(kind)) (config.model.*member).kind = kind;
       }));
   Key theta = between(add("_theta", "Base of the rotary frequencies.", &RopeConfig::theta), local ? 0 : 1, huge);
-  if (local) theta.doc = "Base of the rotary frequencies of sliding layers. 0: they turn as the others.";
+  if (local) theta.doc = "Base of the rotary frequencies of sliding-window layers. 0: the same rotation as in other layers.";
   keys.push_back(std::move(theta));
-  keys.push_back(between(add("_factor", "All kinds but default: how much longer the context became.", &RopeConfig::factor), 1, many));
   keys.push_back(
-      between(add("_low_freq_factor", "llama3: waves longer than original / this are scaled wholly.", &RopeConfig::low_freq_factor),
-              above_zero, many));
+      between(add("_factor", "All kinds but default: the new context length divided by the original one.", &RopeConfig::factor), 1, many));
+  keys.push_back(between(add("_low_freq_factor", "llama3: frequencies with wavelengths above original / this are divided by the factor.",
+                             &RopeConfig::low_freq_factor),
+                         above_zero, many));
+  keys.push_back(between(
+      add("_high_freq_factor", "llama3: frequencies with wavelengths below original / this are kept.", &RopeConfig::high_freq_factor),
+      above_zero, many));
+  keys.push_back(between(
+      add("_original_max_position", "llama3, yarn, dynamic, longrope: the original context length.", &RopeConfig::original_max_position), 0,
+      huge, "tokens"));
+  keys.push_back(between(add("_beta_fast", "yarn: pairs with more rotations than this within the original context keep their frequency.",
+                             &RopeConfig::beta_fast),
+                         above_zero, many));
+  keys.push_back(between(
+      add("_beta_slow", "yarn: frequencies of pairs with fewer rotations than this are divided by the factor.", &RopeConfig::beta_slow),
+      above_zero, many));
   keys.push_back(
-      between(add("_high_freq_factor", "llama3: waves shorter than original / this are not scaled.", &RopeConfig::high_freq_factor),
-              above_zero, many));
-  keys.push_back(between(add("_original_max_position", "llama3, yarn, dynamic, longrope: the context before it was lengthened.",
-                             &RopeConfig::original_max_position),
-                         0, huge, "tokens"));
-  keys.push_back(between(add("_beta_fast", "yarn: what turns more often within the old context is left alone.", &RopeConfig::beta_fast),
-                         above_zero, many));
-  keys.push_back(between(add("_beta_slow", "yarn: what turns less often within the old context is scaled wholly.", &RopeConfig::beta_slow),
-                         above_zero, many));
-  keys.push_back(add("_truncate", "yarn: the ramp between the two begins and ends at whole numbers.", &RopeConfig::truncate));
+      add("_truncate", "yarn: the bounds of the ramp between the two are rounded to whole pair indices.", &RopeConfig::truncate));
   keys.push_back(between(add("_attention_factor",
                              "yarn, longrope: multiplies cos and sin. 0: 0.1 ln(rope_factor) + 1, or the root of 1 + ln(rope_factor) / "
                              "ln(rope_original_max_position).",
@@ -128,10 +132,10 @@ void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeCo
       between(add("_short_factors", "longrope: what divides each frequency in rows up to rope_original_max_position; one number per pair.",
                   &RopeConfig::short_factors),
               above_zero, many));
-  keys.push_back(between(add("_long_factors", "longrope: the same in longer rows.", &RopeConfig::long_factors), above_zero, many));
+  keys.push_back(between(add("_long_factors", "longrope: the same for longer rows.", &RopeConfig::long_factors), above_zero, many));
 }
 
-/// The functions that MaxText's config files name.
+/// The activation functions that MaxText's config files can name.
 constexpr std::array maxtext_activations = {kernels::Activation::silu, kernels::Activation::gelu, kernels::Activation::relu};
 
 Key activation(const char* doc) {
@@ -156,7 +160,7 @@ Key hidden_act(const char* doc) {
       });
 }
 
-/// A list with an entry per layer, each the name of a value.
+/// A list with one entry per layer, each of which is the name of a value.
 template <class Kind, std::size_t N>
 Key per_layer(const char* name, const char* doc, std::vector<Kind> layers::ModelConfig::*member,
               const std::array<std::pair<Kind, const char*>, N>& names) {
@@ -222,15 +226,19 @@ void run_keys(std::vector<Key>& keys) {
 }
 
 void model_keys(std::vector<Key>& keys) {
-  keys.push_back(bind("model.preset", layout, "A model of configs/models by name, or a TOML file by path. What it resolves to is identity.",
+  keys.push_back(bind("model.preset", layout,
+                      "A model of configs/models by name, or a TOML file by path. The values that it sets are identity keys.",
                       MEMBER(model_preset)));
-  keys.push_back(bind("model.from", layout,
-                      "A model folder: config.json gives the sizes, model.safetensors the initial weights. Or a GPT-2 of llm.c (.bin).",
-                      MEMBER(model_from)));
   keys.push_back(
-      among(bind("model.numerics", identity, "Whose arithmetic: hf is transformers', maxtext is MaxText's.", MEMBER(model.numerics)),
+      bind("model.from", layout,
+           "A model folder: config.json gives the sizes, model.safetensors the initial weights. Or a GPT-2 file of llm.c (.bin).",
+           MEMBER(model_from)));
+  keys.push_back(
+      among(bind("model.numerics", identity, "The implementation whose numerics are reproduced: hf is transformers, maxtext is MaxText.",
+                 MEMBER(model.numerics)),
             {"hf", "maxtext"}));
-  keys.push_back(among(bind("model.family", identity, "The decoder's blocks.", MEMBER(model.family)), family_names()));
+  keys.push_back(among(bind("model.family", identity, "The model family, which determines the decoder's layers.", MEMBER(model.family)),
+                       family_names()));
   keys.push_back(
       between(bind("model.vocab_size", identity, "Rows of the embedding table; 257 or more for data.text.", MEMBER(model.vocab_size)), 1,
               1 << 26, "tokens"));
@@ -238,13 +246,16 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("model.intermediate_size", identity, "Width of the MLP.", MEMBER(model.intermediate_size)), 1, 1 << 24));
   keys.push_back(between(bind("model.layers", identity, "Decoder layers.", MEMBER(model.layers)), 1, 1 << 16));
   keys.push_back(between(bind("model.heads", identity, "Query heads.", MEMBER(model.heads)), 1, 1 << 16));
+  keys.push_back(
+      between(bind("model.kv_heads", identity, "Key and value heads; must divide the query heads. Not given: as many as query heads.",
+                   MEMBER(model.kv_heads)),
+              1, 1 << 16));
+  keys.push_back(
+      between(bind("model.head_dim", identity, "Size of a head, an even number. Not given: hidden_size / heads.", MEMBER(model.head_dim)),
+              2, 1 << 16));
   keys.push_back(between(
-      bind("model.kv_heads", identity, "Key and value heads; they divide the query heads. Not given: as many.", MEMBER(model.kv_heads)), 1,
-      1 << 16));
-  keys.push_back(between(bind("model.head_dim", identity, "Width of a head, even. Not given: hidden_size / heads.", MEMBER(model.head_dim)),
-                         2, 1 << 16));
-  keys.push_back(between(
-      bind("model.rms_norm_eps", identity, "Added to the mean square, or the variance, in a norm.", MEMBER(model.rms_norm_eps)), 0, 1));
+      bind("model.rms_norm_eps", identity, "Epsilon of norms, added to the mean square or the variance.", MEMBER(model.rms_norm_eps)), 0,
+      1));
   rope_keys(keys, "model.rope", &layers::ModelConfig::rope);
   rope_keys(keys, "model.rope_local", &layers::ModelConfig::rope_local);
   keys.push_back(bind("model.causal", identity,
@@ -256,28 +267,30 @@ void model_keys(std::vector<Key>& keys) {
                               MEMBER(model.sliding_window)),
                          0, huge, "tokens"));
   keys.push_back(
-      layer_types("What each layer's queries see; a list shorter than the model repeats. Empty: all of them everything before."));
+      layer_types("The attention mask of each layer; a list shorter than the model repeats. Empty: full attention in all layers."));
   keys.push_back(
       between(bind("model.attention_chunk_size", identity,
                    "Keys of a chunk of the row: a query of a chunked layer attends to no other chunk.", MEMBER(model.attention_chunk)),
               0, huge, "tokens"));
-  keys.push_back(layer_positions(
-      "Whether positions turn each layer's queries and keys; a list shorter than the model repeats. Empty: in all layers."));
-  keys.push_back(bind("model.attention_sinks", identity, "A learned score per query head joins the sum of attention's softmax.",
+  keys.push_back(
+      layer_positions("The position encoding of each layer; a list shorter than the model repeats. Empty: rotary in all layers."));
+  keys.push_back(bind("model.attention_sinks", identity, "Adds a learned score per query head to the sum of attention's softmax.",
                       MEMBER(model.attention_sinks)));
   keys.push_back(
       bind("model.attention_bias", identity, "Biases on queries, keys, values and the output of attention.", MEMBER(model.attention_bias)));
   keys.push_back(bind("model.mlp_bias", identity, "Biases on all projections of the MLP.", MEMBER(model.mlp_bias)));
-  keys.push_back(hidden_act("hf: the function of the MLP; gelu is the tanh form, gelu_erf the exact one. default: the family's."));
-  keys.push_back(bind("model.scale_by_layer", identity, "Scores of the n-th layer are divided by n, too.", MEMBER(model.scale_by_layer)));
-  keys.push_back(between(bind("model.query_pre_attn_scalar", identity, "Scores are divided by its root. 0: by that of head_dim.",
-                              MEMBER(model.query_pre_attn_scalar)),
-                         0, many));
-  keys.push_back(between(bind("model.attn_logit_softcapping", identity, "Scores s become cap tanh(s / cap). 0: they stay.",
+  keys.push_back(hidden_act("hf: the activation of the MLP; gelu is the tanh form, gelu_erf the exact one. default: the family's."));
+  keys.push_back(
+      bind("model.scale_by_layer", identity, "Attention scores of the n-th layer are also divided by n.", MEMBER(model.scale_by_layer)));
+  keys.push_back(
+      between(bind("model.query_pre_attn_scalar", identity, "Attention scores are divided by its square root. 0: by that of head_dim.",
+                   MEMBER(model.query_pre_attn_scalar)),
+              0, many));
+  keys.push_back(between(bind("model.attn_logit_softcapping", identity, "Attention scores s become cap tanh(s / cap). 0: no cap.",
                               MEMBER(model.attn_logit_softcapping)),
                          0, many));
   keys.push_back(
-      between(bind("model.final_logit_softcapping", identity, "The same of logits.", MEMBER(model.final_logit_softcapping)), 0, many));
+      between(bind("model.final_logit_softcapping", identity, "The same for logits.", MEMBER(model.final_logit_softcapping)), 0, many));
   keys.push_back(between(bind("model.max_position_embeddings", identity, "Longest context the model is meant for; recorded and exported.",
                               MEMBER(model.max_position_embeddings)),
                          1, huge, "tokens"));
@@ -287,12 +300,12 @@ void model_keys(std::vector<Key>& keys) {
       bind("model.initializer_range", identity, "Standard deviation of the initial weights.", MEMBER(model.initializer_range)), 0, 1000));
 }
 
-/// What the blocks of MaxText may have besides; other families have their own.
+/// Keys for MaxText's blocks only.
 void maxtext_keys(std::vector<Key>& keys) {
-  keys.push_back(activation("maxtext: the function of the MLP; gelu is the tanh form."));
+  keys.push_back(activation("maxtext: the activation of the MLP; gelu is the tanh form."));
   keys.push_back(
       bind("model.gated_mlp", identity, "maxtext: activation(x wi_0) times x wi_1; else activation(x wi).", MEMBER(model.gated_mlp)));
-  keys.push_back(bind("model.fused_qkv", identity, "maxtext: one kernel for queries, keys and values; wants kv_heads = heads.",
+  keys.push_back(bind("model.fused_qkv", identity, "maxtext: one kernel for queries, keys and values; requires kv_heads = heads.",
                       MEMBER(model.fused_qkv)));
   keys.push_back(bind("model.fused_mlp", identity, "maxtext: one kernel for wi_0 and wi_1.", MEMBER(model.fused_mlp)));
   keys.push_back(bind("model.share_kv", identity, "maxtext: the values are the projected keys.", MEMBER(model.share_kv)));
@@ -303,17 +316,17 @@ void maxtext_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("model.learned_positions", identity, "maxtext: rows of a learned table added to the embedding. 0: none.",
                               MEMBER(model.learned_positions)),
                          0, 1 << 30, "tokens"));
-  keys.push_back(
-      between(bind("model.dropout_rate", identity, "maxtext: part of the features that training drops, in embedding, MLP and layers.",
-                   MEMBER(model.dropout_rate)),
-              0, 0.999));
-  keys.push_back(bind("model.normalize_embedding_logits", identity, "maxtext: a tied head divides by the root of hidden_size.",
+  keys.push_back(between(
+      bind("model.dropout_rate", identity,
+           "maxtext: fraction of the features that dropout removes in training, in embedding, MLP and layers.", MEMBER(model.dropout_rate)),
+      0, 0.999));
+  keys.push_back(bind("model.normalize_embedding_logits", identity, "maxtext: a tied head divides by the square root of hidden_size.",
                       MEMBER(model.normalize_embedding_logits)));
 }
 
 void data_keys(std::vector<Key>& keys) {
-  // The places of the data are layout: its fingerprint (names, sizes, tokens) and the hash of its content are in the identity, so that data
-  // can be moved.
+  // The paths of the data are layout keys, so that data can be moved. Their fingerprint (names, sizes, tokens) and the hash of
+  // their content are part of the identity.
   keys.push_back(bind("data.text", layout, "Text files and folders, read as bytes. Set either this or data.tokens.", MEMBER(data.text)));
   keys.push_back(bind("data.tokens", layout,
                       "Token files of llm.c, nanoGPT or Megatron (.bin; Megatron's with its .idx beside it, or the common name without "
@@ -361,18 +374,20 @@ void train_keys(std::vector<Key>& keys) {
   std::vector<std::string> optimizers;
   for (const auto& choice : runtime::optimizer_choices) optimizers.emplace_back(choice.name);
   keys.push_back(among(bind("train.optimizer", identity,
-                            "How a gradient becomes an update: adamw; adam_pax, MaxText's Adam with corrected moments; sgd as in PyTorch.",
+                            "The optimizer: adamw; adam_pax, MaxText's Adam, which stores bias-corrected moments; sgd as in PyTorch.",
                             MEMBER(train.optimizer)),
                        std::move(optimizers)));
-  keys.push_back(between(bind("train.learning_rate", identity, "After the warm-up.", MEMBER(train.learning_rate)), 0, 1000));
-  keys.push_back(between(bind("train.final_learning_rate", identity, "Where the decay ends.", MEMBER(train.final_learning_rate)), 0, 1000));
+  keys.push_back(
+      between(bind("train.learning_rate", identity, "Peak learning rate, after the warm-up.", MEMBER(train.learning_rate)), 0, 1000));
+  keys.push_back(between(
+      bind("train.final_learning_rate", identity, "Learning rate at the end of the decay.", MEMBER(train.final_learning_rate)), 0, 1000));
   keys.push_back(among(bind("train.decay", identity, "Shape of the learning rate after the warm-up.", MEMBER(train.decay)),
                        {"cosine", "linear", "wsd", "wsd-cosine", "constant"}));
-  keys.push_back(between(bind("train.warmup_steps", identity, "Steps in which the learning rate rises.", MEMBER(train.warmup_steps)), 0,
-                         many, "steps"));
   keys.push_back(
-      between(bind("train.decay_steps", identity, "wsd, wsd-cosine: steps in which it falls, at the end.", MEMBER(train.decay_steps)), 0,
-              many, "steps"));
+      between(bind("train.warmup_steps", identity, "Warm-up steps, in which the learning rate rises.", MEMBER(train.warmup_steps)), 0, many,
+              "steps"));
+  keys.push_back(between(bind("train.decay_steps", identity, "wsd, wsd-cosine: steps of the decay at the end.", MEMBER(train.decay_steps)),
+                         0, many, "steps"));
   keys.push_back(
       between(bind("train.beta1", identity, "adamw, adam_pax: decay of the first moment, the gradient's mean.", MEMBER(train.beta1)), 0,
               0.999999999));
@@ -381,17 +396,18 @@ void train_keys(std::vector<Key>& keys) {
               0.999999999));
   keys.push_back(
       between(bind("train.epsilon", identity, "adamw, adam_pax: added to the root of the second moment.", MEMBER(train.epsilon)), 0, 1));
-  keys.push_back(between(
-      bind("train.momentum", identity, "sgd: decay of the sum of past gradients. 0: no momentum and no state.", MEMBER(train.momentum)), 0,
-      0.999999999));
-  keys.push_back(bind("train.nesterov", identity, "sgd: Nesterov's momentum; expected with train.momentum.", MEMBER(train.nesterov)));
+  keys.push_back(
+      between(bind("train.momentum", identity, "sgd: momentum, the decay of the sum of past gradients. 0: none, and no optimizer state.",
+                   MEMBER(train.momentum)),
+              0, 0.999999999));
+  keys.push_back(bind("train.nesterov", identity, "sgd: Nesterov momentum; requires train.momentum above 0.", MEMBER(train.nesterov)));
   keys.push_back(between(bind("train.weight_decay", identity,
-                              "adamw, adam_pax: decoupled, scaled by the learning rate; sgd: added to the gradient. On parameters with two "
-                              "dimensions or more, with train.numerics = maxtext on all.",
+                              "Weight decay. adamw, adam_pax: decoupled, scaled by the learning rate; sgd: added to the gradient. Applies "
+                              "to parameters with two or more dimensions; with train.numerics = maxtext to all.",
                               MEMBER(train.weight_decay)),
                          0, 1000));
   keys.push_back(bind("train.decay_mask", identity,
-                      "Regular expressions of parameters that weight decay spares, searched in the name with / in place of its dots.",
+                      "Regular expressions of parameters without weight decay, searched in the name with / in place of its dots.",
                       MEMBER(train.decay_mask)));
   keys.push_back(
       between(bind("train.clip", identity, "Largest global norm of the gradient; larger gradients are scaled down to it. 0: no clipping.",

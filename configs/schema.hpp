@@ -13,14 +13,15 @@ namespace millrace::configs {
 
 enum class Kind : std::uint8_t { boolean, integer, number, text, list, numbers };
 
-/// May a resumed run have another value? identity: no, it would be another run. layout: yes, the numbers do not depend on it.
+/// Whether a resumed run may have another value. identity: no, since it would be another run; layout: yes, since numbers do not
+/// depend on it.
 enum class Mark : std::uint8_t { identity, layout };
 
-/// A Key's least for numbers that must be above 0.
+/// The value of Key::least for numbers that must be above 0.
 inline constexpr double above_zero = 1e-300;
 
-/// All that is known of a key: it is parsed, checked, shown, documented and compared from here. Its default is the initial value of the
-/// member of RunConfig that it is bound to.
+/// The description of a key, from which it is parsed, checked, shown, documented and compared. Its default is the initial value of
+/// the member of RunConfig to which it is bound.
 struct Key {
   std::string name;  // "train.steps"
   Kind kind = Kind::text;
@@ -29,9 +30,9 @@ struct Key {
   double most = 0;                   // integer, number, and each entry of numbers
   std::vector<std::string> choices;  // text, and each entry of a list; empty: any
   std::string unit;                  // "steps", "tokens", …; empty: none
-  std::string doc;                   // one sentence or two
+  std::string doc;                   // one or two sentences
   std::function<Value(const RunConfig&)> fetch;
-  std::function<void(RunConfig&, const Value&)> store;  // the alternative of `kind`, within range
+  std::function<void(RunConfig&, const Value&)> store;  // the value must have the alternative of `kind` and be in range
 };
 
 /// Every key, section by section, in the order in which they are shown.
@@ -48,13 +49,13 @@ struct Key {
 /// The values that the key accepts, for messages and help: "an integer from 1 to 1000000000 (steps)".
 [[nodiscard]] std::string expected_text(const Key& key);
 
-/// Does a value of the right kind lie in the key's range or among its choices?
+/// Whether a value of the key's kind is in the key's range or among its choices.
 [[nodiscard]] bool in_range(const Key& key, const Value& value);
 
 /// "MILLRACE_TRAIN_STEPS"
 [[nodiscard]] std::string environment_name(const Key& key);
 
-/// The policies that rematerialize.policy knows by name; other entries are labels of values.
+/// The named policies of rematerialize.policy; other entries are labels of values.
 [[nodiscard]] const std::vector<std::string>& rematerialization_policies();
 
 }  // namespace millrace::configs

@@ -11,12 +11,12 @@ std::string_view last_part(std::string_view name) { return name.substr(name.rfin
 
 std::string default_text(const Key& key) {
   static const RunConfig built_in;
-  // A size of 0 stands for "not given": it is no value that could be written.
+  // A size of 0 means "not given" and is not a legal value in a file.
   const Value value = key.fetch(built_in);
   return in_range(key, value) ? to_text(value) : "none";
 }
 
-/// A place may hold a control character from a file's name; a comment may not.
+/// A file's name may contain control characters, which a TOML comment must not.
 std::string comment_text(std::string text) {
   for (char& character : text) {
     if (static_cast<unsigned char>(character) < 0x20 || character == 0x7f) character = '?';
@@ -24,7 +24,7 @@ std::string comment_text(std::string text) {
   return text;
 }
 
-/// A bar would end the cell of a table.
+/// Escapes "|", which would end a table cell.
 std::string table_text(const std::string& text) {
   std::string result;
   for (const char character : text) {
@@ -47,7 +47,7 @@ std::string show(const LoadedRun& run) {
       text += fmt::format("\n[{}]\n", section);
     }
     const Setting& setting = run.settings.at(key.name);
-    // A size that is not set cannot be loaded again.
+    // Omits sizes that are not set, since 0 could not be loaded again.
     const char* hidden = in_range(key, setting.value) ? "" : "# ";
     const std::string assignment = fmt::format("{}{} = {}", hidden, last_part(key.name), to_text(setting.value));
     text += fmt::format("{:<44}  # {}\n", assignment, comment_text(setting.origin.place));
@@ -67,13 +67,13 @@ std::string help_text() {
 std::string key_reference() {
   std::string text =
       "# The keys of a run description\n\n"
-      "A run is described by TOML files, `MILLRACE_SECTION_KEY` variables and `section.key=value` on the command line; each overrules the "
+      "A run is described by TOML files, `MILLRACE_SECTION_KEY` variables and `section.key=value` on the command line; each overrides the "
       "ones\n"
       "before it, and all of them a model's preset and the defaults below. `millrace config show` prints every value and where it came "
       "from.\n"
       "A key is *identity* (a resumed run must have the same value) or *layout* (free to change).\n\n"
       "This page is made from `configs/schema.cpp`; a test holds the two together.\n";
-  const std::string head = "| key | wants | default | mark | meaning |\n|---|---|---|---|---|\n";
+  const std::string head = "| key | accepts | default | mark | meaning |\n|---|---|---|---|---|\n";
   const std::string* previous = nullptr;
   for (const Key& key : schema()) {
     if (previous == nullptr || section_of(*previous) != section_of(key.name)) {

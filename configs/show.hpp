@@ -6,15 +6,15 @@
 
 namespace millrace::configs {
 
-/// Every value with where it came from, as TOML that loads to the same run:
+/// Every value with its origin, as TOML that loads to the same run:
 ///     [train]
 ///     steps = 200                 # run.toml:14:1
 [[nodiscard]] std::string show(const LoadedRun& run);
 
-/// Every key for a terminal: the values that it accepts, its default, what it does.
+/// Describes every key for a terminal: accepted values, default, explanation.
 [[nodiscard]] std::string help_text();
 
-/// The same as a page, one table a section: docs/keys.md.
+/// The same as a Markdown page with one table per section: docs/keys.md.
 [[nodiscard]] std::string key_reference();
 
 }  // namespace millrace::configs

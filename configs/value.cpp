@@ -12,7 +12,7 @@ struct Writer {
   std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
   std::string operator()(double value) const {
     std::string text = fmt::format("{}", value);
-    // "3" would come back as an integer.
+    // "3" would be read back as an integer.
     if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos) text += ".0";
     return text;
   }

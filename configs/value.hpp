@@ -11,7 +11,8 @@ namespace millrace::configs {
 /// The value of a key: a flag, a number, a text, or a list of texts or of numbers.
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>, std::vector<double>>;
 
-/// The value as TOML writes it, in one spelling only: numbers with the fewest digits that give the same bits, strings quoted.
+/// The value in TOML syntax, in a canonical form: numbers with the smallest number of digits that give the same bits, strings in
+/// quotes.
 [[nodiscard]] std::string to_text(const Value& value);
 
 /// A TOML basic string with its quotes.

@@ -28,7 +28,7 @@ void squared_relu(const ExecutionContext& context, const Tensor& x, const Tensor
 /// dx = dy · 2 max(x, 0).
 void squared_relu_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& dx);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(squared_relu)> squared_relu("squared_relu");
 inline constinit Kernel<decltype(squared_relu_input_gradient)> squared_relu_input_gradient("squared_relu_input_gradient");
@@ -41,17 +41,17 @@ inline constinit Kernel<decltype(squared_relu_input_gradient)> squared_relu_inpu
 namespace millrace::kernels {
 
 void squared_relu(const ExecutionContext& context, const Tensor& x, const Tensor& y) {
-  constexpr const char* who = "kernels.squared_relu";
-  check_operand(who, "x", x, x.shape, {DType::f32});
-  check_operand(who, "y", y, x.shape, {DType::f32});
+  constexpr const char* component = "kernels.squared_relu";
+  check_operand(component, "x", x, x.shape, {DType::f32});
+  check_operand(component, "y", y, x.shape, {DType::f32});
   table::squared_relu(context, x, y);
 }
 
 void squared_relu_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& dx) {
-  constexpr const char* who = "kernels.squared_relu_input_gradient";
-  check_operand(who, "x", x, x.shape, {DType::f32});
-  check_operand(who, "dy", dy, x.shape, {DType::f32});
-  check_operand(who, "dx", dx, x.shape, {DType::f32});
+  constexpr const char* component = "kernels.squared_relu_input_gradient";
+  check_operand(component, "x", x, x.shape, {DType::f32});
+  check_operand(component, "dy", dy, x.shape, {DType::f32});
+  check_operand(component, "dx", dx, x.shape, {DType::f32});
   table::squared_relu_input_gradient(context, dy, x, dx);
 }
 
@@ -252,9 +252,9 @@ int main() {
   auto plain = make_loop("none", runtime::BackwardMode::fused);
   auto split = make_loop("none", runtime::BackwardMode::split);
   auto recomputed = make_loop("full", runtime::BackwardMode::fused);
-  const auto wanted = gradient_of(plain, context);
-  const bool same = gradient_of(split, context).up == wanted.up && gradient_of(recomputed, context).up == wanted.up;
-  fmt::print("largest difference from a finite difference: {:.2e}\n", wanted.largest_error);
+  const auto expected = gradient_of(plain, context);
+  const bool same = gradient_of(split, context).up == expected.up && gradient_of(recomputed, context).up == expected.up;
+  fmt::print("largest difference from a finite difference: {:.2e}\n", expected.largest_error);
   fmt::print("split backward and full rematerialisation: {}\n", same ? "the same bits" : "OTHER BITS");
-  return same && wanted.largest_error < 1e-3 ? 0 : 1;
+  return same && expected.largest_error < 1e-3 ? 0 : 1;
 }

@@ -35,7 +35,7 @@ void glu_input_gradient(const ExecutionContext& context, Activation activation, 
 void activation_parameter_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& x,
                                    const Tensor* up, ActivationParameters parameters, std::span<const Tensor> d_parameters);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(activation_forward)> activation_forward("activation_forward");
 inline constinit Kernel<decltype(activation_input_gradient)> activation_input_gradient("activation_input_gradient");

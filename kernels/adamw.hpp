@@ -25,7 +25,7 @@ struct AdamwScalars {
 /// On a GPU a few launches update many tensors. Throws Error(internal) for tensors that do not fit.
 void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const OptimizerTensors> tensors);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<void(const ExecutionContext&, const AdamwScalars&, std::span<const OptimizerTensors>)> adamw("adamw");
 }  // namespace table

@@ -12,7 +12,7 @@ void check_sizes(const char* who, const Shape& q, const Shape& k, AttentionOptio
                  k[1]);
   MILLRACE_CHECK(options.sequence > 0 && q[0] % options.sequence == 0, ExitCode::internal, who,
                  "{} tokens in rows of {}, expected whole rows", q[0], options.sequence);
-  MILLRACE_CHECK(options.head_dim == 0 || options.head_dim == q[2], ExitCode::internal, who, "heads of {}, expected {} as the options say",
+  MILLRACE_CHECK(options.head_dim == 0 || options.head_dim == q[2], ExitCode::internal, who, "head size {}, expected {} as in the options",
                  q[2], options.head_dim);
   MILLRACE_CHECK(q[2] > 0, ExitCode::config, who, "head size {}, expected 1 or more", q[2]);
   MILLRACE_CHECK(options.window >= 0 && options.chunk >= 0 && options.soft_cap >= 0, ExitCode::config, who,

@@ -12,7 +12,7 @@ namespace millrace::kernels {
 
 struct AttentionOptions {
   std::int64_t sequence = 0;  // S: the T = rows·S tokens are rows of this length
-  std::int64_t head_dim = 0;  // D, for who has q as [T, H·D]; 0: the last axis of q [T, H, D] says it
+  std::int64_t head_dim = 0;  // D; must be given if q is [T, H·D]; 0: the last axis of q [T, H, D]
   float scale = 1.0F;         // multiplies q·k
   float soft_cap = 0.0F;      // scores s become soft_cap·tanh(s / soft_cap); 0: no cap
   std::int64_t window = 0;    // a query sees the keys that are less than this many positions away, its own among them; 0: no limit
@@ -61,7 +61,7 @@ void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o,
 [[nodiscard]] std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options,
                                                   const Processor& processor);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(attention_forward)> attention_forward("attention_forward");
 inline constinit Kernel<decltype(attention_input_gradient)> attention_input_gradient("attention_input_gradient");

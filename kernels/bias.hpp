@@ -12,7 +12,7 @@ void bias_forward(const ExecutionContext& context, const Tensor& x, const Tensor
 /// db[n] += sum over t of dy[t,n]; rows in blocks of fixed size, blocks in order. db f32 [N].
 void bias_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& db);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(bias_forward)> bias_forward("bias_forward");
 inline constinit Kernel<decltype(bias_weight_gradient)> bias_weight_gradient("bias_weight_gradient");

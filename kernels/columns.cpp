@@ -5,16 +5,17 @@
 namespace millrace::kernels {
 namespace {
 
-void check(const char* who, const Tensor& whole, std::span<const Tensor> parts) {
-  check_rank(who, "the whole", whole, 2);
-  check_operand(who, "the whole", whole, whole.shape, {DType::f32, DType::bf16});
+void check(const char* component, const Tensor& whole, std::span<const Tensor> parts) {
+  check_rank(component, "the whole", whole, 2);
+  check_operand(component, "the whole", whole, whole.shape, {DType::f32, DType::bf16});
   std::int64_t width = 0;
   for (const Tensor& part : parts) {
-    check_rank(who, "a part", part, 2);
-    check_operand(who, "a part", part, {whole.shape[0], part.shape[1]}, {whole.dtype});
+    check_rank(component, "a part", part, 2);
+    check_operand(component, "a part", part, {whole.shape[0], part.shape[1]}, {whole.dtype});
     width += part.shape[1];
   }
-  MILLRACE_CHECK(width == whole.shape[1], ExitCode::internal, who, "parts of {} columns together, expected {}", width, whole.shape[1]);
+  MILLRACE_CHECK(width == whole.shape[1], ExitCode::internal, component, "parts of {} columns together, expected {}", width,
+                 whole.shape[1]);
 }
 
 }  // namespace

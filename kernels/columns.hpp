@@ -14,7 +14,7 @@ void split_columns(const ExecutionContext& context, const Tensor& x, std::span<c
 /// The inverse: y [T, N] is the concatenation of the parts along columns.
 void join_columns(const ExecutionContext& context, std::span<const Tensor> parts, const Tensor& y);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(split_columns)> split_columns("split_columns");
 inline constinit Kernel<decltype(join_columns)> join_columns("join_columns");

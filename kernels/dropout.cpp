@@ -10,12 +10,13 @@ bool dropout_keeps(std::int32_t sample, DropoutOptions options, std::int64_t fea
 }
 
 void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y) {
-  constexpr const char* who = "kernels.dropout";
-  check_rank(who, "x", x, 2);
-  check_operand(who, "x", x, x.shape, {DType::f32, DType::bf16});
-  check_operand(who, "y", y, x.shape, {x.dtype});
-  check_operand(who, "samples", samples, {x.shape[0]}, {DType::i32});
-  MILLRACE_CHECK(options.rate >= 0 && options.rate < 1, ExitCode::config, who, "rate {}, expected from 0 to less than 1", options.rate);
+  constexpr const char* component = "kernels.dropout";
+  check_rank(component, "x", x, 2);
+  check_operand(component, "x", x, x.shape, {DType::f32, DType::bf16});
+  check_operand(component, "y", y, x.shape, {x.dtype});
+  check_operand(component, "samples", samples, {x.shape[0]}, {DType::i32});
+  MILLRACE_CHECK(options.rate >= 0 && options.rate < 1, ExitCode::config, component, "rate {}, expected from 0 to less than 1",
+                 options.rate);
   table::dropout(context, x, samples, options, y);
 }
 

@@ -26,7 +26,7 @@ void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& sam
 /// Whether a feature of a sample (not 0) is kept.
 [[nodiscard]] bool dropout_keeps(std::int32_t sample, DropoutOptions options, std::int64_t feature) noexcept;
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(dropout)> dropout("dropout");
 }  // namespace table

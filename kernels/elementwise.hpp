@@ -27,7 +27,7 @@ void convert(const ExecutionContext& context, const Tensor& x, const Tensor& y);
 /// y = 0.
 void fill_zero(const ExecutionContext& context, const Tensor& y);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(add)> add("add");
 inline constinit Kernel<decltype(scale)> scale("scale");

@@ -13,7 +13,7 @@ void embedding_forward(const ExecutionContext& context, const Tensor& tokens, co
 /// gradient[v] += sum of dy[t] over the positions t, in increasing order, where tokens[t] = v. gradient f32 [V, D], dy [T, D].
 void embedding_weight_gradient(const ExecutionContext& context, const Tensor& tokens, const Tensor& dy, const Tensor& gradient);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(embedding_forward)> embedding_forward("embedding_forward");
 inline constinit Kernel<decltype(embedding_weight_gradient)> embedding_weight_gradient("embedding_weight_gradient");

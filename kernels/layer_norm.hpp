@@ -30,7 +30,7 @@ void layer_norm_input_gradient(const ExecutionContext& context, const Tensor& dy
 void layer_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& m, const Tensor& r,
                                 const Tensor& dw, const Tensor& db);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(layer_norm_forward)> layer_norm_forward("layer_norm_forward");
 inline constinit Kernel<decltype(layer_norm_input_gradient)> layer_norm_input_gradient("layer_norm_input_gradient");

@@ -5,86 +5,86 @@
 namespace millrace::kernels {
 namespace {
 
-void check_common(const char* who, const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+void check_common(const char* component, const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                   const Tensor& log_sum_exp) {
-  check_rank(who, "h", h, 2);
-  check_rank(who, "w", w, 2);
+  check_rank(component, "h", h, 2);
+  check_rank(component, "w", w, 2);
   const std::int64_t tokens = h.shape[0], vocabulary = w.shape[0];
-  check_operand(who, "h", h, h.shape, {DType::f32, DType::bf16});
-  check_operand(who, "w", w, {vocabulary, h.shape[1]}, {h.dtype});
-  check_operand(who, "targets", targets, {tokens}, {DType::i32});
-  check_operand(who, "log_sum_exp", log_sum_exp, {tokens}, {DType::f32});
+  check_operand(component, "h", h, h.shape, {DType::f32, DType::bf16});
+  check_operand(component, "w", w, {vocabulary, h.shape[1]}, {h.dtype});
+  check_operand(component, "targets", targets, {tokens}, {DType::i32});
+  check_operand(component, "log_sum_exp", log_sum_exp, {tokens}, {DType::f32});
   if (!context.host_readable()) return;  // the kernel checks them
   const auto* target = targets.as<std::int32_t>();
   for (std::int64_t token = 0; token < tokens; ++token)
-    MILLRACE_CHECK(target[token] < vocabulary, ExitCode::data, who, "target {} at position {}, expected less than the vocabulary's {}",
-                   target[token], token, vocabulary);
+    MILLRACE_CHECK(target[token] < vocabulary, ExitCode::data, component,
+                   "target {} at position {}, expected less than the vocabulary's {}", target[token], token, vocabulary);
 }
 
 /// Checks the operands of the calls that compute loss and dh.
-void check_with_loss(const char* who, const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+void check_with_loss(const char* component, const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                      const Tensor& g, const Tensor& dh, const Tensor& loss, const Tensor& log_sum_exp) {
-  check_common(who, context, h, w, targets, log_sum_exp);
-  check_operand(who, "g", g, {1}, {DType::f32});
-  check_operand(who, "dh", dh, h.shape, {h.dtype});
-  check_operand(who, "loss", loss, {2}, {DType::f64});
+  check_common(component, context, h, w, targets, log_sum_exp);
+  check_operand(component, "g", g, {1}, {DType::f32});
+  check_operand(component, "dh", dh, h.shape, {h.dtype});
+  check_operand(component, "loss", loss, {2}, {DType::f64});
 }
 
-void check_own_scratch(const char* who, const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options,
-                       Scratch scratch) {
-  check_scratch(who, scratch, needed_scratch(table::linear_cross_entropy_scratch_bytes, context, h.shape, w.shape, h.dtype, options));
+void check_own_scratch(const char* component, const ExecutionContext& context, const Tensor& h, const Tensor& w,
+                       CrossEntropyOptions options, Scratch scratch) {
+  check_scratch(component, scratch, needed_scratch(table::linear_cross_entropy_scratch_bytes, context, h.shape, w.shape, h.dtype, options));
 }
 
 }  // namespace
 
 void linear_cross_entropy_forward(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                   CrossEntropyOptions options, const Tensor& loss, const Tensor& log_sum_exp, Scratch scratch) {
-  constexpr const char* who = "kernels.linear_cross_entropy_forward";
-  check_common(who, context, h, w, targets, log_sum_exp);
-  check_operand(who, "loss", loss, {2}, {DType::f64});
-  check_own_scratch(who, context, h, w, options, scratch);
+  constexpr const char* component = "kernels.linear_cross_entropy_forward";
+  check_common(component, context, h, w, targets, log_sum_exp);
+  check_operand(component, "loss", loss, {2}, {DType::f64});
+  check_own_scratch(component, context, h, w, options, scratch);
   table::linear_cross_entropy_forward(context, h, w, targets, options, loss, log_sum_exp, scratch);
 }
 
 void linear_cross_entropy_input_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                          const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
                                          const Tensor& log_sum_exp, Scratch scratch) {
-  constexpr const char* who = "kernels.linear_cross_entropy_input_gradient";
-  check_with_loss(who, context, h, w, targets, g, dh, loss, log_sum_exp);
-  check_own_scratch(who, context, h, w, options, scratch);
+  constexpr const char* component = "kernels.linear_cross_entropy_input_gradient";
+  check_with_loss(component, context, h, w, targets, g, dh, loss, log_sum_exp);
+  check_own_scratch(component, context, h, w, options, scratch);
   table::linear_cross_entropy_input_gradient(context, h, w, targets, g, options, dh, loss, log_sum_exp, scratch);
 }
 
 void linear_cross_entropy_gradients(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                     const Tensor& g, CrossEntropyOptions options, const Tensor& dh, const Tensor& loss,
                                     const Tensor& log_sum_exp, const Tensor& dw, Scratch scratch) {
-  constexpr const char* who = "kernels.linear_cross_entropy_gradients";
-  check_with_loss(who, context, h, w, targets, g, dh, loss, log_sum_exp);
-  check_operand(who, "dw", dw, w.shape, {DType::f32});
-  check_own_scratch(who, context, h, w, options, scratch);
+  constexpr const char* component = "kernels.linear_cross_entropy_gradients";
+  check_with_loss(component, context, h, w, targets, g, dh, loss, log_sum_exp);
+  check_operand(component, "dw", dw, w.shape, {DType::f32});
+  check_own_scratch(component, context, h, w, options, scratch);
   table::linear_cross_entropy_gradients(context, h, w, targets, g, options, dh, loss, log_sum_exp, dw, scratch);
 }
 
 void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
                                           const Tensor& log_sum_exp, const Tensor& g, CrossEntropyOptions options, const Tensor& dw,
                                           Scratch scratch) {
-  constexpr const char* who = "kernels.linear_cross_entropy_weight_gradient";
-  check_common(who, context, h, w, targets, log_sum_exp);
-  check_operand(who, "g", g, {1}, {DType::f32});
-  check_operand(who, "dw", dw, w.shape, {DType::f32});
-  check_own_scratch(who, context, h, w, options, scratch);
+  constexpr const char* component = "kernels.linear_cross_entropy_weight_gradient";
+  check_common(component, context, h, w, targets, log_sum_exp);
+  check_operand(component, "g", g, {1}, {DType::f32});
+  check_operand(component, "dw", dw, w.shape, {DType::f32});
+  check_own_scratch(component, context, h, w, options, scratch);
   table::linear_cross_entropy_weight_gradient(context, h, w, targets, log_sum_exp, g, options, dw, scratch);
 }
 
 void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch) {
-  constexpr const char* who = "kernels.linear_logits";
-  check_rank(who, "h", h, 2);
-  check_rank(who, "w", w, 2);
-  check_operand(who, "h", h, h.shape, {DType::f32, DType::bf16});
-  check_operand(who, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
-  check_operand(who, "logits", logits, {h.shape[0], w.shape[0]}, {DType::f32});
-  check_own_scratch(who, context, h, w, options, scratch);
+  constexpr const char* component = "kernels.linear_logits";
+  check_rank(component, "h", h, 2);
+  check_rank(component, "w", w, 2);
+  check_operand(component, "h", h, h.shape, {DType::f32, DType::bf16});
+  check_operand(component, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
+  check_operand(component, "logits", logits, {h.shape[0], w.shape[0]}, {DType::f32});
+  check_own_scratch(component, context, h, w, options, scratch);
   table::linear_logits(context, h, w, options, logits, scratch);
 }
 

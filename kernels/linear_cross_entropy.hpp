@@ -63,7 +63,7 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
 [[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                                              const Processor& processor);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(linear_cross_entropy_forward)> linear_cross_entropy_forward("linear_cross_entropy_forward");
 inline constinit Kernel<decltype(linear_cross_entropy_input_gradient)> linear_cross_entropy_input_gradient(

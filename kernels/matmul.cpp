@@ -6,25 +6,25 @@ namespace millrace::kernels {
 
 void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend) {
-  constexpr const char* who = "kernels.matmul";
-  check_rank(who, "a", a, 2);
-  check_rank(who, "b", b, 2);
+  constexpr const char* component = "kernels.matmul";
+  check_rank(component, "a", a, 2);
+  check_rank(component, "b", b, 2);
   const std::int64_t m = a.shape[options.transpose_a ? 1 : 0], k = a.shape[options.transpose_a ? 0 : 1];
   const std::int64_t n = b.shape[options.transpose_b ? 0 : 1];
-  check_operand(who, "a", a, a.shape, {DType::f32, DType::bf16});
-  check_operand(who, "b", b, options.transpose_b ? Shape{n, k} : Shape{k, n}, {a.dtype});
+  check_operand(component, "a", a, a.shape, {DType::f32, DType::bf16});
+  check_operand(component, "b", b, options.transpose_b ? Shape{n, k} : Shape{k, n}, {a.dtype});
   if (options.accumulate)
-    check_operand(who, "c (accumulated into)", c, {m, n}, {DType::f32});
+    check_operand(component, "c (accumulated into)", c, {m, n}, {DType::f32});
   else
-    check_operand(who, "c", c, {m, n}, {DType::f32, a.dtype});
-  MILLRACE_CHECK(options.addend == (addend != nullptr) && !(options.addend && options.accumulate), ExitCode::internal, who,
+    check_operand(component, "c", c, {m, n}, {DType::f32, a.dtype});
+  MILLRACE_CHECK(options.addend == (addend != nullptr) && !(options.addend && options.accumulate), ExitCode::internal, component,
                  "an addend is {}, given {}, and the result is {}", options.addend ? "announced" : "not announced",
                  addend != nullptr ? "one" : "none", options.accumulate ? "accumulated" : "written");
-  MILLRACE_CHECK(!options.bias || options.addend, ExitCode::internal, who, "a bias without an addend, expected it to be the addend");
+  MILLRACE_CHECK(!options.bias || options.addend, ExitCode::internal, component, "a bias without an addend, expected it to be the addend");
   if (addend != nullptr && options.bias)
-    check_operand(who, "bias", *addend, {n}, {DType::f32});
+    check_operand(component, "bias", *addend, {n}, {DType::f32});
   else if (addend != nullptr)
-    check_operand(who, "addend", *addend, {m, n}, {c.dtype});
+    check_operand(component, "addend", *addend, {m, n}, {c.dtype});
   table::matmul(context, a, b, c, options, scratch, addend);
 }
 

@@ -34,7 +34,7 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
 [[nodiscard]] std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,
                                                const Processor& processor);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(matmul)> matmul("matmul");
 inline constinit Kernel<decltype(matmul_scratch_bytes)> matmul_scratch_bytes("matmul_scratch_bytes");

@@ -10,16 +10,17 @@ namespace millrace::kernels {
 
 inline constexpr std::size_t max_optimizer_states = 2;
 
-/// What an optimizer's kernel updates: one parameter with its gradient and the optimizer's states, all f32 and of one shape.
+/// One parameter with its gradient and optimizer states, as an optimizer's kernel updates them. All are f32 and have the same
+/// shape.
 struct OptimizerTensors {
   Tensor parameter;
   Tensor gradient;                                  // set to zero by the update
-  Tensor copy;                                      // bf16, gets the rounded parameter; empty where programs read the parameter itself
-  std::array<Tensor, max_optimizer_states> states;  // in the order of the optimizer's states; those that it does not have are empty
-  bool decays = true;                               // false: weight decay counts as 0
+  Tensor copy;                                      // bf16, gets the rounded parameter; empty if programs read the parameter itself
+  std::array<Tensor, max_optimizer_states> states;  // in the order of Optimizer::states(); unused ones are empty
+  bool decays = true;                               // false: no weight decay for this parameter
 };
 
 /// Throws Error(internal) unless the tensors have one shape and the dtypes above. `states` names the states that the kernel expects.
-void check_optimizer_tensors(const char* who, const OptimizerTensors& tensors, std::initializer_list<const char*> states);
+void check_optimizer_tensors(const char* component, const OptimizerTensors& tensors, std::initializer_list<const char*> states);
 
 }  // namespace millrace::kernels

@@ -29,11 +29,11 @@ std::int64_t packed_place(std::int64_t k, std::int64_t row, std::int64_t column,
 }
 
 void pack(const ExecutionContext& context, const Tensor& b, bool transpose, std::byte* packed) {
-  constexpr const char* who = "kernels.pack";
-  check_rank(who, "b", b, 2);
-  check_operand(who, "b", b, b.shape, {DType::f32, DType::bf16});
-  MILLRACE_CHECK(reinterpret_cast<std::uintptr_t>(packed) % kAlignment == 0, ExitCode::internal, who,
-                 "packed lies {} bytes behind a multiple of {}", reinterpret_cast<std::uintptr_t>(packed) % kAlignment, kAlignment);
+  constexpr const char* component = "kernels.pack";
+  check_rank(component, "b", b, 2);
+  check_operand(component, "b", b, b.shape, {DType::f32, DType::bf16});
+  MILLRACE_CHECK(reinterpret_cast<std::uintptr_t>(packed) % kAlignment == 0, ExitCode::internal, component,
+                 "packed begins {} bytes after a multiple of {}", reinterpret_cast<std::uintptr_t>(packed) % kAlignment, kAlignment);
   table::pack(context, b, transpose, packed);
 }
 

@@ -33,7 +33,7 @@ void pack(const ExecutionContext& context, const Tensor& b, bool transpose, std:
 /// The inverse, element by element, for inspection.
 void unpack(const std::byte* packed, bool transpose, const Tensor& b);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(pack)> pack("pack");
 }  // namespace table

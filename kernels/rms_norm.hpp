@@ -31,7 +31,7 @@ void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, 
 /// dw[d] += sum over t of dy[t,d]·x[t,d]·r[t]; rows in blocks of fixed size, blocks in order. dw f32 [D].
 void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(rms_norm_forward)> rms_norm_forward("rms_norm_forward");
 inline constinit Kernel<decltype(rms_norm_input_gradient)> rms_norm_input_gradient("rms_norm_input_gradient");

@@ -20,10 +20,11 @@ struct SgdScalars {
 /// For each tensor, with its state b where μ > 0:
 ///   g ← gradient·gradient_scale + decay·p;  b ← μ b + g;  d = g + μ b with Nesterov's momentum (Sutskever et al. 2013), else b;
 ///   p ← p − lr·d.
-/// Without momentum d = g. PyTorch begins with b = g, which is the same from b = 0. Throws Error(internal) for tensors that do not fit.
+/// Without momentum d = g. PyTorch sets b = g in the first update, which is the same as starting from b = 0. Throws Error(internal)
+/// for tensors that do not fit.
 void sgd(const ExecutionContext& context, const SgdScalars& scalars, std::span<const OptimizerTensors> tensors);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<void(const ExecutionContext&, const SgdScalars&, std::span<const OptimizerTensors>)> sgd("sgd");
 }  // namespace table

@@ -12,7 +12,7 @@ namespace millrace::kernels {
 void add_sinusoid(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales,
                   const Tensor& y);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(add_sinusoid)> add_sinusoid("add_sinusoid");
 }  // namespace table

@@ -16,7 +16,7 @@ void square_sum(const ExecutionContext& context, const Tensor& x, const Tensor& 
 /// sums[i] = Σ tensors[i]², f64 [as many], with the same bits as one call per tensor. On a GPU a few launches handle all of them.
 void square_sums(const ExecutionContext& context, std::span<const Tensor> tensors, const Tensor& sums);
 
-/// What the backends implement of the above (kernels/base/kernel_table.hpp).
+/// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
 inline constinit Kernel<decltype(square_sums)> square_sums("square_sums");
 }  // namespace table

@@ -5,8 +5,8 @@
 namespace millrace::kernels {
 namespace {
 
-void check_bytes(const char* who, const Tensor& x, std::size_t bytes) {
-  MILLRACE_CHECK(bytes == x.bytes(), ExitCode::internal, who, "{} bytes for a tensor of {}", bytes, x.bytes());
+void check_bytes(const char* component, const Tensor& x, std::size_t bytes) {
+  MILLRACE_CHECK(bytes == x.bytes(), ExitCode::internal, component, "{} bytes for a tensor of {}", bytes, x.bytes());
 }
 
 }  // namespace

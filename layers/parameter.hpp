@@ -27,7 +27,7 @@ struct ParameterSpec {
   int use = 0;     // 1: the output head's use of a tied table
   Initial initial;
   runtime::StoredForm stored;  // as files have it
-  int order = 0;  // position of the tensor in the model's list (both uses of a tied table have one): sums over tensors go in this order
+  int order = 0;  // position of the tensor in the model's list, the same for both uses of a tied table; sums over tensors are in this order
 
   bool operator==(const ParameterSpec&) const = default;
 };

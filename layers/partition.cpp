@@ -10,7 +10,7 @@ namespace millrace::layers {
 namespace {
 
 constexpr const char* layout_component = "layers.partition";
-constexpr std::int64_t max_repeated_layers = 1'000'000;  // of one `t*N`: more is a typing mistake
+constexpr std::int64_t max_repeated_layers = 1'000'000;  // in one `t*N`: a larger number is a typing mistake
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separators, bool keep_empty) {
   std::vector<std::string_view> parts;

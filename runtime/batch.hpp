@@ -22,35 +22,35 @@ struct BatchView {
 struct BatchField {
   std::string_view name;
   std::span<std::int32_t> BatchView::*array;
-  std::int32_t padding = 0;  // the value in padded rows, and wherever none is given
+  std::int32_t padding = 0;  // the value in padded rows, and where no value is given
 };
 
-/// All fields, in the order of their places in memory. A further one is a member above, a row here and whoever fills it: programs read it
-/// by its name, and memory, copies to a GPU, the debugger and replays go over the table.
+/// All fields, in the order in which they lie in memory. To add a field, add a member above, a row here, and the code that fills
+/// it: programs read a field by its name, and memory plans, copies to a GPU, the debugger and replays iterate over this table.
 inline constexpr std::array batch_fields{
     BatchField{"tokens", &BatchView::tokens},     BatchField{"positions", &BatchView::positions},
     BatchField{"segments", &BatchView::segments}, BatchField{"targets", &BatchView::targets, -1},
     BatchField{"samples", &BatchView::samples},
 };
 
-/// The place of a field in the table; batch_fields.size() for another name.
+/// The index of a field in the table; batch_fields.size() for an unknown name.
 [[nodiscard]] constexpr std::size_t batch_field_index(std::string_view name) noexcept {
   return static_cast<std::size_t>(std::ranges::find(batch_fields, name, &BatchField::name) - batch_fields.begin());
 }
 
-/// Entries [first, first + count) of every field.
+/// A view of entries [first, first + count) of every field.
 [[nodiscard]] inline BatchView part_of(const BatchView& batch, std::size_t first, std::size_t count) {
   BatchView part;
   for (const BatchField& field : batch_fields) part.*field.array = (batch.*field.array).subspan(first, count);
   return part;
 }
 
-/// Every field to its padding.
+/// Sets every field to its padding value.
 inline void pad(const BatchView& batch) {
   for (const BatchField& field : batch_fields) std::ranges::fill(batch.*field.array, field.padding);
 }
 
-/// All fields of `from` into `to`, which has as many entries.
+/// Copies all fields of `from` to `to`, which has the same number of entries.
 inline void copy_batch(const BatchView& from, const BatchView& to) {
   for (const BatchField& field : batch_fields) std::ranges::copy(from.*field.array, (to.*field.array).begin());
 }
@@ -62,7 +62,7 @@ class Batch : public BatchView {
     for (std::size_t i = 0; i < batch_fields.size(); ++i) this->*batch_fields[i].array = std::span(values_).subspan(i * entries, entries);
   }
   Batch(std::int64_t rows, std::int64_t sequence) : Batch(static_cast<std::size_t>(rows * sequence)) {}
-  /// A copy of what the view shows.
+  /// Copies the arrays of a view.
   explicit Batch(const BatchView& other) : Batch(other.tokens.size()) { copy_batch(other, *this); }
   Batch(const Batch& other) : Batch(static_cast<const BatchView&>(other)) {}
   Batch(Batch&&) = default;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the arrows of docs/architecture.md: which room may include which, in which order the parts of a room stand, and through which
-door each library enters.
+"""Checks the includes against docs/architecture.md: which room may include which, the order of the parts of a room, and the places that may
+include each library.
 
     tools/check_includes.py             prints one line per violation (file:line: what it includes, what it may) and exits with 1 if there is one
     tools/check_includes.py --report    also prints which folder includes which, pairs of folders that include each other, and cycles
@@ -20,10 +20,10 @@ ARROWS = {
     "layers": ["runtime/program/", "runtime/io/", "kernels/base/"],
     "cluster": ["kernels/base/"],
     "actors": ["layers/", "runtime/", "cluster/", "kernels/"],
-    "configs": ["layers/family_traits.hpp"],  # besides, only *_config.hpp of other rooms, and the ground
+    "configs": ["layers/family_traits.hpp"],  # and *_config.hpp of other rooms, and EVERYWHERE
 }
-# The parts of a room, lowest first: each includes itself and the parts before it. "models/*" is every folder of models: none of them
-# includes another.
+# The parts of a room, lowest first: each includes itself and the parts before it. "models/*" is every folder of models: they
+# do not include each other.
 PARTS = {
     "kernels": ["base", ".", "reference", "cpu", "cuda"],
     "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "optimizers", "engine", "profile", "profile/report", "data", "data/tokenizers"],
@@ -32,10 +32,10 @@ PARTS = {
     "actors": ["setup", "messages", "rank", ".", "telemetry", "jobs", "planning", "debug"],
     "tools": ["commands", "."],
 }
-EVERYWHERE = ["kernels/base/check.hpp", "kernels/base/nearest.hpp"]  # what errors are made of
+EVERYWHERE = ["kernels/base/check.hpp", "kernels/base/nearest.hpp"]  # needed to throw errors
 
-# Library -> pattern of its headers, places that may include it.
-DOORS = {
+# Library -> pattern of its headers, and the only places that may include them.
+LIBRARY_PLACES = {
     "CUDA": (r"^(cuda|cublas|cudnn|nccl|nvtx)", ["kernels/cuda/"]),
     "oneDNN": (r"^(dnnl|oneapi/dnnl)", ["kernels/cpu/"]),
     "CAF": (r"^caf/", ["actors/"]),
@@ -50,7 +50,7 @@ DOORS = {
     "SentencePiece": (r"^sentencepiece", ["runtime/data/tokenizers/sentence_piece.cpp"]),
     "GoogleTest": (r"^(gtest|gmock)/", ["tests/"]),
 }
-# Doors hold for the rooms; tests and benchmarks may compare with a library directly.
+# LIBRARY_PLACES applies to the rooms; tests and benchmarks may use a library directly, to compare with it.
 FREE = ("tests/", "benchmarks/")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
@@ -65,9 +65,9 @@ def violations(path: pathlib.Path):
             continue
         quote, target = match.groups()
         if quote == "<":
-            for library, (pattern, places) in DOORS.items():
+            for library, (pattern, places) in LIBRARY_PLACES.items():
                 if re.match(pattern, target) and not name.startswith(tuple(places)) and not name.startswith(FREE):
-                    yield f"{name}:{number}: <{target}>: {library} enters in {', '.join(places)} only"
+                    yield f"{name}:{number}: <{target}>: only {', '.join(places)} may include {library}"
             continue
         if not (ROOT / target).exists():
             yield f'{name}:{number}: "{target}" is not a path from the root'
@@ -88,7 +88,7 @@ def part_of(name):
 
 
 def place_of(part, order):
-    """Where a part stands among the parts of its room, or None."""
+    """The index of a part in the order of its room, or None."""
     if part in order:
         return order.index(part)
     whole = part.rpartition("/")[0] + "/*"
@@ -111,9 +111,9 @@ def misplaced(name, targets):
         if other_place is None or other == part:
             continue
         if other_place > place:
-            yield f'{name}:{number}: "{target}": {room}/{part} stands before {room}/{other} and may not include it'
+            yield f'{name}:{number}: "{target}": {room}/{part} is lower than {room}/{other} and may not include it'
         elif other_place == place:
-            yield f'{name}:{number}: "{target}": {room}/{part} and {room}/{other} stand beside each other; neither includes the other'
+            yield f'{name}:{number}: "{target}": {room}/{part} and {room}/{other} are of the same height and may not include each other'
 
 
 def report(graph):

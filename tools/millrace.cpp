@@ -1,4 +1,4 @@
-// The millrace command: runs what the command line names, turns an Error into its message and exit code.
+// The millrace program: runs the command that the command line names, and turns an Error into its message and exit code.
 
 #include <chrono>
 #include <cstdio>
@@ -18,7 +18,7 @@
 
 namespace {
 
-/// Prints a message on stderr. Not fmt::print, which throws where stderr cannot be written.
+/// Prints a message on stderr. fmt::print would throw if stderr cannot be written.
 void print_error(const std::string& message) { std::fputs((message + "\n").c_str(), stderr); }
 
 /// --log-level, else MILLRACE_LOG_LEVEL, else the option's default.
@@ -36,8 +36,8 @@ int exit_after_process_0(millrace::ExitCode code) {
   return static_cast<int>(code);
 }
 
-/// Runs the command and returns the exit code. The processes of a job have the same command line: process 0 alone prints help, and
-/// what is wrong with the command line.
+/// Runs the command and returns the exit code. The processes of a job have the same command line: only process 0 prints help and
+/// errors of the command line.
 int run(const std::vector<std::string>& words) {
   const bool leads = millrace::cluster::launch_from_environment().process == 0;
   millrace::tools::Invocation invocation;

@@ -192,7 +192,7 @@ def store(path, content):
 
 
 def identity_of(site):
-    """The same for the same change of the same source, in every run."""
+    """A key that is equal in every run for the same change of the same source."""
     with open(os.path.join(ROOT, site.path), 'rb') as file:
         return site.path, hashlib.sha256(file.read()).hexdigest(), site.begin, site.end, site.replacement
 
@@ -216,7 +216,7 @@ def recorded_cases(tests):
 
 
 def judge_all(tests, mutants, cases, jobs, seconds, earlier):
-    """{identifier: (verdict, test or number of cases)}. An explained mutant counts as a survivor without a run. `earlier`: the verdicts of an earlier run by identity_of; what
+    """{identifier: (verdict, test or number of cases)}. An explained mutant is counted as a survivor and not run. `earlier`: the verdicts of an earlier run by identity_of; what
     was killed then is not run again."""
     known = explanations()
     reaching = collections.defaultdict(list)

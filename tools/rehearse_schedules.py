@@ -4,10 +4,10 @@
     tools/rehearse_schedules.py build/release/millrace [--ranks 4,8] [--microbatches 16] [--costs 20,20,20] [--steps 9]
                                 [--schedules 1f1b,zb-v] [--tries 1]
 
-Each line is the fastest of the steps. "as timed" is the ratio to the prediction with actions as long as the machine let them be: what is
-beyond 1 is the runtime's own. A schedule is late where its ratio is beyond 1.03 or its bubble more than 1.5 points beyond the prediction: on
-a machine that others share its timers may be what was late, and --tries N rehearses such a one up to N times; the last column counts. Ends
-with 1 where one was late each time.
+Each line is the fastest of the steps. "as timed" is the ratio to a prediction from the measured durations of the actions: what exceeds 1 is
+the runtime's overhead. A schedule is late if its ratio exceeds 1.03 or its bubble exceeds the prediction by more than 1.5 points. On a shared
+machine the late timers may be the cause: --tries N rehearses a late schedule up to N times, and the last column has the number. The exit code
+is 1 if a schedule was late each time.
 """
 import argparse
 import json

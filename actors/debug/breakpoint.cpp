@@ -74,7 +74,7 @@ Breakpoint Breakpoint::parse(const std::vector<std::string>& words) {
   for (std::size_t at = 0; at < words.size(); ++at) {
     const auto& word = words[at];
     const auto value = [&]() -> const std::string& {
-      MILLRACE_CHECK(at + 1 < words.size(), ExitCode::usage, debugger, "break … {}, expected a value behind it", word);
+      MILLRACE_CHECK(at + 1 < words.size(), ExitCode::usage, debugger, "break … {}, expected a value after it", word);
       return words[++at];
     };
     if (word == "stage") {

@@ -57,24 +57,24 @@ const std::vector<DebugSession::Command>& DebugSession::commands() {
   static const std::vector<Command> all{
       {"step", "[N]", "run N actions, in the recorded order over all ranks", 1, &DebugSession::step},
       {"next", "[N]", "run until this rank has run N more actions", 1, &DebugSession::next},
-      {"op", "[N]", "run N operations, into the next action where none is at hand", 1, &DebugSession::operation},
-      {"run", "", "until a break point, or the end", 0, &DebugSession::go},
-      {"until", "2F3 | step N", "until that action comes next, or the first one of that step", 2, &DebugSession::until},
-      {"back", "[N]", "to where the run stood N actions ago, by running to it again", 1, &DebugSession::back},
+      {"op", "[N]", "run N operations; begins the next action if none is running", 1, &DebugSession::operation},
+      {"run", "", "run until a break point, or the end", 0, &DebugSession::go},
+      {"until", "2F3 | step N", "run until that action, or the first one of that step, is next", 2, &DebugSession::until},
+      {"back", "[N]", "go back N actions, by running again up to there", 1, &DebugSession::back},
       {"break", "[step N] [stage N] [forward|backward|…] [microbatch N] [op NAME | layer N] | nan | when norm(layer 5) > 1e3",
-       "stop there; alone: list them", std::numeric_limits<std::size_t>::max() - 1, &DebugSession::break_at},
+       "set a break point; without arguments: list them", std::numeric_limits<std::size_t>::max() - 1, &DebugSession::break_at},
       {"delete", "N | all", "remove a break point", 1, &DebugSession::remove},
-      {"watch", "[TENSOR]", "stop after an action that changed it; alone: list them", 1, &DebugSession::watch},
-      {"rank", "N", "look at another rank", 1, &DebugSession::turn_to},
-      {"where", "", "all ranks: what they did, run, and wait for", 0, &DebugSession::where},
+      {"watch", "[TENSOR]", "stop after an action that changes it; without arguments: list them", 1, &DebugSession::watch},
+      {"rank", "N", "select another rank", 1, &DebugSession::turn_to},
+      {"where", "", "all ranks: actions done and running, and waits", 0, &DebugSession::where},
       {"queue", "", "messages and free slots of every edge", 0, &DebugSession::queue},
-      {"ops", "", "the program of the action at hand", 0, &DebugSession::operations},
+      {"ops", "", "the program of the current action", 0, &DebugSession::operations},
       {"print", "TENSOR", "shape, type, statistics, corner", 1, &DebugSession::print},
       {"stats", "[PART]", "statistics of all weights and gradients with PART in their names", 1, &DebugSession::statistics},
-      {"hist", "TENSOR", "how often which size occurs", 1, &DebugSession::histogram},
+      {"hist", "TENSOR", "histogram of the magnitudes", 1, &DebugSession::histogram},
       {"dump", "TENSOR FILE.safetensors", "write it", 2, &DebugSession::dump},
-      {"diff", "TENSOR FILE.safetensors", "compare it with a written one", 2, &DebugSession::difference},
-      {"set", "TENSOR ELEMENT VALUE", "change one element, counted in memory; `back` forgets it", 3, &DebugSession::set},
+      {"diff", "TENSOR FILE.safetensors", "compare it with one in a file", 2, &DebugSession::difference},
+      {"set", "TENSOR ELEMENT VALUE", "change one element, by its index in memory; `back` undoes it", 3, &DebugSession::set},
       {"help", "", "this list", 0, &DebugSession::help},
       {"quit", "", "end the session", 0, &DebugSession::quit},
   };
@@ -96,7 +96,7 @@ void DebugSession::begin_stepper(const actors::StateCopy* state, std::int64_t fi
   stepper_ = std::make_unique<actors::Stepper>(setup);
   stepper_->set_hook(this);
   standing_ = {};
-  told_steps_ = first_step;
+  printed_steps_ = first_step;
   stand_before_next();
 }
 
@@ -143,7 +143,8 @@ bool DebugSession::carry_out(const std::string& line) {
     names.emplace_back(command.name);
     if (words[0] == command.name) chosen = &command;
   }
-  MILLRACE_CHECK(chosen != nullptr, ExitCode::usage, debugger, "no command {}{}; help lists them", words[0], did_you_mean(words[0], names));
+  MILLRACE_CHECK(chosen != nullptr, ExitCode::usage, debugger, "unknown command {}{}; `help` lists the commands", words[0],
+                 did_you_mean(words[0], names));
   MILLRACE_CHECK(words.size() <= chosen->most + 1, ExitCode::usage, debugger, "{}, expected {}{}{}", line, chosen->name,
                  *chosen->usage != 0 ? " " : " alone", chosen->usage);
   return (this->*chosen->run)(words);
@@ -164,7 +165,8 @@ std::vector<std::string> DebugSession::words_after(const std::string& before) co
   return found;
 }
 
-// -- going on -----------------------------------------------------------------------------------------------------------------------------
+// -- commands that continue
+// -----------------------------------------------------------------------------------------------------------------------------
 
 bool DebugSession::step(const std::vector<std::string>& words) {
   goal_ = {Goal::actions, count_of(words, 1), standing_.rank, {}};
@@ -223,7 +225,7 @@ void DebugSession::advance() {
     if (rank == runtime::no_rank) {
       if (stepper_->ended()) return stop("");
       fmt::print("{}", where_text(*stepper_, standing_));
-      return stop("no rank can go on");
+      return stop("no rank can continue");
     }
     if (!first && stops_before(*stepper_->next(rank), rank)) return;
     const auto finished = stepper_->step();
@@ -274,13 +276,13 @@ void DebugSession::run_one(runtime::RankId rank) {
     kept_.push_back({path_.size(), stepper_->beginning()});
     if (kept_.size() > max_kept_steps) kept_.erase(kept_.begin());
   }
-  tell_finished_steps();
+  print_finished_steps();
 }
 
-void DebugSession::tell_finished_steps() {
+void DebugSession::print_finished_steps() {
   const auto& newest = stepper_->newest();
-  if (!newest || newest->step <= told_steps_) return;
-  told_steps_ = newest->step;
+  if (!newest || newest->step <= printed_steps_) return;
+  printed_steps_ = newest->step;
   if (!replaying_)
     fmt::print("step {}/{} | loss {:.6f} ({:a}) | gnorm {:.4f} ({:a}) | lr {:.3e}\n", newest->step, newest->steps, newest->loss,
                newest->loss, newest->gradient_norm, newest->gradient_norm, newest->learning_rate);
@@ -305,7 +307,7 @@ bool DebugSession::watched_changes(bool updated) {
     const auto named = finder().find(watch.name);
     if (auto now = hash_of(named.tensor); now != watch.hash) {
       watch.hash = std::move(now);
-      fmt::print("{}{} changed it:\n{}", updated ? "the update behind " : "", standing_.action->action, describe(named));
+      fmt::print("{}{} changed it:\n{}", updated ? "the update after " : "", standing_.action->action, describe(named));
       changed = true;
     }
   }
@@ -366,7 +368,8 @@ void DebugSession::stop_inside(const Call& call, bool after, const std::string& 
   if (!go_on || back_to_) throw Leave();
 }
 
-// -- showing ------------------------------------------------------------------------------------------------------------------------------
+// -- commands that show
+// ------------------------------------------------------------------------------------------------------------------------------
 
 /// Throws unless the name is that of an operation or value of any stage, or a suffix of one. An empty name is accepted.
 void DebugSession::check_name(const std::string& name) const {

@@ -86,7 +86,7 @@ class DebugSession : private runtime::OperationHook {
   void stop(const std::string& why);
   void rebuild(std::size_t actions);
   void begin_stepper(const actors::StateCopy* state, std::int64_t first_step);
-  void tell_finished_steps();
+  void print_finished_steps();
   void stand_before_next();
   [[nodiscard]] TensorFinder finder() const { return {*stepper_, standing_}; }
   // -- called around operations, on a worker
@@ -107,8 +107,8 @@ class DebugSession : private runtime::OperationHook {
     std::size_t at = 0;  // number of actions before it
     std::shared_ptr<const actors::StateCopy> state;
   };
-  std::vector<Kept> kept_;       // initial states of the newest steps
-  std::int64_t told_steps_ = 0;  // number of finished steps that were printed
+  std::vector<Kept> kept_;          // initial states of the newest steps
+  std::int64_t printed_steps_ = 0;  // number of finished steps whose results were printed
   std::optional<std::size_t> back_to_;
   bool quitting_ = false, replaying_ = false;
 };

@@ -79,7 +79,7 @@ void TensorFinder::add_values() {
     Entry entry{{value.name, fmt::format("of {} on rank {}", action.action, standing_.rank), stage.tensor(action.pass, id, action.slots)},
                 ""};
     if (life.written < 0 && life.last_read < 0) {
-      entry.missing = fmt::format("is not of {}, the action at hand", action.action);
+      entry.missing = fmt::format("does not belong to {}, the current action", action.action);
     } else if (life.written >= at) {
       entry.missing = fmt::format("is written by operation {} of {}, which has not run", life.written, action.action);
     } else if (!outlives_action(places[index].region) && life.last_read < at) {
@@ -116,14 +116,16 @@ std::string TensorFinder::elsewhere(const std::string& name) const {
   for (int rank = 0; rank < stepper_.plan().ranks(); ++rank) {
     for (const auto& stage : stepper_.rank(runtime::RankId(rank)).compute().stages()) {
       for (const auto& value : stage->programs().values)
-        if (is_name(value.name, name)) return fmt::format(": it is of stage {}, expected a stop at one of its actions", stage->stage());
+        if (is_name(value.name, name))
+          return fmt::format(": it belongs to stage {}, expected a stop at one of its actions", stage->stage());
     }
   }
   return did_you_mean(name, names());
 }
 
 NamedTensor TensorFinder::find(const std::string& name) const {
-  // A weight's name is also the end of the names of its gradient and of its states; these are meant only in full.
+  // A weight's name is also a suffix of the names of its gradient and optimizer states; those two are found only by their full
+  // names.
   const auto ends_in_name = [&](const Entry& entry) {
     const bool derived = entry.named.where.starts_with("gradient") || entry.named.where.starts_with("state");
     return !derived && entry.named.name.ends_with("." + name);
@@ -148,7 +150,7 @@ NamedTensor TensorFinder::find(const std::string& name) const {
       all.resize(6);
       all.emplace_back("…");
     }
-    fail(ExitCode::usage, debugger, "{} is the end of {} names, expected one of them: {}", name, ends, fmt::join(all, ", "));
+    fail(ExitCode::usage, debugger, "{} is the end of {} names, expected one of: {}", name, ends, fmt::join(all, ", "));
   }
   MILLRACE_CHECK(found != nullptr, ExitCode::usage, debugger, "no tensor {} here{}", name, elsewhere(name));
   MILLRACE_CHECK(found->missing.empty(), ExitCode::usage, debugger, "{} {}", found->named.name, found->missing);

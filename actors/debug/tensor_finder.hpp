@@ -16,10 +16,11 @@ struct NamedTensor {
   kernels::Tensor tensor;
 };
 
-/// Finds what a name means where a session stands: a weight by its name in checkpoints ("model.layers.1.mlp.up_proj.weight"), grad.NAME
-/// its gradient sum so far, STATE/NAME a state that the optimizer keeps for it ("adamw.m/…"); tokens, positions, segments and targets of
-/// the action's microbatch; and the values of the action's program by the names that `ops` prints ("layers.1.mlp.swiglu"), as long as they
-/// are in memory. The end of a name will do where it is the end of one only.
+/// Finds the tensor that a name refers to at the current position of a session: a weight by its name in checkpoints
+/// ("model.layers.1.mlp.up_proj.weight"); grad.NAME, the weight's gradient sum so far; STATE/NAME, a state that the optimizer keeps
+/// for the weight ("adamw.m/…"); tokens, positions, segments and targets of the action's microbatch; and the values of the action's
+/// program by the names that `ops` prints ("layers.1.mlp.swiglu"), as long as they are in memory. A suffix of a name is accepted if
+/// only one name ends with it.
 class TensorFinder {
  public:
   TensorFinder(const actors::Stepper& stepper, const DebugCursor& standing);

@@ -141,9 +141,10 @@ std::string differences(const kernels::Tensor& tensor, const kernels::Tensor& tw
   for (const double value : there) norm += value * value;
   const auto sizes = tensor.shape.sizes();
   const auto shown = static_cast<std::size_t>(std::max<std::int64_t>(first, 0));
-  return fmt::format("{} of {} elements differ; the first at {}: {:.9g} here, {:.9g} there; most at {}: by {:.4g}; relative {:.3g}",
-                     differing, here.size(), first < 0 ? "a sign of zero" : place_of(first, sizes), here[shown], there[shown],
-                     place_of(worst, sizes), largest, norm > 0 ? std::sqrt(squares / norm) : 0.0);
+  return fmt::format(
+      "{} of {} elements differ; the first at {}: {:.9g} here, {:.9g} there; largest difference at {}: {:.4g}; relative {:.3g}", differing,
+      here.size(), first < 0 ? "a sign of zero" : place_of(first, sizes), here[shown], there[shown], place_of(worst, sizes), largest,
+      norm > 0 ? std::sqrt(squares / norm) : 0.0);
 }
 
 std::string difference(const NamedTensor& named, const std::string& path) {

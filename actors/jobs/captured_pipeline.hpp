@@ -18,11 +18,13 @@ namespace millrace::actors {
 /// the jobs that compare a model with recordings. Thread: the main thread.
 class CapturedPipeline {
  public:
-  /// Collective. `plan` must outlive this object; `needs` says what the ranks keep, its threads and devices are those of `settings`.
+  /// Collective. `plan` must outlive this object. `needs` gives the ranks' resources except threads and devices, which are those of
+  /// `settings`.
   CapturedPipeline(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs);
 
-  /// Collective: checks that all processes have the same plan, and runs `Driver` (a DriverActor with this Output) to its end. Returns
-  /// its output in process 0, elsewhere an empty one. `arguments` are the driver's, after its Setup.
+  /// Collective: checks that all processes have the same plan, then runs `Driver` (a DriverActor with this Output) until it
+  /// finishes. Returns its output in process 0, an empty one in other processes. `arguments` are passed to the driver's constructor
+  /// after its Setup.
   template <class Driver, class Output, class... Arguments>
   [[nodiscard]] Output run(const BatchProvider& batches, std::int64_t steps, const Arguments&... arguments) {
     std::promise<Output> output;

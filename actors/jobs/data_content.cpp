@@ -70,7 +70,7 @@ std::uint64_t bytes_of(const std::vector<runtime::DataFile>& files) {
         fmt::format("the content of the data ({}{}) has the hash {}, expected {}", content.files.front().path.string(),
                     content.files.size() > 1 ? fmt::format(" and {} more files", content.files.size() - 1) : "", content.hash(), expected);
   }
-  fail(ExitCode::checkpoint, component, "{} is of another run: {}{}. Take the old data, or another run.directory", checkpoint.folder(),
+  fail(ExitCode::checkpoint, component, "{} belongs to another run: {}{}. Use the old data, or another run.directory", checkpoint.folder(),
        first, others > 0 ? fmt::format(", and {} more files differ", others) : "");
 }
 
@@ -93,7 +93,7 @@ void agree_by_file(Session& session, const DataContent& content) {
 
 std::string DataContent::hash() const { return contents.empty() ? "" : runtime::hash_of_contents(contents).hex(); }
 
-DataContent hash_content(std::vector<runtime::DataFile> files, const std::string& directory, bool says_so) {
+DataContent hash_content(std::vector<runtime::DataFile> files, const std::string& directory, bool logs_progress) {
   using namespace std::chrono;
   DataContent content{std::move(files), {}};
   const auto known = directory.empty() ? std::vector<runtime::FileContent>{} : read_record(record_of(directory, cluster::host_name()));
@@ -107,7 +107,7 @@ DataContent hash_content(std::vector<runtime::DataFile> files, const std::string
     return runtime::hash_files(content.files, known, team, done);
   });
   for (auto pause = seconds(2); hashing.wait_for(pause) != std::future_status::ready; pause = seconds(5))
-    if (says_so) cluster::log_info("hashed {} of {} of data", runtime::bytes_text(done), runtime::bytes_text(bytes));
+    if (logs_progress) cluster::log_info("hashed {} of {} of data", runtime::bytes_text(done), runtime::bytes_text(bytes));
   content.contents = hashing.get();
   return content;
 }

@@ -13,18 +13,19 @@ namespace millrace::actors {
 /// The data of a job: its files and their content.
 struct DataContent {
   std::vector<runtime::DataFile> files;
-  std::vector<runtime::FileContent> contents;  // by file; empty if it was not needed, or if another process of the host has it
+  std::vector<runtime::FileContent> contents;  // by file; empty if not needed, or if another process of this host hashed them
 
-  /// The identity's data.content; empty without contents.
+  /// The value of the identity key data.content; empty without contents.
   [[nodiscard]] std::string hash() const;
 };
 
-/// Hashes the files, on all of this process's cores, and reads none that is as the run directory recorded it (`directory` may be empty).
-/// With `says_so`, the progress of what takes long is logged every few seconds. Errors: as of runtime::hash_files.
-[[nodiscard]] DataContent hash_content(std::vector<runtime::DataFile> files, const std::string& directory, bool says_so);
+/// Hashes the files on all of this process's cores. Files whose metadata match a record in the run directory are not read again
+/// (`directory` may be empty). With `logs_progress`, a long computation logs its progress every few seconds. Errors: those of
+/// runtime::hash_files.
+[[nodiscard]] DataContent hash_content(std::vector<runtime::DataFile> files, const std::string& directory, bool logs_progress);
 
-/// Keeps the contents in the run directory, for this host's next start; logs a warning if that cannot be done. `process` is this
-/// one of the job.
+/// Records the contents in the run directory for the next start on this host; logs a warning if that fails. `process` is the number
+/// of this process.
 void record_content(const DataContent& content, const std::string& directory, int process);
 
 /// Collective: the first process of each host hashes the files that it sees, if `needed` or if there are several hosts.
@@ -39,8 +40,9 @@ void record_content(const DataContent& content, const std::string& directory, in
 /// Error(checkpoint).
 void check_identity(const RunIdentity& run, const runtime::CheckpointReader& checkpoint, IdentityKeys current);
 
-/// Refuses to resume from `checkpoint` with other data. Errors: Error(checkpoint) with the file and both hashes. Returns a remark
-/// for the user: a checkpoint from before data were hashed has only their names and sizes. Empty if there is no remark.
+/// Refuses to resume from `checkpoint` with other data. Errors: Error(checkpoint) with the file and both hashes. Returns a warning
+/// for the user if the checkpoint was written before data were hashed, since only names and sizes can then be compared; else an
+/// empty text.
 [[nodiscard]] std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content,
                                         const std::string& directory);
 

@@ -21,7 +21,7 @@ class EvaluationActor : public DriverActor<EvaluationActor, Evaluated> {
   void handle(const RankReady&) {
     if (!all()) return;
     began_ = Clock::now();
-    tell(Evaluate{0, microbatches_});
+    broadcast(Evaluate{0, microbatches_});
   }
   void handle(const EvaluationReport& report) {
     output_.terms.insert(output_.terms.end(), report.losses.begin(), report.losses.end());

@@ -39,13 +39,13 @@ class GenerationActor : public DriverActor<GenerationActor, Generated> {
     ComputeLogits request;
     request.tokens = text_;
     request.position = static_cast<std::int64_t>(text_.size()) - 1;
-    tell(request);
+    broadcast(request);
   }
 
   /// Returns false if the job was ended.
   bool take(const std::vector<float>& logits) {
     if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
-      fail_job(ExitCode::numerics, fmt::format("[actors.generation] the logits behind token {} of the text are not finite", text_.size()));
+      fail_job(ExitCode::numerics, fmt::format("[actors.generation] the logits after token {} of the text are not finite", text_.size()));
       return false;
     }
     try {

@@ -9,13 +9,13 @@
 
 namespace millrace::actors {
 
-/// Shares of a host's peak: a rank's share, by its threads among those that compute at a time, and the job's total, where hosts
-/// are assumed to be equal. `teams`: of this host; `ranks`: of the job.
+/// Divides a host's peak FLOP/s. A rank gets the fraction that its threads are of the host's threads that compute at a time; the
+/// job's total assumes that all hosts are equal. `teams` describes this host, `ranks` is the number of ranks of the job.
 [[nodiscard]] runtime::Machine shares_of_peak(double host_peak, const cluster::HostTeams& teams, int ranks);
 
-/// The peak of the run's hardware, measured on this host's cores with the threads of all its ranks at once, in the dtype of the
-/// run's matrix products; for GPUs the data sheet's. Does not include memory bandwidth. While it runs, the host's other ranks
-/// should be idle.
+/// The peak FLOP/s of the run's hardware: for GPUs the value in the data sheet; for CPUs measured on this host with the threads of
+/// all its ranks at once, in the dtype of the run's matrix products. The memory bandwidth is left unset. During the measurement the
+/// host's other ranks should be idle.
 [[nodiscard]] runtime::Machine machine_peak(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan,
                                             const RankResources& needs);
 

@@ -24,7 +24,7 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
 
   using DriverActor::handle;
   void handle(const RankReady&) {
-    if (all()) tell(RunStep{0});
+    if (all()) broadcast(RunStep{0});
   }
   void handle(const StepReport& report) {
     output_.losses.insert(output_.losses.end(), report.losses.begin(), report.losses.end());
@@ -44,8 +44,8 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
 
  private:
   void next_logits() {
-    if (next_ == logits_.size()) return tell(Collect{});
-    tell(logits_[next_++]);
+    if (next_ == logits_.size()) return broadcast(Collect{});
+    broadcast(logits_[next_++]);
   }
 
   const std::vector<ComputeLogits> logits_;  // one per microbatch

@@ -26,15 +26,16 @@ struct ParitySettings {
   cluster::ClusterConfig cluster;
 };
 
-/// Rows of a microbatch, of `all` rows: 1, or all of them where MaxText's rounding is of the whole batch.
+/// Rows per microbatch for a comparison over `all` rows: 1, or all of them if MaxText rounds a sum over the whole batch once (a
+/// tied table's gradient).
 [[nodiscard]] std::size_t parity_rows(const layers::ModelConfig& model, std::size_t all);
-/// The plan of a comparison: `train` with the sizes of the rows that are given, `rows` of them a microbatch.
+/// The plan of a comparison: `train` with the length of the rows `all`, which are divided into microbatches of `rows` rows.
 [[nodiscard]] PlanRequest parity_request(const ParitySettings& settings, const layers::ConfigFile& config,
                                          const runtime::TrainConfig& train, const std::vector<GivenRow>& all, std::size_t rows);
 
-/// Runs forward and backward in microbatches of one row (of all rows, where MaxText's rounding is of the whole batch) through the pipeline,
-/// and in process 0 compares loss, logits, hidden states and every gradient with golden.safetensors, printing the largest difference of
-/// each group and a hash of all of them. A folder of recorded steps is trained instead (recorded_steps.hpp). Collective; the session is
+/// Runs forward and backward through the pipeline in microbatches of parity_rows() rows, and in process 0 compares loss, logits,
+/// hidden states and every gradient with golden.safetensors, printing the largest difference of each group and a hash of all of
+/// them. If the folder has recorded training steps, trains those steps instead (recorded_steps.hpp). Collective; the session is
 /// connected. Returns whether everything is within the limits of the folder's parity_rule, in process 0 (true elsewhere). Errors:
 /// Error(model), Error(config).
 [[nodiscard]] bool run_parity(Session& session, const ParitySettings& settings);

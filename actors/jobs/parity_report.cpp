@@ -90,7 +90,7 @@ double take_z_loss(std::map<std::string, std::vector<float>>& found) {
   return sum;
 }
 
-/// Gradients as files keep their parameters.
+/// Converts gradients to the order in which model files store their parameters.
 void store_gradients(const PipelinePlan& plan, std::map<std::string, std::vector<float>>& found) {
   for (const auto& spec : plan.parameters)
     if (const auto gradient = found.find("grad." + spec.name); gradient != found.end())
@@ -179,7 +179,7 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
   }
   const char* const verdict = !within           ? "BEYOND TOLERANCE"
                               : rule->decides() ? "within tolerance"
-                                                : "no verdict: the folder has no bf16.json, the distances of PyTorch's bf16";
+                                                : "no verdict: the folder has no bf16.json with the distances of PyTorch's bf16";
   fmt::print("loss      {} ({:a})\nhash      {}\n{}\n", loss, loss, hash.digest().hex(), verdict);
   std::fflush(stdout);
   return within;

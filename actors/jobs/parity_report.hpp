@@ -17,12 +17,13 @@ struct ParityOutput {
   std::vector<CapturedTensor> tensors;
 };
 
-/// Elements of a parameter, or of its gradient, in the order in which files keep the parameter.
+/// Converts the elements of a parameter, or of its gradient, from the order of programs to the order of model files (see
+/// layers::ParameterSpec::stored).
 [[nodiscard]] std::vector<float> as_stored(const layers::ParameterSpec& spec, std::vector<float> values);
 
 /// Judges every tensor by the folder's parity_rule() and prints one line per group with its worst tensor, then the hash of
-/// everything computed. Returns false if something exceeds its limit; this includes a tensor that golden has and the output
-/// lacks, and for gradients also the reverse.
+/// everything computed. Returns false if a tensor exceeds its limit, if a golden tensor was not computed, or if a gradient was
+/// computed that has no golden tensor.
 [[nodiscard]] bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden,
                                  ParityOutput output);
 

@@ -14,7 +14,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* who = "actors.parity";
+constexpr const char* component = "actors.parity";
 constexpr int max_depth = 8;
 constexpr double max_tolerance = 1e30;
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -130,7 +130,7 @@ double single_tensor_limit(std::size_t elements) {
 
 double PyTorchRule::pytorch_distance(const std::string& name) const {
   const auto found = distances_.find(name);
-  MILLRACE_CHECK(found != distances_.end(), ExitCode::model, who, "{}: has no {}, expected every tensor of golden.safetensors", path_,
+  MILLRACE_CHECK(found != distances_.end(), ExitCode::model, component, "{}: has no {}, expected every tensor of golden.safetensors", path_,
                  name);
   return std::max(found->second, one_rounding);
 }

@@ -21,10 +21,10 @@ struct Distance {
 
 /// A rule's judgement of one tensor, or of several together.
 struct Verdict {
-  double size = 0;           // in the rule's own measure
-  double limit = 0;          // infinite if the rule only measures
-  std::string text;          // the size in words
-  bool few_entries = false;  // so few that the limit is wider than for other tensors
+  double size = 0;           // the deviation, in the unit that the rule uses
+  double limit = 0;          // in the same unit; infinity if the rule only reports
+  std::string text;          // `size` with its unit, for messages
+  bool few_entries = false;  // the tensor has so few elements that its limit is wider than usual
 
   [[nodiscard]] bool within() const { return size <= limit; }
 };
@@ -39,7 +39,7 @@ class ParityRule {
   /// A verdict for each tensor, and possibly one for all gradients together, named `all_gradients`. A tensor that is not
   /// comparable always exceeds its limit.
   [[nodiscard]] virtual std::map<std::string, Verdict> judge(const Distances& distances) const = 0;
-  /// False if the rule only measures.
+  /// False if the rule only reports distances and accepts all of them.
   [[nodiscard]] virtual bool decides() const { return true; }
 
   static constexpr const char* all_gradients = "all gradients, mean";
@@ -47,7 +47,7 @@ class ParityRule {
 
 /// The rule for comparing the model in `folder` with its golden vectors: in fp32 the tolerances of tolerance.json, or those of
 /// docs/numerics.md without that file; in bf16 the PyTorchRule with the distances of bf16.json, or without that file a rule that
-/// only measures. `scale` multiplies every limit; `targets` is the number of tokens over which the loss is averaged. Errors:
+/// only reports. `scale` multiplies every limit; `targets` is the number of tokens over which the loss is averaged. Errors:
 /// Error(model).
 [[nodiscard]] std::unique_ptr<ParityRule> parity_rule(const std::string& folder, const std::string& dtype, double scale, double targets);
 
@@ -57,13 +57,14 @@ inline constexpr double one_rounding = 0.00390625 / 2.6457513110645906;
 
 /// Requires our bf16 to be as close to fp32 as PyTorch's bf16 is. A tensor's ratio is |ours − fp32|₂ / |PyTorch's − fp32|₂: at
 /// most 1.2 for logits, at most 1.1 on average over all gradients, at most 2 for each single tensor (see single_tensor_limit for
-/// exceptions). The loss has no ratio: it may change as far as logits within their limit can change it. docs/numerics.md explains
-/// the denominators.
+/// exceptions). The loss is not judged by a ratio: its limit is the largest change that logits within their own limit could cause.
+/// docs/numerics.md explains the denominators.
 class PyTorchRule final : public ParityRule {
  public:
   static constexpr double any_tensor_limit = 2;
 
-  /// `distances`: PyTorch's, by tensor, relative to the reference's norm. `path` is their file, for errors.
+  /// `distances` are those of PyTorch's bf16 from fp32, by tensor, relative to the norm of the fp32 tensor. `path` is the file that
+  /// they were read from, for error messages.
   PyTorchRule(std::string path, std::map<std::string, double> distances, double scale, double targets)
       : path_(std::move(path)), distances_(std::move(distances)), scale_(scale), targets_(targets) {}
 
@@ -79,7 +80,7 @@ class PyTorchRule final : public ParityRule {
   const double scale_, targets_;
 };
 
-/// Tensors with fewer entries than this have a wider limit than 2, since two equally good results commonly differ by more.
+/// For tensors with fewer elements than this the limit is wider than 2: two equally good results commonly differ by more.
 inline constexpr std::size_t few_entries = 24;
 
 /// The largest acceptable ratio of two distances for one tensor: 2, or more for tensors with few entries. Infinite for a single

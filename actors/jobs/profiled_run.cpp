@@ -98,8 +98,8 @@ runtime::TrainConfig only_steps(runtime::TrainConfig train, int steps) {
   return train;
 }
 
-std::int64_t agreed_threads(Session& session, std::int64_t wanted) {
-  std::int64_t threads = wanted;
+std::int64_t agreed_threads(Session& session, std::int64_t requested) {
+  std::int64_t threads = requested;
   if (session.leads() && threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), cluster::usable_cores());
   return std::stoll(session.broadcast(std::to_string(threads)));
 }

@@ -33,14 +33,14 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
 
   using DriverActor::handle;
   void handle(const RankReady&) {
-    if (all()) tell(RunStep{0});
+    if (all()) broadcast(RunStep{0});
   }
   void handle(const StepReport& report) {
     reports_[report.rank] = report;
     if (all()) update();
   }
   void handle(const Optimized&) {
-    if (all()) tell(Collect{.parameters = true});
+    if (all()) broadcast(Collect{.parameters = true});
   }
   void handle(const Collected& collected) {
     if (!collected.last) return gather_.add(collected);
@@ -63,7 +63,7 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     const auto scale = runtime::clip_scale(result.raw_grad_norm, setup_.train);
     result.grad_norm = result.raw_grad_norm * static_cast<double>(scale);
     result.learning_rate = rate_.at(step);
-    tell(Optimize{step, step + 1, static_cast<double>(scale), result.learning_rate});
+    broadcast(Optimize{step, step + 1, static_cast<double>(scale), result.learning_rate});
   }
 
   void end_step() {
@@ -75,7 +75,7 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
       found[tensor.name] = std::move(tensor.values);
     }
     result.z_loss = z_sum / static_cast<double>(std::max<std::int64_t>(result.targets, 1));
-    double squares = 0;  // tensor by tensor in model order, as norms are added everywhere
+    double squares = 0;  // added tensor by tensor in model order, like every norm
     for (const auto& spec : setup_.plan->parameters) {
       double own = 0;
       for (const double value : found.at(spec.name)) own += value * value;
@@ -87,7 +87,7 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
       for (const auto& spec : setup_.plan->parameters)
         output_.parameters[done][spec.name] = as_stored(spec, std::move(found.at(spec.name)));
     if (done == setup_.steps) return finish(std::move(output_));
-    tell(RunStep{done});
+    broadcast(RunStep{done});
   }
 
   const StepsSetup setup_;
@@ -105,16 +105,16 @@ bool has_recorded_steps(const runtime::SafetensorsFile& golden) {
 
 bool run_recorded_steps(Session& session, const ParitySettings& settings, const layers::ConfigFile& config,
                         const runtime::SafetensorsFile& golden) {
-  constexpr const char* who = "actors.parity";
-  MILLRACE_CHECK(settings.dtype == "fp32", ExitCode::config, who, "--dtype {}, expected fp32: the steps of {} were recorded in it",
+  constexpr const char* component = "actors.parity";
+  MILLRACE_CHECK(settings.dtype == "fp32", ExitCode::config, component, "--dtype {}, expected fp32: the steps of {} were recorded in it",
                  settings.dtype, settings.folder);
   auto recorded = read_golden_rows(golden, config.model.vocab_size);
   const auto steps = static_cast<std::int64_t>(recorded.size());
   StepsSetup driver{nullptr, nullptr, recorded_training(settings.folder), steps, recorded_parameter_steps(golden)};
   runtime::learning_rate(driver.train).validate();
   for (const auto after : driver.parameters_after)
-    MILLRACE_CHECK(after >= 1 && after <= steps, ExitCode::model, who, "{}: parameters after {} steps, expected 1 to {}", golden.path(),
-                   after, steps);
+    MILLRACE_CHECK(after >= 1 && after <= steps, ExitCode::model, component, "{}: parameters after {} steps, expected 1 to {}",
+                   golden.path(), after, steps);
   const std::size_t rows = parity_rows(config.model, recorded.front().size());
   const auto plan = make_plan(parity_request(settings, config, driver.train, recorded.front(), rows));
   const GivenSteps batches(std::move(recorded), rows);

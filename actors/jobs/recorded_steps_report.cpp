@@ -19,10 +19,11 @@ namespace {
 
 constexpr const char* steps_component = "actors.parity";
 
-/// Bounds for another correct fp32 implementation, as the recordings' README gives them.
+/// The deviations that another correct fp32 implementation may have, from the README of the recordings.
 struct StepsTolerance {
-  double loss = 5e-6, grad_norm = 2e-5;             // relative
-  double parameter = 2e-3, parameter_rms = 1e-4;    // times the sum of the learning rates so far: largest difference, root mean square
+  double loss = 5e-6, grad_norm = 2e-5;  // relative
+  double parameter = 2e-3,
+         parameter_rms = 1e-4;  // times the sum of the learning rates so far, for the largest difference and the root mean square
   static constexpr double learning_rate = 1e-6;     // relative: MaxText evaluates its rule in fp32
   static constexpr double parameter_norm = 1.2e-7;  // relative: the recorded norm is rounded to fp32
 
@@ -43,13 +44,13 @@ struct StepsTolerance {
   }
 };
 
-/// One line of the report: the largest part of what is allowed that anything in it takes.
+/// One line of the report: the largest deviation, relative to its limit, of everything that the line covers.
 class StepsLine {
  public:
   void add(double difference, double allowed, const std::string& where) {
     ++count_;
     largest_ = std::max(largest_, difference);
-    const double part = difference == 0 ? 0.0 : difference / allowed;  // infinite where nothing is allowed
+    const double part = difference == 0 ? 0.0 : difference / allowed;  // infinity if the limit is 0
     if (std::isfinite(difference) && part <= part_ && !where_.empty()) return;
     part_ = std::isfinite(difference) ? part : std::numeric_limits<double>::infinity();
     where_ = where;
@@ -87,7 +88,7 @@ std::pair<std::int64_t, std::string> parse_after(const std::string& name) {
   return {steps, std::string(rest + 1, end)};
 }
 
-/// The value of a scalar in a step, and what it may differ from `expected` by; a limit below zero: the scalar is not known.
+/// The value of a scalar in a step, and the largest allowed difference from the recorded value; -1: we do not compute this scalar.
 struct StepScalar {
   double value = 0, allowed = -1;
 };
@@ -100,12 +101,12 @@ StepScalar scalar_of(const std::string& name, const TrainedStep& step, double ex
   if (name == "perplexity") return {std::exp(step.loss.main), tolerance.loss * std::max(1.0, step.loss.main) * size};
   if (name == "grad_norm") return {step.grad_norm, tolerance.grad_norm * size};
   if (name == "raw_grad_norm") return {step.raw_grad_norm, tolerance.grad_norm * size};
-  // ‖p‖ moves by no more than p does.
+  // The norm ‖p‖ changes by at most the norm of the change of p.
   if (name == "param_norm")
     return {step.param_norm, tolerance.parameter_rms * rates * std::sqrt(elements) + StepsTolerance::parameter_norm * size};
   if (name == "current_learning_rate") return {step.learning_rate, StepsTolerance::learning_rate * size};
   if (name == "total_weights") return {static_cast<double>(step.targets), 0};
-  // The terms of the loss that models of these families do not have.
+  // Loss terms that the supported families do not have.
   if (name == "moe_lb_loss" || name == "mtp_loss" || name == "indexer_loss") return {0, 0};
   return {};
 }
@@ -128,7 +129,7 @@ bool compare_scalars(const runtime::SafetensorsFile& golden, const TrainedSteps&
     const auto name = tensor.name.substr(5);
     const auto expected = read_values(golden, tensor.name);
     StepsLine line;
-    if (expected.size() != trained.steps.size()) line.miss("of another number of steps");
+    if (expected.size() != trained.steps.size()) line.miss("recorded for another number of steps");
     for (std::size_t s = 0; s < std::min(expected.size(), trained.steps.size()); ++s) {
       const double value = expected[s];
       const auto scalar = scalar_of(name, trained.steps[s], value, tolerance, rates[s], elements);
@@ -162,7 +163,7 @@ bool compare_parameters(const runtime::SafetensorsFile& golden, const TrainedSte
       double most = 0, squares = 0;
       for (std::size_t i = 0; i < values.size(); ++i) {
         const double difference = std::fabs(static_cast<double>(values[i]) - static_cast<double>(expected[i]));
-        most = difference <= most ? most : difference;  // not a number stays
+        most = difference <= most ? most : difference;  // also taken if it is a NaN
         squares += difference * difference;
       }
       largest.add(most, tolerance.parameter * sum, name);

@@ -12,18 +12,18 @@
 
 namespace millrace::actors {
 
-/// What one trained step came to, under the names of MaxText's scalars.
+/// The results of one trained step; the members have the names of MaxText's scalars.
 struct TrainedStep {
   runtime::StepLoss loss;    // z-loss included
-  double z_loss = 0;         // the z-loss's part of it
+  double z_loss = 0;         // the part of `loss` that is z-loss
   double raw_grad_norm = 0;  // before clipping
-  double grad_norm = 0;      // after it
+  double grad_norm = 0;      // after clipping
   double param_norm = 0;     // after the update
   double learning_rate = 0;
   std::int64_t targets = 0;
 };
 
-/// The steps, and the parameters as files keep them after some of them, by number of steps.
+/// The trained steps, and the parameters in the order of model files after some of the steps (keyed by the number of steps done).
 struct TrainedSteps {
   std::vector<TrainedStep> steps;
   std::map<std::int64_t, std::map<std::string, std::vector<float>>> parameters;
@@ -33,7 +33,7 @@ struct TrainedSteps {
 [[nodiscard]] std::vector<std::int64_t> recorded_parameter_steps(const runtime::SafetensorsFile& golden);
 
 /// Compares with golden.safetensors and prints a line for each scalar and each set of parameters, then the hash of everything computed.
-/// Returns false where something is beyond its limit, or is there on one side only.
+/// Returns false if something exceeds its limit, or exists on one side only.
 [[nodiscard]] bool report_recorded_steps(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden,
                                          const TrainedSteps& trained);
 

@@ -11,7 +11,7 @@ namespace {
 using runtime::Json;
 using runtime::JsonReader;
 
-/// A key whose value would change what a step computes, and the only value that is computed here.
+/// A key whose value would change what a step computes, and the only value that is supported.
 void check_only_value(JsonReader& reader, const char* key, const Json& expected, const char* why) {
   const Json* value = reader.find(key);
   if (value != nullptr && *value != expected) reader.refuse(key, fmt::format("expected {}: {}", expected.dump(), why));
@@ -25,13 +25,13 @@ std::int64_t steps_part(std::int64_t steps, double fraction) { return static_cas
 void read_optimizer(JsonReader& reader, runtime::TrainConfig& train) {
   train.optimizer = reader.text("opt_type").value_or("adamw");
   if (train.optimizer != "adamw" && train.optimizer != "adam_pax" && train.optimizer != "sgd")
-    reader.refuse("opt_type", "expected adamw, adam_pax or sgd: there is no other optimizer of MaxText's here");
+    reader.refuse("opt_type", "expected adamw, adam_pax or sgd: no other optimizer of MaxText is supported");
   check_only_value(reader, "adam_eps_root", 0.0, "epsilon is added outside of the root");
   check_only_value(reader, "mu_dtype", "float32", "states are fp32");
   check_only_value(reader, "weight_dtype", "float32", "parameters are fp32");
   check_only_value(reader, "grad_dtype", "float32", "gradients are fp32");
   check_only_value(reader, "trainable_parameters_mask", Json::array(), "every parameter is trained");
-  if (train.optimizer == "sgd") {  // MaxText's has neither
+  if (train.optimizer == "sgd") {  // MaxText's sgd has neither
     train.momentum = 0;
     train.weight_decay = 0;
     return;
@@ -71,11 +71,11 @@ runtime::TrainConfig recorded_training(const std::string& folder) {
   const auto path = runtime::join_path(folder, "config.json");
   const Json json = runtime::parse_json(runtime::read_text_file(path, 4 << 20, ExitCode::model), 16, ExitCode::model, path);
   JsonReader reader(json, path, ExitCode::model);
-  if (reader.find("decoder_block") == nullptr) reader.refuse("decoder_block", "expected the keys of MaxText beside recorded steps");
+  if (reader.find("decoder_block") == nullptr) reader.refuse("decoder_block", "expected MaxText's keys, which recorded steps need");
   runtime::TrainConfig train;
   train.numerics = "maxtext";
-  check_only_value(reader, "gradient_accumulation_steps", 1, "accumulation as MaxText counts it is not here");
-  check_only_value(reader, "skip_step_on_spikes", false, "no step is skipped here");
+  check_only_value(reader, "gradient_accumulation_steps", 1, "MaxText's gradient accumulation is not supported");
+  check_only_value(reader, "skip_step_on_spikes", false, "skipping steps is not supported");
   read_optimizer(reader, train);
   read_learning_rate(reader, train);
   train.clip = std::fmax(0.0, number_or(reader, "gradient_clipping_threshold", 1.0));

@@ -133,12 +133,12 @@ class RehearsalActor : public DriverActor<RehearsalActor, std::vector<RehearsedS
     if (!all()) return;
     steps_[step_].duration = milliseconds_of((std::chrono::steady_clock::now() - begin_).count());
     const auto step = static_cast<std::int64_t>(step_);
-    tell(Optimize{step, step + 1, 1, 0});
+    broadcast(Optimize{step, step + 1, 1, 0});
   }
   void handle(const Optimized&) {
     if (!all()) return;
     if (++step_ < steps_.size()) return begin_step();
-    tell(Collect{});
+    broadcast(Collect{});
   }
   void handle(const Collected& collected) {
     if (!collected.last) return note(static_cast<std::size_t>(collected.rank), collected.tensor);
@@ -148,7 +148,7 @@ class RehearsalActor : public DriverActor<RehearsalActor, std::vector<RehearsedS
  private:
   void begin_step() {
     begin_ = std::chrono::steady_clock::now();
-    tell(RunStep{static_cast<std::int64_t>(step_)});
+    broadcast(RunStep{static_cast<std::int64_t>(step_)});
   }
   void note(std::size_t rank, const CapturedTensor& tensor) {
     for (std::size_t step = 0; step < steps_.size(); ++step) {

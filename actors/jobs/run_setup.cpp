@@ -38,7 +38,7 @@ runtime::Dataset open_data(runtime::DataConfig data, std::int64_t vocabulary, bo
   const bool differs = whole && data.held_out > 0;
   if (whole) data.held_out = 0;
   auto opened = runtime::open_dataset(data, vocabulary);
-  if (differs) opened.held_out_text = "nothing, as since the run's beginning";
+  if (differs) opened.held_out_text = "nothing, as since the run's start";
   return opened;
 }
 
@@ -47,7 +47,7 @@ HeldOut held_out(const runtime::EvaluateConfig& evaluate, const DatasetBatches& 
   if (evaluate.batches > 0) result.microbatches = std::min(result.microbatches, evaluate.batches);
   if (result.microbatches > 0 && batches.evaluation_targets(result.microbatches) == 0) {
     result.microbatches = 0;
-    result.text += ", none of which has a next one in its document";
+    result.text += ", none of which has a next token in its document";
   }
   return result;
 }

@@ -34,8 +34,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
                batch_shape(settings_.train, settings_.data)),
       threads_(static_cast<int>(threads_of(settings_.train.threads, plan_, either(checkpoint_, later)))) {
   MILLRACE_CHECK(kernels::device_type(kernels::device_kind(settings_.device)).facts().host_readable, ExitCode::config, "actors.stepped_run",
-                 "device = \"{}\", but what steps through a run looks at its memory on the CPU; expected device = \"cpu\"",
-                 settings_.device);
+                 "device = \"{}\", but stepping through a run needs its memory on the CPU; expected device = \"cpu\"", settings_.device);
   runtime::learning_rate(settings_.train).validate();
   if (const auto* recorded = either(checkpoint_, later)) check(*recorded);
 }

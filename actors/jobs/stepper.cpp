@@ -57,7 +57,7 @@ RankResources needs_of(const StepperSetup& setup) {
 /// The state of one rank.
 struct Stepper::SteppedRank {
   std::unique_ptr<Rank> rank;
-  std::unique_ptr<SteppedRankPort> door;
+  std::unique_ptr<SteppedRankPort> port;
   std::unique_ptr<RankControl> control;
   std::deque<Execute> waiting;  // actions that may run, in order
   std::size_t done = 0;         // number of completed actions of the list
@@ -67,23 +67,23 @@ struct Stepper::SteppedRank {
 /// Queues actions, and turns everything else into events that settle() processes: no call re-enters the control that made it.
 class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
  public:
-  SteppedRankPort(Stepper& stepper, SteppedRank& seat) : stepper_(stepper), seat_(seat) {}
+  SteppedRankPort(Stepper& stepper, SteppedRank& stepped) : stepper_(stepper), stepped_(stepped) {}
 
-  void execute(const Execute& execute) override { seat_.waiting.push_back(execute); }
+  void execute(const Execute& execute) override { stepped_.waiting.push_back(execute); }
   void work(const RankTask& task) override {
     stepper_.post([this, task] {
       const std::int64_t begin = runtime::steady_now();
-      seat_.rank->worker().run([&] {
-        seat_.control->perform(task);
-        seat_.control->perform_then(task, {});
+      stepped_.rank->worker().run([&] {
+        stepped_.control->perform(task);
+        stepped_.control->perform_then(task, {});
       });
-      seat_.control->work_done({task.work, begin, runtime::steady_now()});
+      stepped_.control->work_done({task.work, begin, runtime::steady_now()});
     });
   }
   void load(const LoadBatch& request) override {
     stepper_.post([this, request] {
-      stepper_.setup_.batches->fill(request.step, request.microbatch, seat_.rank->compute().batch(request.slot));
-      seat_.control->batch_ready(request);
+      stepper_.setup_.batches->fill(request.step, request.microbatch, stepped_.rank->compute().batch(request.slot));
+      stepped_.control->batch_ready(request);
     });
   }
   void report(const ToCoordinator& message) override {
@@ -95,18 +95,18 @@ class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
   void stopped() override {}
 
   void on_arrival(const cluster::Arrival& arrival) override {
-    stepper_.post([this, arrival] { seat_.control->boundary_arrived(arrival); });
+    stepper_.post([this, arrival] { stepped_.control->boundary_arrived(arrival); });
   }
   void on_writable(int channel, std::int64_t sequence) override {
-    stepper_.post([this, channel, sequence] { seat_.control->slot_writable(channel, sequence); });
+    stepper_.post([this, channel, sequence] { stepped_.control->slot_writable(channel, sequence); });
   }
   void failed(const TaskFailed& failure) override {
-    stepper_.post([this, failure] { seat_.control->failed(failure); });
+    stepper_.post([this, failure] { stepped_.control->failed(failure); });
   }
 
  private:
   Stepper& stepper_;
-  SteppedRank& seat_;
+  SteppedRank& stepped_;
 };
 
 class Stepper::SteppedCoordinatorPort final : public CoordinatorPort {
@@ -115,7 +115,7 @@ class Stepper::SteppedCoordinatorPort final : public CoordinatorPort {
 
   void to_ranks(const ToRank& message) override {
     if (const auto* run = std::get_if<RunStep>(&message)) stepper_.post([this, step = run->step] { stepper_.begin_step(step); });
-    for (auto& seat : stepper_.seats_) stepper_.post([target = seat->control.get(), message] { target->receive(message); });
+    for (auto& stepped : stepper_.stepped_ranks_) stepper_.post([target = stepped->control.get(), message] { target->receive(message); });
   }
   void ready(std::uint64_t) override {}
   std::optional<std::string> begin_checkpoint(std::int64_t) override { return std::nullopt; }
@@ -142,30 +142,30 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   if (setup.state == nullptr) check_memory(plan, needs_of(setup));
   const auto cores = cluster::cores_to_compute_on();
   for (int index = 0; index < plan.ranks(); ++index) {
-    seats_.push_back(std::make_unique<SteppedRank>());
-    auto& seat = *seats_.back();
+    stepped_ranks_.push_back(std::make_unique<SteppedRank>());
+    auto& stepped = *stepped_ranks_.back();
     RankSetup rank;
     rank.id = runtime::RankId(index);
     rank.needs = needs_of(setup);
     if (setup.threads > static_cast<int>(cores.size())) rank.cores = cores;  // ranks share the cores
-    seat.rank = std::make_unique<Rank>(plan, rank);
+    stepped.rank = std::make_unique<Rank>(plan, rank);
     if (setup.state != nullptr) {
-      restore(*seat.rank, setup.state->ranks.at(static_cast<std::size_t>(index)));
+      restore(*stepped.rank, setup.state->ranks.at(static_cast<std::size_t>(index)));
     } else {
-      initialize(*seat.rank, setup.checkpoint, setup.model_from, setup.train.seed);
+      initialize(*stepped.rank, setup.checkpoint, setup.model_from, setup.train.seed);
     }
-    seat.begins.assign(planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index)]),
-                       planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index) + 1]));
-    seat.door = std::make_unique<SteppedRankPort>(*this, seat);
+    stepped.begins.assign(planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index)]),
+                          planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index) + 1]));
+    stepped.port = std::make_unique<SteppedRankPort>(*this, stepped);
     RankControlSetup control;
-    control.rank = seat.rank.get();
+    control.rank = stepped.rank.get();
     control.batches = setup.batches;
     control.first_step = setup.first_step;
     control.steps = setup.train.steps;
-    seat.control = std::make_unique<RankControl>(control, *seat.door);
+    stepped.control = std::make_unique<RankControl>(control, *stepped.port);
   }
   std::vector<HostedRank> ranks;
-  for (const auto& seat : seats_) ranks.push_back({seat->rank.get(), seat->door.get()});
+  for (const auto& stepped : stepped_ranks_) ranks.push_back({stepped->rank.get(), stepped->port.get()});
   links_ = connect(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
 
   auto coordinator = coordinator_setup(setup.train, plan, *setup.batches, setup.first_step);
@@ -173,7 +173,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   coordinator.train.find_nan = false;  // break points serve this purpose
   desk_ = std::make_unique<SteppedCoordinatorPort>(*this);
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator), *desk_);
-  for (auto& seat : seats_) seat->control->begin();
+  for (auto& stepped : stepped_ranks_) stepped->control->begin();
   settle();
 }
 
@@ -193,24 +193,26 @@ void Stepper::begin_step(std::int64_t step) {
   position_ = 0;
   auto state = std::make_shared<StateCopy>();
   state->step = step;
-  for (const auto& seat : seats_) {
-    seat->done = 0;
-    state->ranks.push_back(copy_of(*seat->rank));
+  for (const auto& stepped : stepped_ranks_) {
+    stepped->done = 0;
+    state->ranks.push_back(copy_of(*stepped->rank));
   }
   beginning_ = std::move(state);
 }
 
-double Stepper::planned_begin(const SteppedRank& seat) const { return seat.begins[std::min(seat.done, seat.begins.size() - 1)]; }
+double Stepper::planned_begin(const SteppedRank& stepped) const {
+  return stepped.begins[std::min(stepped.done, stepped.begins.size() - 1)];
+}
 
 const Execute* Stepper::next(runtime::RankId rank) const {
-  const auto& waiting = seats_.at(rank.index())->waiting;
+  const auto& waiting = stepped_ranks_.at(rank.index())->waiting;
   return waiting.empty() || ended_ ? nullptr : &waiting.front();
 }
 
 runtime::RankId Stepper::next_rank() const {
   const SteppedRank* first = nullptr;
-  for (const auto& seat : seats_)
-    if (!seat->waiting.empty() && (first == nullptr || planned_begin(*seat) < planned_begin(*first))) first = seat.get();
+  for (const auto& stepped : stepped_ranks_)
+    if (!stepped->waiting.empty() && (first == nullptr || planned_begin(*stepped) < planned_begin(*first))) first = stepped.get();
   return first == nullptr || ended_ ? runtime::no_rank : first->rank->id();
 }
 
@@ -220,16 +222,17 @@ const Execute* Stepper::next() const {
 }
 
 void Stepper::run(runtime::RankId rank) {
-  auto& seat = *seats_.at(rank.index());
-  MILLRACE_CHECK(!seat.waiting.empty() && !ended_, ExitCode::internal, stepper_name, "rank {} has no action to run", rank);
-  const Execute execute = seat.waiting.front();
-  seat.waiting.pop_front();
+  auto& stepped = *stepped_ranks_.at(rank.index());
+  MILLRACE_CHECK(!stepped.waiting.empty() && !ended_, ExitCode::internal, stepper_name, "rank {} has no action to run", rank);
+  const Execute execute = stepped.waiting.front();
+  stepped.waiting.pop_front();
   try {
     const std::int64_t begin = runtime::steady_now();
-    seat.rank->worker().run([&] { seat.rank->runner().run(*seat.rank, seat.rank->compute().stage(execute.action.stage), execute); });
+    stepped.rank->worker().run(
+        [&] { stepped.rank->runner().run(*stepped.rank, stepped.rank->compute().stage(execute.action.stage), execute); });
     ++position_;
-    ++seat.done;
-    seat.control->action_done({execute.action, begin, runtime::steady_now()});
+    ++stepped.done;
+    stepped.control->action_done({execute.action, begin, runtime::steady_now()});
     settle();
   } catch (const std::exception& error) {
     ended_ = fmt::format("{} on rank {} failed: {}", execute.action, rank, error.what());
@@ -238,18 +241,18 @@ void Stepper::run(runtime::RankId rank) {
   }
 }
 
-Rank& Stepper::rank(runtime::RankId id) const { return *seats_.at(id.index())->rank; }
-const RankControl& Stepper::control(runtime::RankId id) const { return *seats_.at(id.index())->control; }
+Rank& Stepper::rank(runtime::RankId id) const { return *stepped_ranks_.at(id.index())->rank; }
+const RankControl& Stepper::control(runtime::RankId id) const { return *stepped_ranks_.at(id.index())->control; }
 
 void Stepper::refresh_copies() {
   // Uses a separate team, since the ranks' workers may be in the middle of an operation.
   kernels::ThreadTeam team(1);
   const kernels::ExecutionContext context(team);
-  for (auto& seat : seats_) actors::refresh_copies(seat->rank->compute(), context);
+  for (auto& stepped : stepped_ranks_) actors::refresh_copies(stepped->rank->compute(), context);
 }
 
 void Stepper::set_hook(runtime::OperationHook* hook) {
-  for (auto& seat : seats_) seat->rank->set_hook(hook);
+  for (auto& stepped : stepped_ranks_) stepped->rank->set_hook(hook);
 }
 
 }  // namespace millrace::actors

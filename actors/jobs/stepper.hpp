@@ -41,7 +41,7 @@ struct StepperSetup {
 /// automatically as soon as it can. Nothing is evaluated, saved or sampled. The numbers are those of the run on any number of
 /// processes, bit for bit.
 ///
-/// The default among the ranks' next actions is the one that the schedule would begin first if all F, I and W took equal times.
+/// Of the ranks' next actions, the default is the one that the schedule would begin first if all F, I and W took equal times.
 class Stepper {
  public:
   /// Returns with the first actions ready to run. Errors: those of a training run's start.
@@ -88,10 +88,10 @@ class Stepper {
   void post(std::function<void()> event) { events_.push_back(std::move(event)); }
   void settle();
   void begin_step(std::int64_t step);
-  [[nodiscard]] double planned_begin(const SteppedRank& seat) const;
+  [[nodiscard]] double planned_begin(const SteppedRank& stepped) const;
 
   StepperSetup setup_;
-  std::vector<std::unique_ptr<SteppedRank>> seats_;  // by rank
+  std::vector<std::unique_ptr<SteppedRank>> stepped_ranks_;  // by rank
   std::unique_ptr<cluster::Links> links_;
   std::unique_ptr<SteppedCoordinatorPort> desk_;
   std::unique_ptr<Coordinator> coordinator_;

@@ -9,10 +9,10 @@
 
 namespace millrace::actors {
 
-/// Puts together the tensors that ranks answer a Collect with, each in one message or in several with its values in order.
+/// Assembles the tensors that ranks send in response to Collect: one message per tensor, or several with its values in order.
 class TensorGather {
  public:
-  /// A message that is not the rank's last.
+  /// Adds a message other than the rank's last one, which carries no tensor.
   void add(const Collected& collected) {
     const auto [newest, is_new] = newest_.emplace(collected.rank, tensors_.size());
     if (is_new || is_whole(tensors_[newest->second])) {
@@ -22,7 +22,7 @@ class TensorGather {
     auto& values = tensors_[newest->second].values;
     values.insert(values.end(), collected.tensor.values.begin(), collected.tensor.values.end());
   }
-  /// What came, in the order in which it began; empty afterwards.
+  /// Returns the tensors in the order of their first messages, and empties the object.
   [[nodiscard]] std::vector<CapturedTensor> take() {
     newest_.clear();
     return std::exchange(tensors_, {});
@@ -35,7 +35,7 @@ class TensorGather {
     return static_cast<std::int64_t>(tensor.values.size()) >= elements;
   }
   std::vector<CapturedTensor> tensors_;
-  std::map<int, std::size_t> newest_;  // the tensor that came last, by rank
+  std::map<int, std::size_t> newest_;  // by rank: index of the tensor in its newest message
 };
 
 }  // namespace millrace::actors

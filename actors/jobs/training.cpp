@@ -104,7 +104,8 @@ void initialize_all(Pipeline& pipeline, const RunBeginning& beginning, const Run
   for (auto* rank : pipeline.ranks()) initialize(*rank, checkpoint ? &*checkpoint : nullptr, settings.model_from, settings.train.seed);
 }
 
-/// What the actors start with, but for the coordinator. `directory` is null in all processes but 0, and where nothing is written.
+/// The arguments for starting all actors except the coordinator. `directory` is null in processes other than 0, and in a run that
+/// writes nothing.
 Pipeline::Start start_of(const RunSettings& settings, const PipelinePlan& plan, const RunBeginning& beginning, const BatchProvider& batches,
                          RunDirectory* directory, IdentityKeys identity) {
   Pipeline::Start start;
@@ -149,7 +150,7 @@ void show_rest() {
 
 void train(Session& session, const RunSettings& settings) {
   runtime::report_lost_data();
-  auto server = status_server(session, settings.status);  // if the port is in use, the run ends before it begins
+  auto server = status_server(session, settings.status);  // created first: a port that is in use ends the run before it starts
   const auto plan = make_plan(settings.plan_request());
   runtime::learning_rate(settings.train).validate();
   const bool records = settings.record == "hashes";

@@ -21,13 +21,13 @@ struct StepMetric {
   std::string_view name;  // its field in metrics.jsonl and in last_step of /status
   MetricUnit unit = MetricUnit::number;
   Combine combine = Combine::sum;
-  std::string_view line = {};         // the words before the value on the step's line; on_line alone: the value without words
+  std::string_view line = {};         // text before the value on the step's line; if empty, the line shows the value alone
   bool on_line = true;                // whether the line shows it
   std::string_view tile = {};         // the title of its tile on the live page
   std::string_view tensorboard = {};  // its name in TensorBoard
   std::string_view prometheus = {};   // its family in /metrics, with `help`
   std::string_view help = {};
-  int decimals = 1;  // of a fraction's per cent, or of a number
+  int decimals = 1;  // decimals of the printed percentage or number
 };
 
 /// All of them, in the order in which they are shown. A metric is a line here and a value in actors/rank/rank_metrics.cpp.
@@ -47,7 +47,7 @@ inline constexpr std::array step_metrics = {
                .combine = Combine::max,
                .tile = "memory",
                .prometheus = "millrace_resident_memory_bytes",
-               .help = "Most resident memory that a process has had, the largest process."},
+               .help = "Peak resident memory of the process with the largest peak."},
 };
 
 /// The step's value from those of all ranks. `wall`: the sum of the ranks' step times in nanoseconds; a time_share of no time is 0.

@@ -17,7 +17,8 @@ Completions::Completions(kernels::DeviceContext& context, std::size_t capacity) 
 }
 
 Completions::Entry& Completions::next(Line& of) {
-  MILLRACE_CHECK(of.size < of.entries.size(), ExitCode::internal, "actors.completions", "{} pieces of work are under way already", of.size);
+  MILLRACE_CHECK(of.size < of.entries.size(), ExitCode::internal, "actors.completions", "{} pieces of work are in progress already",
+                 of.size);
   return of.entries[(of.head + of.size) % of.entries.size()];
 }
 

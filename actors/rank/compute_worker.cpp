@@ -62,7 +62,7 @@ void ComputeWorker::run(const std::function<void()>& body) {
 void ComputeWorker::enqueue(const Task& task) {
   {
     const std::lock_guard lock(mutex_);
-    MILLRACE_CHECK(size_ < ring_.size(), ExitCode::internal, "actors.compute_worker", "{} tasks wait already", size_);
+    MILLRACE_CHECK(size_ < ring_.size(), ExitCode::internal, "actors.compute_worker", "{} tasks are waiting already", size_);
     ring_[(head_ + size_) % ring_.size()] = task;
     ++size_;
   }

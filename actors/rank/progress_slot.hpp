@@ -16,8 +16,8 @@ class ProgressSlot {
  public:
   struct Reading {
     cluster::Progress progress;
-    std::int64_t since = 0;  // when the current activity began, by the steady clock of this host; 0: nothing was written yet
-    std::int64_t told = 0;   // when it was written
+    std::int64_t since = 0;     // when the current activity began, by the steady clock of this host; 0: nothing was written yet
+    std::int64_t reported = 0;  // when this value was written
   };
 
   void write(const Reading& reading) noexcept {

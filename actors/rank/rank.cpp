@@ -38,7 +38,8 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
 
 Rank::~Rank() = default;
 
-/// More tasks than can wait: of each slot of each ring a boundary with all its parts and a credit, and what a step has besides.
+/// An upper bound of the number of waiting tasks: for each slot of each ring a boundary with all its parts and a credit, plus a
+/// constant for the other tasks of a step.
 std::size_t Rank::queue_capacity() const {
   std::size_t tasks = 1024;
   for (const auto& channel : channels_) {

@@ -65,7 +65,7 @@ class Rank {
     work_begin_ = runtime::steady_now();
     if (completions_) completions_->begin();
   }
-  /// On the worker: calls `body(const Completion&)` when everything enqueued on the stream so far is done, which it is already unless the
+  /// On the worker: calls `body(const Completion&)` when everything enqueued on the stream so far is done: immediately, unless the
   /// device is asynchronous. `what`: see Completions::add.
   template <class Body>
   void when_done(kernels::StreamKind lane, const char* what, const Body& body) {
@@ -81,8 +81,8 @@ class Rank {
     std::string operation;
   };
   [[nodiscard]] LastWork last_work() const;
-  /// The failure to report for an error of work that `heard_by` was part of, or of no action. A device reports its failure late:
-  /// the work that it began last is at fault, whichever action notices.
+  /// The message to send for an error that was noticed in the action `heard_by` (null: outside of any action). An asynchronous
+  /// device reports a failure late, so the message names the work that the device began last and not the action that noticed it.
   [[nodiscard]] TaskFailed failure_of(const Error& error, const runtime::Action* heard_by = nullptr) const;
   [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
 
@@ -120,7 +120,7 @@ class Rank {
   [[nodiscard]] bool leaves_in_parts(int channel) const;
   [[nodiscard]] const cluster::ChannelSpec& carried_channel(int channel) const { return channels_[static_cast<std::size_t>(channel)]; }
   // -- what the worker does for an action ------------------------------------------------------------------------------------------------
-  /// The stages' programs, until it is replaced, before the actors start.
+  /// By default runs the stages' programs. It can be replaced before the actors start.
   [[nodiscard]] ActionRunner& runner() noexcept { return *runner_; }
   void replace_runner(std::unique_ptr<ActionRunner> runner);
   /// Called around every operation, on the worker; may be null. Not owned. Returns the one before. The worker's own once the actors run.

@@ -39,7 +39,7 @@ void StallWatch::heard(std::span<const Progress> ranks, Clock::time_point now) {
     seen.since = now;
     seen.made = {};
     if (moved_ != Clock::time_point{}) longest_pause_ = std::max(longest_pause_, now - moved_);
-    told_ = false;
+    reported_ = false;
     moved_ = now;
   }
 }
@@ -87,15 +87,15 @@ std::string StallWatch::cause_of(const Seen& waiter, Clock::time_point now) cons
     const auto& doing = at->doing;
     const auto host = fmt::format("rank {} in process {}", doing.rank, topology_.process_of(doing.rank));
     if (now - at->heard > silence)
-      return fmt::format("{} is silent for {}; last known: {}", host, span_text(now - at->heard), to_text(doing));
+      return fmt::format("{} has been silent for {}; last known: {}", host, span_text(now - at->heard), to_text(doing));
     if (!waits_in_step(*at)) return fmt::format("{}, for {}", to_text(doing), span_text(now - at->since));
     if (doing.peer < 0) return wait_text(*at, now);
     if (made(*at))
-      return fmt::format("the transfer from rank {} to rank {}: the {} of microbatch {} was made on stage {} and has not come", doing.peer,
-                         doing.rank, to_string(reason_of(doing)), doing.microbatch, doing.peer_stage);
-    if (!passed.insert(doing.rank).second) return fmt::format("the waits are a cycle through rank {}", doing.rank);
+      return fmt::format("the transfer from rank {} to rank {}: the {} of microbatch {} was produced on stage {} and has not arrived",
+                         doing.peer, doing.rank, to_string(reason_of(doing)), doing.microbatch, doing.peer_stage);
+    if (!passed.insert(doing.rank).second) return fmt::format("the waits form a cycle through rank {}", doing.rank);
     const Seen* peer = seen(doing.peer);
-    if (peer == nullptr) return fmt::format("rank {} has not told anything yet", doing.peer);
+    if (peer == nullptr) return fmt::format("rank {} has not reported yet", doing.peer);
     at = peer;
   }
 }
@@ -114,7 +114,7 @@ std::string StallWatch::waits(Clock::time_point now) const {
 
 std::optional<std::string> StallWatch::look(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
-  if (limit_.count() == 0 || told_) return std::nullopt;
+  if (limit_.count() == 0 || reported_) return std::nullopt;
   const auto patience = std::max<Clock::duration>(limit_, longest_pause_ + longest_pause_ / 2);
   const Seen* longest = nullptr;
   for (auto& [rank, seen] : ranks_) {
@@ -127,8 +127,8 @@ std::optional<std::string> StallWatch::look(Clock::time_point now) {
     if (longest == nullptr || seen.since < longest->since) longest = &seen;
   }
   if (longest == nullptr) return std::nullopt;
-  told_ = true;
-  return fmt::format("[actors.stall_watch] nothing comes for {}: {}. The cause: {}", span_text(now - longest->since), waits_text(now),
+  reported_ = true;
+  return fmt::format("[actors.stall_watch] no progress for {}: {}. The cause: {}", span_text(now - longest->since), waits_text(now),
                      cause_of(*longest, now));
 }
 

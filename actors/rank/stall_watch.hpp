@@ -54,7 +54,7 @@ class StallWatch {
   std::map<int, Seen> ranks_;
   Clock::time_point moved_{};         // the last change of any rank
   Clock::duration longest_pause_{0};  // between two changes
-  bool told_ = false;                 // a stall was reported since the last change
+  bool reported_ = false;             // a stall was reported since the last change
 };
 
 }  // namespace millrace::actors

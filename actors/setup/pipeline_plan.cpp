@@ -27,7 +27,7 @@ void check_replicas(const runtime::Schedule& schedule, const runtime::TrainConfi
                  schedule.microbatches, replicas);
   MILLRACE_CHECK(
       train.accumulators == 1 || train.accumulators == replicas, ExitCode::config, "actors.plan",
-      "train.accumulators = {}, but schedule {} sums gradients in {} parts, one a replica; expected train.accumulators = {}, or 1",
+      "train.accumulators = {}, but schedule {} sums gradients in {} parts, one per replica; expected train.accumulators = {}, or 1",
       train.accumulators, schedule.name, replicas, replicas);
 }
 
@@ -35,14 +35,15 @@ void check_replicas(const runtime::Schedule& schedule, const runtime::TrainConfi
 runtime::Schedule planned_schedule(const PlanRequest& request) {
   const auto& path = request.pipeline.plan;
   auto schedule = runtime::parse_table(runtime::read_text_file(path, std::uint64_t{64} << 20, ExitCode::config), path);
-  const auto check = [&](const char* key, std::int64_t wanted, std::int64_t found) {
-    MILLRACE_CHECK(wanted == found, ExitCode::config, "actors.plan", "{} is a table of {} = {}, the run has {}", path, key, found, wanted);
+  const auto check = [&](const char* key, std::int64_t expected, std::int64_t found) {
+    MILLRACE_CHECK(expected == found, ExitCode::config, "actors.plan", "{} is a table of {} = {}, the run has {}", path, key, found,
+                   expected);
   };
   check("pipeline.ranks", request.pipeline.ranks, schedule.placement.ranks());
   check("pipeline.ranks x pipeline.chunks", request.pipeline.ranks * request.pipeline.chunks, schedule.placement.model_stages());
   check("train.microbatches", request.train.microbatches, schedule.microbatches);
-  MILLRACE_CHECK(!schedule.forward_only(), ExitCode::config, "actors.plan", "{} is a table of forwards alone, expected backwards too",
-                 path);
+  MILLRACE_CHECK(!schedule.forward_only(), ExitCode::config, "actors.plan",
+                 "{} is a table without backwards, expected forwards and backwards", path);
   return schedule;
 }
 
@@ -57,7 +58,7 @@ std::vector<runtime::RematerializationPolicy> policies_of(const runtime::Remater
   const auto labels = layers::known_labels(model);
   if (config.stages.empty()) return {stages, runtime::RematerializationPolicy::parse(join(config.policy), labels)};
   MILLRACE_CHECK(config.stages.size() == stages, ExitCode::config, "actors.plan",
-                 "rematerialize.stages has {} policies, the pipeline {} stages, expected one a stage", config.stages.size(), stages);
+                 "rematerialize.stages has {} policies, the pipeline {} stages, expected one per stage", config.stages.size(), stages);
   std::vector<runtime::RematerializationPolicy> policies;
   for (auto policy : config.stages) {
     std::ranges::replace(policy, '+', ',');

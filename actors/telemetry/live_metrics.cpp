@@ -58,13 +58,13 @@ std::string rank_label(std::size_t rank) { return fmt::format("rank=\"{}\"", ran
 
 void run_metrics(Exposition& text, const LiveView& view) {
   const auto& run = view.run;
-  text.family("millrace_run_info", "gauge", "1, with what the run is as labels.");
+  text.family("millrace_run_info", "gauge", "1, with labels that describe the run.");
   text.sample(1, fmt::format("directory=\"{}\",dtype=\"{}\",schedule=\"{}\",processes=\"{}\"", escaped(run.directory), escaped(run.dtype),
                              escaped(run.schedule), run.processes));
   text.gauge("millrace_ranks", "Ranks of the pipeline.", run.ranks);
   text.gauge("millrace_up_seconds", "Time since this start of the run.", view.up_seconds);
   text.gauge("millrace_steps_planned", "Length of the run.", static_cast<double>(run.steps));
-  text.gauge("millrace_step", "Steps that are done, those before a resume included.",
+  text.gauge("millrace_step", "Completed steps, including those before a resume.",
              static_cast<double>(view.totals.last ? view.totals.last->step : run.first_step));
   text.counter("millrace_steps_total", "Steps done since this start of the run.", static_cast<double>(view.totals.steps));
   text.counter("millrace_tokens_total", "Tokens of the steps since this start of the run.", static_cast<double>(view.totals.tokens));
@@ -88,12 +88,13 @@ void last_step_metrics(Exposition& text, const LiveView& view) {
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
     if (!step_metrics[i].prometheus.empty()) text.gauge(step_metrics[i].prometheus, step_metrics[i].help, last.metrics[i]);
   if (last.device_total > 0) {
-    text.gauge("millrace_device_memory_used_bytes", "Memory in use of the fullest GPU, by all that use it.",
+    text.gauge("millrace_device_memory_used_bytes", "Memory in use on the fullest GPU, by all processes.",
                static_cast<double>(last.device_used));
-    text.gauge("millrace_device_memory_total_bytes", "Memory of that GPU.", static_cast<double>(last.device_total));
+    text.gauge("millrace_device_memory_total_bytes", "Total memory of that GPU.", static_cast<double>(last.device_total));
   }
   if (view.run.peak_flops > 0)
-    text.gauge("millrace_flops_utilization_ratio", "FLOPs of the model in the last step, by the best that its cores do.",
+    text.gauge("millrace_flops_utilization_ratio",
+               "Model FLOPs utilisation of the last step: its model FLOP/s divided by the peak of its cores.",
                last.flops / last.seconds / view.run.peak_flops);
   if (!view.totals.held_out.empty())
     text.gauge("millrace_evaluation_loss", "Loss of the last evaluation on the held-out files, in nats per token.",
@@ -107,10 +108,9 @@ void checkpoint_metrics(Exposition& text, const LiveTotals::Checkpoints& checkpo
                static_cast<double>(checkpoints.committed));
   text.counter("millrace_checkpoints_failed_total", "Checkpoints that could not be written since this start of the run.",
                static_cast<double>(checkpoints.failed));
-  text.gauge(
-      "millrace_checkpoint_problems",
-      "What did not work at the last checkpoint: that it was not written, old ones that cannot be deleted, a journal that cannot be.",
-      static_cast<double>(checkpoints.problems.size()));
+  text.gauge("millrace_checkpoint_problems",
+             "Problems of the last checkpoint: it was not written, or old ones or the journal could not be deleted or written.",
+             static_cast<double>(checkpoints.problems.size()));
 }
 
 void rank_times(Exposition& text, const LiveView& view) {
@@ -133,12 +133,13 @@ void rank_gauges(Exposition& text, const LiveView& view) {
     text.family(name, "gauge", help);
     for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) text.sample(value(view.ranks[rank]), rank_label(rank));
   };
-  each("millrace_rank_up", "1 when the rank has told what it does, else 0.", [](const LiveRank& rank) { return rank.known ? 1.0 : 0.0; });
+  each("millrace_rank_up", "1 if the rank has reported, else 0.", [](const LiveRank& rank) { return rank.known ? 1.0 : 0.0; });
   each("millrace_rank_step", "The step that the rank is in, counted from 1; 0 before the first.",
        [](const LiveRank& rank) { return static_cast<double>(std::max<std::int64_t>(0, rank.progress.step)); });
-  each("millrace_rank_action_seconds", "How long the rank has been at what it does.", [](const LiveRank& rank) { return rank.seconds; });
-  each("millrace_rank_heard_seconds", "How long ago the rank told it.", [](const LiveRank& rank) { return rank.heard_seconds; });
-  text.family("millrace_rank_queue_tokens", "gauge", "Tokens in the rings of a rank: come, and not given back.");
+  each("millrace_rank_action_seconds", "Time since the rank began its current activity.",
+       [](const LiveRank& rank) { return rank.seconds; });
+  each("millrace_rank_heard_seconds", "Time since the rank's last report.", [](const LiveRank& rank) { return rank.heard_seconds; });
+  text.family("millrace_rank_queue_tokens", "gauge", "Boundaries in the rings of a rank: arrived and not released.");
   for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) {
     text.sample(view.ranks[rank].progress.activations.tokens, rank_label(rank) + ",kind=\"activation\"");
     text.sample(view.ranks[rank].progress.gradients.tokens, rank_label(rank) + ",kind=\"gradient\"");

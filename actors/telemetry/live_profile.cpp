@@ -17,13 +17,13 @@ void LiveProfile::step(const StepRecord& record) {
 }
 
 bool LiveProfile::due() const {
-  if (!wanted_) return false;
+  if (!requested_) return false;
   const std::lock_guard lock(mutex_);
   return done_.size() == steps;
 }
 
 std::optional<runtime::Measured> LiveProfile::take() {
-  wanted_ = false;
+  requested_ = false;
   std::deque<Done> done;
   {
     const std::lock_guard lock(mutex_);

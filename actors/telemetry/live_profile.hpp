@@ -27,8 +27,8 @@ class LiveProfile : public RunListener {
   void evaluation(const EvaluationRecord&, bool) override {}
 
   /// Any thread, but not a signal handler.
-  void request() { wanted_ = true; }
-  [[nodiscard]] bool wanted() const { return wanted_; }
+  void request() { requested_ = true; }
+  [[nodiscard]] bool requested() const { return requested_; }
   /// Whether a profile was requested, and enough steps are done since this start of the run.
   [[nodiscard]] bool due() const;
 
@@ -46,7 +46,7 @@ class LiveProfile : public RunListener {
   const std::string build_;
   RecordGather& gather_;
   const runtime::Machine machine_;
-  std::atomic<bool> wanted_{false};
+  std::atomic<bool> requested_{false};
   mutable std::mutex mutex_;
   std::deque<Done> done_;  // the last steps
 };

@@ -25,7 +25,7 @@ LiveRank live_rank(int process, const ProgressSlot::Reading& reading, std::int64
   rank.progress = reading.progress;
   if (!rank.known) return rank;
   rank.seconds = seconds_between(reading.since, now);
-  rank.heard_seconds = seconds_between(reading.told, now);
+  rank.heard_seconds = seconds_between(reading.reported, now);
   return rank;
 }
 
@@ -37,15 +37,15 @@ LiveStatus::LiveStatus(LiveRun run, Session& session, const Pipeline& pipeline)
       pipeline_(pipeline),
       begin_(runtime::steady_now()),
       others_(static_cast<std::size_t>(run_.ranks)) {
-  session_.on_heard(this, [this](std::span<const cluster::Progress> told) { heard(told); });
+  session_.on_heard(this, [this](std::span<const cluster::Progress> progress) { receive(progress); });
 }
 
 LiveStatus::~LiveStatus() { session_.on_heard(this, nullptr); }
 
 /// Runs on the control thread.
-void LiveStatus::heard(std::span<const cluster::Progress> told) {
+void LiveStatus::receive(std::span<const cluster::Progress> progress) {
   const std::int64_t now = runtime::steady_now();
-  for (const auto& progress : told) {
+  for (const auto& progress : progress) {
     if (progress.rank < 0 || static_cast<std::size_t>(progress.rank) >= others_.size()) continue;
     const auto since = now - std::int64_t{std::max(progress.for_ms, 0)} * 1'000'000;
     others_[static_cast<std::size_t>(progress.rank)].write({progress, since, now});
@@ -80,7 +80,7 @@ std::string read_token(const cluster::StatusConfig& config) {
   token = runtime::read_text_file(config.token_file, 4096, ExitCode::config);
   struct stat status {};
   MILLRACE_CHECK(stat(config.token_file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) == 0, ExitCode::config, live_status_name,
-                 "status.token_file = {}: every user of this machine may read it, expected: chmod 600", config.token_file);
+                 "status.token_file = {}: other users of this machine can read it, expected: chmod 600", config.token_file);
   token.erase(token.find_last_not_of("\r\n ") + 1);
   const bool legible = std::all_of(token.begin(), token.end(), [](char letter) { return letter > ' ' && letter < 127; });
   MILLRACE_CHECK(legible && token.size() >= shortest_token, ExitCode::config, live_status_name,

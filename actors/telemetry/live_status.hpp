@@ -38,7 +38,7 @@ class LiveStatus : public RunListener {
   [[nodiscard]] std::vector<cluster::StatusPage> pages() const;
 
  private:
-  void heard(std::span<const cluster::Progress> told);
+  void receive(std::span<const cluster::Progress> progress);
 
   LiveRun run_;
   Session& session_;

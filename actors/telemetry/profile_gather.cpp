@@ -132,14 +132,14 @@ GatheredRecords RecordGather::gather(std::int64_t first_step) {
     const std::lock_guard lock(mutex_);
     ++gathering_;
     for (auto& trips : trips_) trips.clear();
-    told_.assign(trips_.size(), false);
+    answered_.assign(trips_.size(), false);
   }
   for (int process = 1; process < processes; ++process) ping(process);
   take_own(first_step);
   Ask ask{gathering_, first_step};
   for (int process = 1; process < processes; ++process) session_.control().send(process, kAsk, encode(ask));
   for (int process = 1; process < processes; ++process)
-    wait_for(process, "its records", [this, process] { return told_[static_cast<std::size_t>(process)]; });
+    wait_for(process, "its records", [this, process] { return answered_[static_cast<std::size_t>(process)]; });
   return merge();
 }
 
@@ -156,7 +156,7 @@ void RecordGather::receive(int process, std::uint16_t type, std::span<const std:
   if (type == kAsk) {
     Ask ask;
     decode(bytes, ask);
-    return tell(ask.gathering, ask.first_step);
+    return send_records(ask.gathering, ask.first_step);
   }
   const std::lock_guard lock(mutex_);
   const auto from = static_cast<std::size_t>(process);
@@ -176,7 +176,7 @@ void RecordGather::receive(int process, std::uint16_t type, std::span<const std:
     decode(bytes, records);
     if (records.gathering != gathering_) return;
     processes_[from] = std::move(records);
-    told_[from] = true;
+    answered_[from] = true;
   }
   changed_.notify_all();
 }
@@ -225,7 +225,7 @@ void RecordGather::take_own(std::int64_t first_step) {
   processes_[0] = this_process();
 }
 
-void RecordGather::tell(std::int32_t gathering, std::int64_t first_step) {
+void RecordGather::send_records(std::int32_t gathering, std::int64_t first_step) {
   for (auto& rank : own_ranks(first_step)) {
     rank.gathering = gathering;
     session_.control().send(0, kRank, encode(rank));

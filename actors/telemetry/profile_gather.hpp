@@ -102,7 +102,7 @@ class RecordGather {
   void ping(int process);
   std::vector<RankRecords> own_ranks(std::int64_t first_step);
   void take_own(std::int64_t first_step);
-  void tell(std::int32_t gathering, std::int64_t first_step);
+  void send_records(std::int32_t gathering, std::int64_t first_step);
   GatheredRecords merge();
 
   Session& session_;
@@ -113,7 +113,7 @@ class RecordGather {
   std::int32_t gathering_ = 0;  // number of the newest gathering, from 1
   std::chrono::steady_clock::time_point deadline_;
   std::int64_t sent_ = 0;                      // when the newest ping was sent
-  std::vector<bool> told_;                     // by process
+  std::vector<bool> answered_;                 // by process
   std::vector<std::vector<RoundTrip>> trips_;  // by process
   std::vector<ProcessRecords> processes_;
   std::vector<RankRecords> ranks_;

@@ -82,7 +82,8 @@ void RunReporter::checkpoint(const CheckpointCommitted& result) {
   for (const auto& warning : result.warnings) {
     causes.insert(warning.cause);
     if (warned_.insert(warning.cause).second)
-      warn(fmt::format("checkpoint of step {}: {}; the run goes on, and this is not repeated while it lasts", result.step, warning.text));
+      warn(fmt::format("checkpoint of step {}: {}; the run continues, and this is not repeated while the problem lasts", result.step,
+                       warning.text));
   }
   if (committed) warned_ = causes;  // an attempt that failed early says nothing about the other causes
   for (auto* listener : listeners_) listener->checkpoint(result);

@@ -44,7 +44,7 @@ class RunReporter final : public RunReport {
   LogLine line_;
   runtime::MetricsFile* metrics_;
   std::vector<RunListener*> listeners_;
-  std::set<runtime::CheckpointWarning::Cause> warned_;  // causes that are still failing
+  std::set<runtime::CheckpointWarning::Cause> warned_;  // causes whose warning is not to be repeated, since they still fail
 };
 
 }  // namespace millrace::actors

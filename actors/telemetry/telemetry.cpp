@@ -77,7 +77,7 @@ Ending Telemetry::oversee(std::future<Ending> ending, const std::function<void()
   while (ending.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
     if (!stops && stop_asked()) {
       stops = true;
-      reporter_.say("asked to stop: the run saves after this step and ends; a second Ctrl-C ends it at once, without saving");
+      reporter_.say("stop requested: the run saves after this step and ends; a second Ctrl-C ends it at once, without saving");
       stop();
     }
     if (profile_asked()) {
@@ -86,14 +86,14 @@ Ending Telemetry::oversee(std::future<Ending> ending, const std::function<void()
     }
     if (profile_ && profile_->due()) write_profile();
   }
-  if (profile_ && profile_->wanted()) reporter_.warn(fmt::format("no profile: the run ended before {} steps", LiveProfile::steps));
+  if (profile_ && profile_->requested()) reporter_.warn(fmt::format("no profile: the run ended before {} steps", LiveProfile::steps));
   return ending.get();
 }
 
 /// Errors of a profile do not end the run.
 void Telemetry::write_profile() try {
   auto measured = profile_->take();
-  MILLRACE_CHECK(measured, ExitCode::data, telemetry_name, "not one of the last {} steps is whole in all ranks' rings", LiveProfile::steps);
+  MILLRACE_CHECK(measured, ExitCode::data, telemetry_name, "none of the last {} steps is complete in all ranks' rings", LiveProfile::steps);
   const auto name = fmt::format("step-{:08}", measured->steps.back().value + 1);
   reporter_.say(setup_.profiled(std::move(*measured), runtime::join_path(runtime::join_path(setup_.directory, "profiles"), name)));
 } catch (const std::exception& error) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Extracts results for acceptance.sh from the output and files of millrace. Needs only Python.
 
-    readings.py steps LOG [--skip 4]        medians of a training's printed steps behind the first few: tokens a second, seconds of a step
+    readings.py steps LOG [--skip 4]        medians of a training's printed steps after the first few: tokens per second, seconds per step
     readings.py flops LOG                   model FLOPs of a token, from what `millrace inspect` printed
     readings.py loss METRICS.jsonl          the last step's loss
     readings.py host PROFILE.json           host time of actions and idle time between operations, of the device's time; lines "what<TAB>percent"

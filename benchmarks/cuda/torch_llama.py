@@ -3,7 +3,7 @@
 
     python3 torch_llama.py --batch 4 --microbatches 4 [--dtype bf16|autocast] [--no-compile] [--steps 10] [--checkpoint]
 
-torch.compile, scaled_dot_product_attention (flash attention), fused AdamW, gradients clipped. Prints one line of JSON: tokens a second and
+torch.compile, scaled_dot_product_attention (flash attention), fused AdamW, gradients clipped. Prints one line of JSON: tokens per second and
 seconds of a step (medians), model FLOP/s as millrace counts them, the largest device memory, the first losses. --dtype: autocast (fp32
 weights, torch.autocast to bf16) or bf16 (bf16 weights, gradients and moments: less exact than millrace, which keeps fp32 masters, moments
 and gradient sums; a faster peer than a user should want). --checkpoint: each layer's forward is computed again in backward.

@@ -86,7 +86,7 @@ std::string bandwidth(Transport& transport, std::size_t bytes, int rounds) {
   return fmt::format(R"(, "mpi_{0}_mib": {1:.4f}, "link_{0}_mib": {2:.4f})", bytes / mebibyte, theirs, ours);
 }
 
-int measure(const std::vector<int>& cores, int rounds, bool told) {
+int measure(const std::vector<int>& cores, int rounds, bool knows_workers) {
   Transport transport;
   if (transport.processes() != 2) {
     std::fprintf(stderr, "busy_link_bench: %d processes, expected mpirun -np 2\n", transport.processes());
@@ -96,8 +96,9 @@ int measure(const std::vector<int>& cores, int rounds, bool told) {
     const Topology topology(2, 2, transport.process());
     const Launch launch = launch_from_environment();
     const int threads = automatic_threads(topology, launch, static_cast<int>(cores.size()));
-    const BusyTeam team(transport, threads, worker_cores(topology, launch, cores, threads).at(0), told);
-    if (transport.process() == 0) fmt::print("{} threads a process compute; the transport is {}\n", threads, told ? "told" : "not told");
+    const BusyTeam team(transport, threads, worker_cores(topology, launch, cores, threads).at(0), knows_workers);
+    if (transport.process() == 0)
+      fmt::print("{} threads per process compute; the transport {}\n", threads, knows_workers ? "knows it" : "does not know it");
     std::string json = latency(transport, team, rounds);
     for (const std::size_t size : {1, 8, 64}) json += bandwidth(transport, size * mebibyte, rounds);
     if (transport.process() == 0) fmt::print("{{{}}}\n", json);

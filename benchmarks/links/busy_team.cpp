@@ -10,9 +10,9 @@
 
 namespace millrace::cluster {
 
-BusyTeam::BusyTeam(Transport& transport, int threads, std::vector<int> cores, bool told)
+BusyTeam::BusyTeam(Transport& transport, int threads, std::vector<int> cores, bool knows_workers)
     : transport_(transport),
-      told_(told),
+      knows_workers_(knows_workers),
       worker_([this, threads, cores = std::move(cores)]() mutable { compute(threads, std::move(cores)); }) {
   while (products() == 0) std::this_thread::yield();
 }
@@ -33,12 +33,12 @@ void BusyTeam::compute(int threads, std::vector<int> cores) {
   const Buffer scratch(matmul_scratch_bytes(shape, shape, DType::f32, DType::f32, options, threads));
   ThreadTeam team(threads, std::move(cores));
   const ExecutionContext context(team);
-  if (told_) transport_.set_workers(1), transport_.computing(true);
+  if (knows_workers_) transport_.set_workers(1), transport_.computing(true);
   while (!stop_.load(std::memory_order_relaxed)) {
     matmul(context, matrix(0), matrix(1), matrix(2), options, scratch.bytes());
     products_.fetch_add(1, std::memory_order_relaxed);
   }
-  if (told_) transport_.computing(false), transport_.set_workers(0);
+  if (knows_workers_) transport_.computing(false), transport_.set_workers(0);
 }
 
 }  // namespace millrace::cluster

@@ -12,8 +12,8 @@ namespace millrace::cluster {
 /// fp32 matrices on a team of `threads`, one pinned to each of `cores` if there are any.
 class BusyTeam {
  public:
-  /// `told`: the transport knows that this process's only worker computes, as in a run. If false, it knows of no worker.
-  BusyTeam(Transport& transport, int threads, std::vector<int> cores, bool told);
+  /// `knows_workers`: the transport knows that this process's only worker computes, as in a run. If false, it knows of no worker.
+  BusyTeam(Transport& transport, int threads, std::vector<int> cores, bool knows_workers);
   ~BusyTeam();
   BusyTeam(const BusyTeam&) = delete;
   BusyTeam& operator=(const BusyTeam&) = delete;
@@ -25,7 +25,7 @@ class BusyTeam {
   void compute(int threads, std::vector<int> cores);
 
   Transport& transport_;
-  const bool told_;
+  const bool knows_workers_;
   std::atomic<bool> stop_{false};
   std::atomic<long> products_{0};
   std::thread worker_;

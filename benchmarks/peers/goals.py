@@ -1,7 +1,7 @@
 """The comparisons and their expected values. compare_peers.sh takes the measurements, table.py computes the table.
 
-A reading has a set, a round, who it is of, and values. `ours` and `control` name a value of everybody in the set whose name begins so; where
-several do, the one with the best median counts, since that is what a user would run.
+A reading has a set, a round, a program or variant ("who"), and values. `ours` and `control` select a field of all variants in the set whose
+name begins with `who`; of several, the one with the best median counts, since a user would choose it.
 """
 import dataclasses
 import pathlib

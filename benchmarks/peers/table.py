@@ -104,7 +104,7 @@ def as_markdown(rows):
     return "\n".join([lines[0], "|" + "---|" * len(rows[0])] + lines[1:])
 
 
-def everybody(readings, chosen):
+def all_alternatives(readings, chosen):
     """All measurements and comparisons, including those of alternatives that were not the best."""
     fields = {(c.set, side.field) for c in chosen for side in (c.ours, c.control) if side}
     by_name = collections.defaultdict(list)
@@ -134,7 +134,7 @@ def main():
     head = [f"{plural(rounds)}, each ratio of two readings of one round.", *notes["machine"]]
     tail = [f"Left out: {text}" for text in notes["left_out"]]
     blocks = ["\n".join(head), as_text(rows)]
-    others = everybody(readings, chosen)
+    others = all_alternatives(readings, chosen)
     points = list(growth_points(readings)) if any(c.set == "growth" for c in chosen) else []
     blocks += [title + "\n" + as_text(part) for title, part in (("all alternatives: median (minimum – maximum)", others), ("points of growth", points)) if part]
     print("\n\n".join(blocks + (["\n".join(tail)] if tail else [])))

@@ -31,7 +31,7 @@ class PairedTimes {
   void print(const std::string& one, const std::string& other, const std::string& expected) const {
     double load[3] = {};
     static_cast<void>(getloadavg(load, 3));
-    fmt::print("{:>10} {:>10} {:>10}\n", "ms a step", "least", "median");
+    fmt::print("{:>10} {:>10} {:>10}\n", "ms/step", "minimum", "median");
     fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", one, least(ones_) * 1e3, runtime::median(ones_) * 1e3);
     fmt::print("{:>10} {:>10.3f} {:>10.3f}\n", other, least(others_) * 1e3, runtime::median(others_) * 1e3);
     fmt::print("{} / {}: of the least {:.4f}, of the medians {:.4f}, median of the pairs {:.4f}, {}; load {:.2f}\n", one, other,

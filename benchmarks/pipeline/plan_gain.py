@@ -75,7 +75,7 @@ def main():
         for pair in range(options.pairs):
             uniform, plan = trained(options, TWO, two, True), trained(options, TWO, two, False)
             ratios.append(uniform / plan)
-            print(f"2 ranks, pair {pair + 1}: uniform {uniform:.0f} ms, plan {plan:.0f} ms a step: {ratios[-1]:.3f} x", flush=True)
+            print(f"2 ranks, pair {pair + 1}: uniform {uniform:.0f} ms, plan {plan:.0f} ms per step: {ratios[-1]:.3f} x", flush=True)
         print(f"2 ranks, computing: {layout}: predicted {predicted:.3f} x uniform 1f1b, measured {statistics.median(ratios):.3f} x")
         gains.append(statistics.median(ratios))
     return 1 if options.check and min(gains) < WANTED else 0

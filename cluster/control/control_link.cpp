@@ -161,7 +161,7 @@ class ControlLink::State {
     if (strangers.size() >= peers.size() + spare_connections) {
       const SessionPointer oldest = *std::min_element(strangers.begin(), strangers.end(),
                                                       [](const auto& left, const auto& right) { return left->begun < right->begun; });
-      oldest->end("others want to introduce themselves");
+      oldest->end("other clients are waiting to authenticate");
     }
     auto session = std::make_shared<ControlSession>(
         std::move(socket), control_queue_limit,
@@ -251,7 +251,7 @@ class ControlLink::State {
   }
 
   void on_frame(ControlSession& session, const FrameHeader& header, std::span<const std::byte> payload) {
-    if (central() && header.from != session.process) return session.end("it spoke for another process");
+    if (central() && header.from != session.process) return session.end("it sent a frame in the name of another process");
     switch (static_cast<FrameKind>(header.kind)) {
       case FrameKind::welcome:
         return note([&] { ++joined; });
@@ -356,12 +356,12 @@ class ControlLink::State {
     };
     std::string text;
     for (const std::string& name : names) {
-      const std::string wanted = hash_at(0, name);
+      const std::string expected = hash_at(0, name);
       for (int process = 1; process < topology.processes(); ++process) {
         const std::string found = hash_at(process, name);
-        if (found == wanted || found.empty() || wanted.empty()) continue;
+        if (found == expected || found.empty() || expected.empty()) continue;
         text += fmt::format("{}{} differs: process {} on {} ({}) has {}, process 0 on {} has {}", text.empty() ? "[cluster.agree] " : "; ",
-                            name, process, host_of(process), ranks_text(topology, process), found, host_of(0), wanted);
+                            name, process, host_of(process), ranks_text(topology, process), found, host_of(0), expected);
       }
     }
     hashes.clear();
@@ -415,7 +415,7 @@ class ControlLink::State {
     }
     for (auto place = strangers.begin(); place != strangers.end();) {
       const SessionPointer stranger = *place++;  // end() removes it from the set
-      if (now - stranger->begun > handshake_limit) stranger->end("it did not introduce itself");
+      if (now - stranger->begun > handshake_limit) stranger->end("it did not authenticate");
     }
     next_tick = now + Milliseconds(std::max(1, config.heartbeat_ms));
     timer.expires_at(next_tick);
@@ -548,8 +548,8 @@ ControlLink::ControlLink(const ClusterConfig& config, const Topology& topology, 
     state.join(connect_to(rendezvous, topology.process(), config));
   }
   state.start_thread();
-  const int wanted = alone ? 0 : state.central() ? topology.processes() - 1 : 1;
-  const bool complete = state.wait(Milliseconds(config.start_timeout_ms), [&] { return state.joined >= wanted; });
+  const int expected = alone ? 0 : state.central() ? topology.processes() - 1 : 1;
+  const bool complete = state.wait(Milliseconds(config.start_timeout_ms), [&] { return state.joined >= expected; });
   if (complete) return;
   const std::string missing = state.missing();
   state.io.stop();
@@ -578,7 +578,7 @@ void ControlLink::agree(const std::map<std::string, std::string>& hash_by_name, 
   state.submit(FrameKind::agree, 0, 0, bytes_of(std::string_view(text)));
   if (limit.count() == 0) limit = Milliseconds(state.config.start_timeout_ms);
   const bool answered = state.wait(limit, [&] { return state.agreement.has_value(); });
-  MILLRACE_CHECK(answered, ExitCode::start, "cluster.agree", "not all processes came to compare hashes within {} s",
+  MILLRACE_CHECK(answered, ExitCode::start, "cluster.agree", "not all processes compared hashes within {} s",
                  static_cast<double>(limit.count()) / 1000.0);
   std::unique_lock lock(state.mutex);
   const std::string verdict = *std::exchange(state.agreement, std::nullopt);

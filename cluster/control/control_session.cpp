@@ -45,7 +45,7 @@ void ControlSession::take_frame() {
   const FrameHeader header = read_header(std::span<const std::byte>(frame_).first<frame_header_bytes>());
   if (receive_mac_) {
     if (!authentic(frame_, *receive_mac_)) return end("it sent a frame that is not authentic");
-    if (header.sequence != received_) return end(fmt::format("it sent frame {} where {} was due", header.sequence, received_));
+    if (header.sequence != received_) return end(fmt::format("it sent frame {}, expected {}", header.sequence, received_));
     ++received_;
   }
   last_heard = Clock::now();

@@ -49,10 +49,10 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::off;
 }
 
-/// What has been said, to print once what several processes say alike.
+/// The messages that were printed so far, so that a message that several processes send is printed once.
 class Repeats {
  public:
-  /// Whether to print this: no process has said it as often before.
+  /// Whether to print this message: yes if no process has sent it this many times before.
   bool is_new(int process, std::string_view message) {
     const auto found = said_.find(message);
     if (found == said_.end() && said_.size() >= max_repeats_known) return true;
@@ -76,7 +76,7 @@ class Log {
   Log() : logger_("millrace", std::make_shared<ConsoleSink>()) { set_level(LogLevel::info); }
 
   void set_level(LogLevel level) {
-    // The time only where lines are many: a warning is read by a person who was there.
+    // Only debug output has the time: its lines are many, while a single warning is usually read as it appears.
     logger_.set_pattern(level == LogLevel::debug ? "%H:%M:%S.%e %l: %v" : "%l: %v");
     logger_.set_level(spdlog_level(level));
   }

@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-/// Diagnostics: what a person reads on stderr to understand a run. What a command was asked for (step lines, reports) is its output and
-/// goes to stdout; what ends a command is its error (kernels/base/check.hpp). Formatting is spdlog's (log.cpp, its one door); writing is
-/// the console's (console.hpp), so that a log call never waits for a reader.
+/// Diagnostics: messages on stderr for a user who wants to understand a run. The requested result of a command (step lines,
+/// reports) goes to stdout instead, and a failure that ends a command is an Error (kernels/base/check.hpp). spdlog formats
+/// diagnostics (only log.cpp includes it) and the console writes them (console.hpp), so that a log call never waits for a reader.
 namespace millrace::cluster {
 
 enum class LogLevel : std::uint8_t { debug, info, warning, error, off };
 
-/// The names that --log-level takes, by level.
+/// The names that --log-level accepts, by level.
 [[nodiscard]] const std::vector<std::string>& log_level_names();
 /// Throws Error(usage), naming the nearest level, for any other name; `origin` says where it was given: "--log-level".
 [[nodiscard]] LogLevel parse_log_level(const std::string& name, const char* origin);
@@ -55,15 +55,16 @@ struct ForwardedLog {
   std::string message;
 };
 
-/// Hands a diagnostic to process 0. False: it cannot be sent, and is printed here. Called on the thread that logs; must not log.
+/// Sends a diagnostic to process 0. Returns false if it cannot be sent; the diagnostic is then printed by this process. Called on
+/// the thread that logs; must not log.
 using LogForwarder = std::function<bool(const ForwardedLog&)>;
 
-/// Processes other than 0: from now on lines without a source begin with `process_source` ("ranks 2-3"), and warnings and errors go to
-/// `forwarder`. An empty forwarder ends that; when the call returns, the last one is not running any more.
+/// For processes other than 0: from now on lines without a source begin with `process_source` ("ranks 2-3"), and warnings and
+/// errors are passed to `forwarder`. An empty forwarder ends this; when the call returns, no earlier forwarder is running any more.
 void forward_log(std::string process_source, LogForwarder forwarder);
 
-/// Process 0: prints what `process` forwarded. What several processes say alike is printed once: the n-th time that one of them says it is
-/// printed if no process has said it n times before, this one included.
+/// For process 0: prints a diagnostic that `process` forwarded. A message that several processes send is printed once: the n-th
+/// occurrence from one process is printed only if no process, including this one, has sent it n times before.
 void log_forwarded(int process, const ForwardedLog& forwarded);
 
 }  // namespace millrace::cluster

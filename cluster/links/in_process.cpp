@@ -15,7 +15,7 @@ class InProcessLink final : public Link {
 
   void send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) override {
     const std::int64_t due = sent_.load(std::memory_order_relaxed);
-    MILLRACE_CHECK(sequence == due, ExitCode::internal, "cluster.link", "{}: message {} is sent where {} was due", channel_text(spec_),
+    MILLRACE_CHECK(sequence == due, ExitCode::internal, "cluster.link", "{}: message {} is sent, expected {}", channel_text(spec_),
                    sequence, due);
     MILLRACE_CHECK(bytes <= spec_.bytes, ExitCode::internal, "cluster.link", "{}: a message of {} bytes, a slot has {}",
                    channel_text(spec_), bytes, spec_.bytes);
@@ -31,7 +31,7 @@ class InProcessLink final : public Link {
   void release(std::int64_t sequence) override {
     const std::int64_t due = released_.load(std::memory_order_relaxed);
     MILLRACE_CHECK(sequence == due && sequence < sent_.load(std::memory_order_acquire), ExitCode::internal, "cluster.link",
-                   "{}: message {} is released where {} of {} arrived was due", channel_text(spec_), sequence, due,
+                   "{}: message {} is released, expected {} of {} arrived", channel_text(spec_), sequence, due,
                    sent_.load(std::memory_order_relaxed));
     released_.store(sequence + 1, std::memory_order_release);
     sender_->on_writable(spec_.id, sequence);

@@ -22,8 +22,9 @@ void check_ends(const Topology& topology, const ChannelEnds& ends) {
   const ChannelSpec& spec = ends.spec;
   MILLRACE_CHECK(spec.id >= 0 && spec.id <= largest_channel_id && spec.depth >= 1 && spec.from_rank >= 0 &&
                      spec.from_rank < topology.ranks() && spec.to_rank >= 0 && spec.to_rank < topology.ranks(),
-                 ExitCode::internal, "cluster.link", "{}: depth {}, {} ranks, expected ids up to {} and existing ranks", channel_text(spec),
-                 spec.depth, topology.ranks(), largest_channel_id);
+                 ExitCode::internal, "cluster.link",
+                 "{}: depth {}, expected an id from 0 to {}, a depth of at least 1 and ranks from 0 to {}", channel_text(spec), spec.depth,
+                 largest_channel_id, topology.ranks() - 1);
   const bool sends = topology.hosts(spec.from_rank), receives = topology.hosts(spec.to_rank);
   if (receives) check_ring(spec, ends.receive_ring, "receive");
   if (sends && !receives) check_ring(spec, ends.send_ring, "send");
@@ -56,9 +57,9 @@ SlotPrefix read_prefix(const ChannelSpec& spec, const std::byte* slot, std::int6
   SlotPrefix prefix;
   std::memcpy(&prefix, slot, sizeof prefix);
   MILLRACE_CHECK(prefix.mark == SlotPrefix::right_mark, ExitCode::internal, "cluster.link",
-                 "{}: what arrived as message {} is no message of a link", channel_text(spec), sequence);
+                 "{}: what arrived as message {} is not a message of a link", channel_text(spec), sequence);
   MILLRACE_CHECK(prefix.channel == spec.id && prefix.sequence == sequence, ExitCode::internal, "cluster.link",
-                 "{}: message {} of channel {} arrived where message {} was due", channel_text(spec), prefix.sequence, prefix.channel,
+                 "{}: message {} of channel {} arrived, expected message {}", channel_text(spec), prefix.sequence, prefix.channel,
                  sequence);
   MILLRACE_CHECK(prefix.bytes <= spec.bytes, ExitCode::internal, "cluster.link", "{}: message {} claims {} bytes, a slot has {}",
                  channel_text(spec), sequence, prefix.bytes, spec.bytes);

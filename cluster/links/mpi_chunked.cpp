@@ -61,9 +61,9 @@ class PieceSender final : public MpiSender {
     make_ready(sequence * pieces_.count + 1);
   }
   void ready(std::int64_t sequence, std::size_t bytes) override {
-    MILLRACE_CHECK(sequence + 1 == wanted_.load(std::memory_order_relaxed), ExitCode::internal, "cluster.link",
+    MILLRACE_CHECK(sequence + 1 == postable_.load(std::memory_order_relaxed), ExitCode::internal, "cluster.link",
                    "{}: a part of message {}, expected one of message {}, which began last", channel_text(spec_), sequence,
-                   wanted_.load(std::memory_order_relaxed) - 1);
+                   postable_.load(std::memory_order_relaxed) - 1);
     make_ready(sequence * pieces_.count + pieces_.ready(sizeof(SlotPrefix) + bytes, total_of(sequence)));
   }
 
@@ -110,9 +110,9 @@ class PieceReceiver final : public MpiReceiver {
       : MpiReceiver(ends, transport, route.peer, pieces.requests(ends.spec), route.same_clock), pieces_(pieces) {}
 
   bool post() override {
-    const std::int64_t wanted = wanted_.load(std::memory_order_acquire);
-    if (posted_ == wanted * pieces_.count) return false;
-    while (posted_ < wanted * pieces_.count) {
+    const std::int64_t postable = postable_.load(std::memory_order_acquire);
+    if (posted_ == postable * pieces_.count) return false;
+    while (posted_ < postable * pieces_.count) {
       const std::int64_t sequence = posted_ / pieces_.count;
       std::byte* slot = slot_address(spec_, ring_, sequence);
       for (int piece = 0; piece < pieces_.count; ++piece)
@@ -134,9 +134,9 @@ class PieceReceiver final : public MpiReceiver {
                    "{}: message {} begins with {} bytes, expected the prefix of {}", channel_text(spec_), sequence, got,
                    sizeof(SlotPrefix));
     if (piece == 0) prefix_ = read_prefix(spec_, prefix_of(sequence), sequence);
-    const int wanted = pieces_.size(piece, sizeof(SlotPrefix) + prefix_.bytes);
-    MILLRACE_CHECK(got == wanted, ExitCode::internal, "cluster.link", "{}: piece {} of message {} has {} bytes, expected {}",
-                   channel_text(spec_), piece, sequence, got, wanted);
+    const int expected = pieces_.size(piece, sizeof(SlotPrefix) + prefix_.bytes);
+    MILLRACE_CHECK(got == expected, ExitCode::internal, "cluster.link", "{}: piece {} of message {} has {} bytes, expected {}",
+                   channel_text(spec_), piece, sequence, got, expected);
     if (piece > 0 && spec_.part_bytes > 0 && got > 0)
       part_arrived(sequence, pieces_.offset(piece) - sizeof(SlotPrefix), static_cast<std::size_t>(got));
     if (piece + 1 == pieces_.count) arrived(sequence, prefix_.bytes, prefix_.producer_finish_ns);

@@ -26,11 +26,11 @@ class BatchSender final : public MpiSender {
         batch_ends_(static_cast<std::size_t>(ends.spec.depth)) {}
 
   bool post() override {
-    const std::int64_t wanted = wanted_.load(std::memory_order_acquire);
-    if (next_ == wanted) return false;
-    while (next_ < wanted) {
+    const std::int64_t postable = postable_.load(std::memory_order_acquire);
+    if (next_ == postable) return false;
+    while (next_ < postable) {
       const std::int64_t to_ring_end = spec_.depth - next_ % spec_.depth;
-      const std::int64_t end = next_ + std::min({wanted - next_, to_ring_end, max_coalesced(spec_)});
+      const std::int64_t end = next_ + std::min({postable - next_, to_ring_end, max_coalesced(spec_)});
       const std::byte* first = slot_address(spec_, ring_, next_);
       const std::byte* last = slot_address(spec_, ring_, end - 1);
       SlotPrefix prefix;
@@ -80,7 +80,7 @@ class BatchReceiver final : public MpiReceiver {
     bool moved = false;
     while (unpacked_ < tested_) {
       const std::size_t filled = filled_[static_cast<std::size_t>(unpacked_ % staging_buffers)];
-      if (next_ == wanted_.load(std::memory_order_acquire)) return moved;
+      if (next_ == postable_.load(std::memory_order_acquire)) return moved;
       read_ += take_message({buffer(unpacked_) + read_, filled - read_});
       moved = true;
       if (read_ < filled) continue;

@@ -36,7 +36,7 @@ constexpr int ring_after = 256 << 10;
 
 Activity MpiEnd::while_waiting() const {
   if (!sends()) return Activity::listening;
-  return sizes_[place(tested_)] < rung_from ? Activity::unheard : Activity::sending;
+  return sizes_[place(tested_)] < rung_from ? Activity::unsignalled : Activity::sending;
 }
 
 void MpiEnd::advance(const MPI_Status& status) {
@@ -44,14 +44,14 @@ void MpiEnd::advance(const MPI_Status& status) {
   if (!sends()) {  // its sender may have the slot again
     int bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
-    if (bytes >= rung_from) unheard_ += bytes;
-    if (unheard_ >= ring_after) ring_sender();
+    if (bytes >= rung_from) unsignalled_ += bytes;
+    if (unsignalled_ >= ring_after) ring_sender();
   }
   request_ended(tested_++, status);
 }
 
 void MpiEnd::ring_sender() {
-  if (std::exchange(unheard_, 0) > 0) transport_.wake(peer_);
+  if (std::exchange(unsignalled_, 0) > 0) transport_.wake(peer_);
 }
 
 bool MpiEnd::advance_if_ended() {
@@ -83,9 +83,9 @@ void MpiEnd::post_receive(std::byte* data, int bytes) {
 }
 
 void MpiEnd::check_send(std::int64_t sequence, std::size_t bytes) const {
-  const std::int64_t due = wanted_.load(std::memory_order_relaxed);
-  MILLRACE_CHECK(sequence == due, ExitCode::internal, "cluster.link", "{}: message {} is sent where {} was due", channel_text(spec_),
-                 sequence, due);
+  const std::int64_t due = postable_.load(std::memory_order_relaxed);
+  MILLRACE_CHECK(sequence == due, ExitCode::internal, "cluster.link", "{}: message {} is sent, expected {}", channel_text(spec_), sequence,
+                 due);
   MILLRACE_CHECK(bytes <= spec_.bytes, ExitCode::internal, "cluster.link", "{}: a message of {} bytes, a slot has {}", channel_text(spec_),
                  bytes, spec_.bytes);
   MILLRACE_CHECK(sequence < ended_.load(std::memory_order_acquire) + spec_.depth, ExitCode::internal, "cluster.link",
@@ -93,9 +93,9 @@ void MpiEnd::check_send(std::int64_t sequence, std::size_t bytes) const {
 }
 
 void MpiEnd::check_release(std::int64_t sequence) const {
-  const std::int64_t due = wanted_.load(std::memory_order_relaxed) - spec_.depth;
+  const std::int64_t due = postable_.load(std::memory_order_relaxed) - spec_.depth;
   MILLRACE_CHECK(sequence == due && sequence < ended_.load(std::memory_order_acquire), ExitCode::internal, "cluster.link",
-                 "{}: message {} is released where {} of {} arrived was due", channel_text(spec_), sequence, due,
+                 "{}: message {} is released, expected {} of {} arrived", channel_text(spec_), sequence, due,
                  ended_.load(std::memory_order_relaxed));
 }
 
@@ -110,7 +110,7 @@ void MpiSender::accept(std::int64_t sequence, std::size_t bytes, std::int64_t pr
   check_send(sequence, bytes);
   write_prefix(spec_, prefix_of(sequence), sequence, bytes, producer_finish_ns);
   count(bytes);
-  wanted_.store(sequence + 1, std::memory_order_release);
+  postable_.store(sequence + 1, std::memory_order_release);
 }
 
 void MpiSender::send(std::int64_t sequence, std::size_t bytes, std::int64_t producer_finish_ns) {
@@ -119,7 +119,7 @@ void MpiSender::send(std::int64_t sequence, std::size_t bytes, std::int64_t prod
 }
 
 Link::Counters MpiSender::counters() const noexcept {
-  return {wanted_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), 0, 0, 0};
+  return {postable_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), 0, 0, 0};
 }
 
 void MpiSender::sent_up_to(std::int64_t end) {
@@ -132,17 +132,17 @@ void MpiSender::sent_up_to(std::int64_t end) {
 
 MpiReceiver::MpiReceiver(const ChannelEnds& ends, Transport& transport, int peer, std::size_t requests, bool same_clock)
     : MpiEnd(ends.spec, ends.receive_ring.data(), transport, peer, requests), events_(ends.receiver), same_clock_(same_clock) {
-  wanted_.store(spec_.depth);
+  postable_.store(spec_.depth);
 }
 
 void MpiReceiver::release(std::int64_t sequence) {
   check_release(sequence);
-  wanted_.store(sequence + spec_.depth + 1, std::memory_order_release);
+  postable_.store(sequence + spec_.depth + 1, std::memory_order_release);
   transport_.wake();
 }
 
 Link::Counters MpiReceiver::counters() const noexcept {
-  const std::int64_t released = wanted_.load(std::memory_order_acquire) - spec_.depth;  // read first: never more than have arrived
+  const std::int64_t released = postable_.load(std::memory_order_acquire) - spec_.depth;  // read first: never more than have arrived
   return {0, 0, ended_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), released};
 }
 

@@ -13,7 +13,7 @@
 
 namespace millrace::cluster {
 
-/// The local end of a channel whose other end is in another process. `wanted_` counts the messages that may be posted; other
+/// The local end of a channel whose other end is in another process. `postable_` counts the messages that may be posted; other
 /// threads increase it, the transport thread follows. Derived classes decide how messages are divided into MPI messages: long
 /// ones are sent in chunks (mpi_chunked.cpp), several short ones together (mpi_coalesced.cpp).
 class MpiEnd : public Link {
@@ -38,7 +38,7 @@ class MpiEnd : public Link {
   void advance(const MPI_Status& status);
   /// Tests only the head: cheap if it has ended, else one turn of MPI's progress engine.
   bool advance_if_ended();
-  /// Nothing more has ended for now: rings a sender that sleeps until its slots are free.
+  /// To be called when nothing more has ended for now: rings a sender that sleeps until its slots are free.
   void ring_sender();
   void take_back();
 
@@ -50,7 +50,8 @@ class MpiEnd : public Link {
   void post_send(const std::byte* data, int bytes);
   void post_receive(std::byte* data, int bytes);
 
-  /// Only one thread at a time writes, so a locked addition, which would wait for MPI's pending stores, is not needed.
+  /// Only one thread at a time writes. A plain load and store is therefore enough, and avoids an atomic addition, which would wait
+  /// for MPI's pending stores.
   void count(std::uint64_t bytes) noexcept {
     bytes_.store(bytes_.load(std::memory_order_relaxed) + static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   }
@@ -65,7 +66,7 @@ class MpiEnd : public Link {
 
   std::byte* const ring_;
   Transport& transport_;
-  std::atomic<std::int64_t> wanted_{0};
+  std::atomic<std::int64_t> postable_{0};
   std::atomic<std::int64_t> ended_{0};  ///< messages that arrived, or that were sent completely
   std::atomic<std::int64_t> bytes_{0};
   std::int64_t posted_ = 0, tested_ = 0;  ///< requests; used by the transport thread
@@ -80,7 +81,7 @@ class MpiEnd : public Link {
   std::vector<std::array<std::byte, 64>> prefixes_;  // for a ring on a device, by slot
   std::vector<MPI_Request> requests_;
   std::vector<int> sizes_;  // bytes of each of a sender's requests
-  int unheard_ = 0;         // bytes of longer messages received since their sender was last rung
+  int unsignalled_ = 0;     // bytes of long messages received since the sender's doorbell was last rung
 };
 
 /// The common parts of both senders, when a message is given to them, and of both receivers, when a slot is released.

@@ -182,7 +182,7 @@ void Transport::State::serve() {
       continue;
     }
     if (stop) break;
-    const bool heard = bells.heard_by_all() && activity < Activity::unheard;
+    const bool heard = bells.heard_by_all() && activity < Activity::unsignalled;
     if (patient && heard) {
       bells.nap(seen, long_nap);
       continue;

@@ -18,7 +18,7 @@ enum class Activity {
   idle,          // nothing is posted
   listening,     // receives are posted, nothing happened
   sending,       // sends are posted too, nothing happened
-  unheard,       // … including one whose completion no doorbell will signal
+  unsignalled,   // … including one whose completion no doorbell will signal
   transferring,  // a long message is in transfer: MPI moves it only during polls
   moved,         // something was posted or completed
 };

@@ -62,13 +62,13 @@ bool is_own_origin(std::string_view origin, std::string_view host) {
   return origin.empty() || (origin.starts_with(scheme) && equal_in_any_case(origin.substr(scheme.size()), host));
 }
 
-StatusToken::StatusToken(std::string_view token) : wanted_(!token.empty()), mac_(random_bytes32()), right_(mac_(bytes_of(token))) {}
+StatusToken::StatusToken(std::string_view token) : required_(!token.empty()), mac_(random_bytes32()), right_(mac_(bytes_of(token))) {}
 
-bool StatusToken::matches(std::string_view given) const { return !wanted_ || equal(mac_(bytes_of(given)), right_); }
+bool StatusToken::matches(std::string_view given) const { return !required_ || equal(mac_(bytes_of(given)), right_); }
 
 bool StatusToken::matches_header(std::string_view authorization) const {
   constexpr std::string_view scheme = "bearer ";
-  if (!equal_in_any_case(authorization.substr(0, scheme.size()), scheme)) return !wanted_;
+  if (!equal_in_any_case(authorization.substr(0, scheme.size()), scheme)) return !required_;
   return matches(authorization.substr(scheme.size()));
 }
 

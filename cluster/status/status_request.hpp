@@ -27,14 +27,14 @@ class StatusToken {
  public:
   /// Empty: no token is required.
   explicit StatusToken(std::string_view token);
-  [[nodiscard]] bool wanted() const noexcept { return wanted_; }
+  [[nodiscard]] bool required() const noexcept { return required_; }
   /// Compares MACs under a random key, so that the time reveals nothing about the token.
   [[nodiscard]] bool matches(std::string_view given) const;
   /// "Bearer TOKEN", the scheme in any case.
   [[nodiscard]] bool matches_header(std::string_view authorization) const;
 
  private:
-  bool wanted_;
+  bool required_;
   Hmac mac_;
   Bytes32 right_;
 };

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr const char* who = "cluster.status";
+constexpr const char* component = "cluster.status";
 constexpr int backlog = 64;
 constexpr auto accept_again = std::chrono::seconds(1);  // after the system had no free descriptor
 
@@ -55,11 +55,12 @@ struct ServedPage : StatusPage {
 asio::ip::tcp::endpoint endpoint_of(const StatusConfig& config, bool has_token) {
   error_code error;
   const auto address = asio::ip::make_address(config.address, error);
-  MILLRACE_CHECK(!error, ExitCode::config, who, "status.address = \"{}\", expected an IP address such as 127.0.0.1 or 0.0.0.0",
+  MILLRACE_CHECK(!error, ExitCode::config, component, "status.address = \"{}\", expected an IP address such as 127.0.0.1 or 0.0.0.0",
                  config.address);
-  MILLRACE_CHECK(address.is_loopback() || has_token, ExitCode::config, who,
+  MILLRACE_CHECK(address.is_loopback() || has_token, ExitCode::config, component,
                  "status.address = {} can be reached from other machines, expected a token too: status.token_file", config.address);
-  MILLRACE_CHECK(config.port >= 0 && config.port <= 65535, ExitCode::config, who, "status.port = {}, expected 0 to 65535", config.port);
+  MILLRACE_CHECK(config.port >= 0 && config.port <= 65535, ExitCode::config, component, "status.port = {}, expected 0 to 65535",
+                 config.port);
   return {address, static_cast<unsigned short>(config.port)};
 }
 
@@ -69,14 +70,15 @@ class StatusServer::State {
  public:
   State(const StatusConfig& config, const std::string& token_text, const StatusLimits& to_keep)
       : limits(to_keep), token(token_text), allowance(to_keep.connections_a_second, to_keep.burst), acceptor(io), pause(io) {
-    const auto endpoint = endpoint_of(config, token.wanted());
+    const auto endpoint = endpoint_of(config, token.required());
     error_code error;
     acceptor.open(endpoint.protocol(), error);
     if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
     if (!error) acceptor.bind(endpoint, error);
     if (!error) acceptor.listen(backlog, error);
-    MILLRACE_CHECK(!error, ExitCode::start, who, "{} port {}: {}; expected a free status.port (0 finds one) at an address of this host",
-                   config.address, config.port, error.message());
+    MILLRACE_CHECK(!error, ExitCode::start, component,
+                   "{} port {}: {}; expected a free status.port (0 finds one) at an address of this host", config.address, config.port,
+                   error.message());
     fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
     local = acceptor.local_endpoint();
   }
@@ -143,7 +145,7 @@ class StatusServer::State {
   StatusAnswer answer(const StatusConnection::Request& request) {
     const auto text = [](boost::beast::string_view view) { return std::string_view(view.data(), view.size()); };
     const auto target = parse_target(text(request.target()));
-    if (token.wanted()) {
+    if (token.required()) {
       const bool known = token.matches_header(text(request[http::field::authorization])) || token.matches(target.token);
       if (!known)
         return status_error(401, "a token is expected: Authorization: Bearer TOKEN, or ?token=TOKEN", "WWW-Authenticate: Bearer\r\n");
@@ -158,7 +160,7 @@ class StatusServer::State {
     if (!page->order && (posts || (request.method() != http::verb::get && request.method() != http::verb::head)))
       return status_error(405, "expected GET or HEAD", "Allow: GET, HEAD\r\n");
     if (page->order && !is_own_origin(text(request[http::field::origin]), text(request[http::field::host])))
-      return status_error(403, "another site's page may not ask for this");
+      return status_error(403, "a page of another site may not request this");
     try {
       return answer_with(*page);
     } catch (const std::exception& error) {

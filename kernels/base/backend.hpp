@@ -6,8 +6,9 @@
 
 namespace millrace::kernels {
 
-/// Who implements kernels; each is a folder of this name. `reference` and `cpu` both compute on a CPU: the plain loops that define the
-/// truth, and the fast ones. DeviceFacts says whose kernels train on a kind of device.
+/// The implementations of kernels; each has a folder of its name. `reference` and `cpu` both compute on a CPU: the first are plain
+/// loops that define the correct results, the second are the fast ones. DeviceFacts::backend says which backend trains on a kind of
+/// device.
 enum class Backend : std::uint8_t { reference, cpu, cuda };
 inline constexpr std::array all_backends = {Backend::reference, Backend::cpu, Backend::cuda};
 inline constexpr std::size_t backend_count = all_backends.size();

@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-/// Exit codes of a process. The table in docs/errors.md says what each means to a script.
+/// Exit codes of a process. docs/errors.md describes what each means for a script.
 enum class ExitCode : int {
   ok = 0,
   difference = 1,  // a check that was asked for found a difference (parity, ckpt verify)
@@ -26,7 +26,7 @@ enum class ExitCode : int {
   internal = 70,   // a bug in Millrace
 };
 
-/// An error by bad input or by a bug. The message reads "[component] what was found, what was expected".
+/// An error caused by bad input or by a bug. The message reads "[component] what was found, what was expected".
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -38,14 +38,14 @@ class Error : public std::runtime_error {
 
 /// Throws Error(code, "[component] message").
 template <class... Arguments>
-[[noreturn]] void fail(ExitCode code, const char* who, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  throw Error(code, fmt::format("[{}] {}", who, fmt::format(format, std::forward<Arguments>(arguments)...)));
+[[noreturn]] void fail(ExitCode code, const char* component, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  throw Error(code, fmt::format("[{}] {}", component, fmt::format(format, std::forward<Arguments>(arguments)...)));
 }
 
 }  // namespace millrace
 
 /// MILLRACE_CHECK(rows > 0, ExitCode::config, "configs.load", "train.batch = {}, expected 1 or more", rows);
-#define MILLRACE_CHECK(condition, code, who, ...)                   \
-  do {                                                              \
-    if (!(condition)) ::millrace::fail((code), (who), __VA_ARGS__); \
+#define MILLRACE_CHECK(condition, code, component, ...)                   \
+  do {                                                                    \
+    if (!(condition)) ::millrace::fail((code), (component), __VA_ARGS__); \
   } while (false)

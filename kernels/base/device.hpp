@@ -6,7 +6,7 @@
 
 namespace millrace::kernels {
 
-/// A kind of device: a row of the table of devices (kernels/base/device_type.hpp).
+/// A kind of device, which is the index of its row in the table of devices (kernels/base/device_type.hpp).
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
 /// The kind of memory that bytes lie in. A device can copy from pinned host memory without staging.

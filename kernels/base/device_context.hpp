@@ -19,7 +19,7 @@ struct DeviceOptions {
   bool tf32 = false;                 // products of f32 may round their operands to tf32
   std::string choices;               // file that caches the fastest algorithm of each product; empty: the library's first proposal is used
   bool graphs = true;                // an action of a stage that has run before is launched as one graph
-  bool cudnn = true;                 // attention that cuDNN supports runs in cuDNN
+  bool cudnn = true;                 // attention runs in cuDNN if cuDNN supports it
   std::size_t products = 64U << 20;  // bytes of the workspace of products
 };
 
@@ -66,7 +66,7 @@ class DeviceContext {
   virtual void check(const char* what) = 0;
 
   /// Enqueues, on the compute stream, a record that operation `number` begins; last_operation() returns it after the device has
-  /// failed. A device that does not fail apart from its host keeps no record, and returns 0.
+  /// failed. A device that can only fail together with its host keeps no record, and last_operation() returns 0.
   virtual void set_breadcrumb(std::uint32_t number) = 0;
   [[nodiscard]] virtual std::uint32_t last_operation() const noexcept = 0;
   /// The same for an action, which consists of operations.

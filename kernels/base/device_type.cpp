@@ -17,10 +17,10 @@ constexpr std::array known{
     DeviceFacts{"cuda", "CUDA", "GPU", Backend::cuda, true, true, false},
 };
 
-/// Kinds that tests make up come after the known ones.
+/// Kinds that tests define come after the built-in ones.
 constexpr std::size_t max_kinds = known.size() + 4;
 
-// Constant-initialised, so that rows can be put in at namespace scope in any order.
+// Constant-initialised, so that rows can be registered at namespace scope in any order.
 constinit std::array<const DeviceType*, max_kinds> rows{};
 
 const DeviceType absent[] = {DeviceType(known[0]), DeviceType(known[1])};
@@ -65,7 +65,7 @@ std::unique_ptr<DeviceContext> make_context(Device device, const DeviceOptions& 
 }
 
 Device parse_device(std::string_view text) {
-  constexpr const char* who = "kernels.device";
+  constexpr const char* component = "kernels.device";
   std::string expected;
   std::size_t kind = known.size();
   for (std::size_t i = 0; i < known.size(); ++i) {
@@ -75,7 +75,7 @@ Device parse_device(std::string_view text) {
     if (facts.numbered) expected += fmt::format("{}\"{}:N\"", last ? " or " : ", ", facts.name);
     if (text == facts.name || (facts.numbered && text.starts_with(facts.name))) kind = i;
   }
-  if (kind == known.size()) fail(ExitCode::config, who, "device \"{}\", expected {}", text, expected);
+  if (kind == known.size()) fail(ExitCode::config, component, "device \"{}\", expected {}", text, expected);
   Device device{static_cast<DeviceKind>(kind), 0};
   const DeviceFacts& facts = known[kind];
   if (!facts.numbered) return device;
@@ -84,12 +84,12 @@ Device parse_device(std::string_view text) {
     const std::string_view number = rest.starts_with(':') ? rest.substr(1) : std::string_view{};
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), device.index);
     MILLRACE_CHECK(!number.empty() && error == std::errc{} && end == number.data() + number.size() && device.index >= 0, ExitCode::config,
-                   who, "device \"{}\", expected {}", text, expected);
+                   component, "device \"{}\", expected {}", text, expected);
   }
   const std::string why = device_type(device).why_unavailable();
-  MILLRACE_CHECK(why.empty(), ExitCode::config, who, "device \"{}\", but {}; expected \"cpu\"", text, why);
+  MILLRACE_CHECK(why.empty(), ExitCode::config, component, "device \"{}\", but {}; expected \"cpu\"", text, why);
   const std::size_t there = device_type(device).devices().size();
-  MILLRACE_CHECK(static_cast<std::size_t>(device.index) < there, ExitCode::config, who,
+  MILLRACE_CHECK(static_cast<std::size_t>(device.index) < there, ExitCode::config, component,
                  "device \"{}\", but this machine has {}, expected {}", text,
                  there == 1 ? fmt::format("one {}", facts.noun) : fmt::format("{} {}s", there, facts.noun),
                  there == 1 ? fmt::format("\"{}\"", facts.name) : fmt::format("\"{0}:0\" to \"{0}:{1}\"", facts.name, there - 1));

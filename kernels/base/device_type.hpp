@@ -9,15 +9,17 @@
 #include "kernels/base/backend.hpp"
 #include "kernels/base/device.hpp"
 
-/// The table of devices: what a kind of device is, and how to get one. Nothing outside kernels/ asks which kind a device is; it asks the
-/// row of the table for a fact, or calls the device's context (kernels/base/device_context.hpp). A further kind is a folder, which derives
-/// DeviceType and DeviceContext and fills its column of the kernel tables, and a line in device_type.cpp with its name in DeviceKind.
+/// The table of devices: the properties of each kind of device, and how to get one. Code outside of kernels/ does not compare
+/// device kinds; it reads a property from the table, or calls the device's context (kernels/base/device_context.hpp). To add a
+/// kind, add a folder that derives DeviceType and DeviceContext and fills its column of the kernel tables, a line in
+/// device_type.cpp, and the name in DeviceKind.
 namespace millrace::kernels {
 
 class DeviceContext;
 struct DeviceOptions;
 
-/// What plans and messages depend on; true whether or not this build or machine has such a device.
+/// The properties of a kind of device that plans and messages depend on. They hold whether or not this build or machine has such a
+/// device.
 struct DeviceFacts {
   const char* name = "";           // in configurations: "cuda"
   const char* title = "";          // of the software, in messages: "CUDA"
@@ -41,8 +43,8 @@ struct DeviceMemory {
   std::size_t used = 0, total = 0;  // bytes
 };
 
-/// A row of the table of devices. This class itself stands for a kind that the build has no folder for: it answers that there is none.
-/// All functions may be called from any thread.
+/// A row of the table of devices. This base class represents a kind that is not part of the build: it reports that no device is
+/// available. All functions may be called from any thread.
 class DeviceType {
  public:
   explicit constexpr DeviceType(const DeviceFacts& facts) noexcept : facts_(facts) {}
@@ -53,7 +55,7 @@ class DeviceType {
   [[nodiscard]] const DeviceFacts& facts() const noexcept { return facts_; }
   /// Why no such device is available: "this build has no CUDA kernels", "no CUDA device: …"; empty if one is.
   [[nodiscard]] virtual std::string why_unavailable() const;
-  /// Those of this machine, by index. Empty if there is none, and for a CPU, which is not numbered.
+  /// The devices of this machine, by index. Empty if there is none, and for a CPU, which is not numbered.
   [[nodiscard]] virtual std::vector<DeviceDescription> devices() const { return {}; }
   /// Versions of the device's libraries, for the run's record; empty without a device.
   [[nodiscard]] virtual std::string libraries() const { return ""; }
@@ -83,10 +85,10 @@ class DeviceType {
 /// The row of a kind.
 [[nodiscard]] const DeviceType& device_type(DeviceKind kind) noexcept;
 [[nodiscard]] inline const DeviceType& device_type(Device device) noexcept { return device_type(device.kind); }
-/// The facts of a kind that device_type.cpp lists, for the folder that implements it.
+/// The facts of a built-in kind, as listed in device_type.cpp, for the folder that implements it.
 [[nodiscard]] const DeviceFacts& known_device(DeviceKind kind) noexcept;
 
-/// Puts a row into the table in place of the one that answers that there is none. Only at namespace scope.
+/// Registers a row of the table in place of the default row, which reports that no device is available. Only at namespace scope.
 struct InDeviceTable {
   InDeviceTable(DeviceKind kind, const DeviceType& type) noexcept;
 };

@@ -37,7 +37,7 @@ class ExecutionContext {
   [[nodiscard]] int threads() const noexcept { return team_->size(); }
   [[nodiscard]] Processor processor() const noexcept { return {device(), threads()}; }
   [[nodiscard]] Implementation implementation() const noexcept { return implementation_; }
-  /// Whose kernels answer.
+  /// The backend whose kernels are called.
   [[nodiscard]] Backend backend() const noexcept { return backend_; }
 
  private:

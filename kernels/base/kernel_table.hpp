@@ -18,7 +18,7 @@
 /// The tables are complete before main() and constant from there on. A call costs an indexed load and an indirect call.
 namespace millrace::kernels {
 
-/// A row as the planner sees it: which backends have the kernel.
+/// The part of a row that the planner needs: which backends have the kernel.
 class KernelRow {
  public:
   [[nodiscard]] constexpr const char* name() const noexcept { return name_; }
@@ -49,7 +49,7 @@ class Kernel<Result(Parameters...)> final : public KernelRow {
   using Function = Result (*)(Parameters...);
   explicit constexpr Kernel(const char* name) noexcept : KernelRow(name) {}
 
-  /// The backend's function. Throws Error(config), "backend cuda has no kernel for top_k", where it has none.
+  /// The backend's function. Throws Error(config), "backend cuda has no kernel for top_k", if it has none.
   [[nodiscard]] Function on(Backend backend) const {
     const auto function = functions_[static_cast<std::size_t>(backend)];
     if (function == nullptr) [[unlikely]]
@@ -66,7 +66,7 @@ class Kernel<Result(Parameters...)> final : public KernelRow {
   }
 };
 
-/// Puts a function into a backend's table. Only at namespace scope.
+/// Registers a function in a backend's table. Only at namespace scope.
 struct InTable {
   template <class Signature>
   InTable(Backend backend, Kernel<Signature>& row, std::type_identity_t<Signature>* function) noexcept {
@@ -74,7 +74,7 @@ struct InTable {
   }
 };
 
-/// A function of operands alone, such as the reference's plain loops, as a kernel that ignores its context.
+/// Adapts a function that takes only operands, such as the reference's plain loops, to a kernel, which also gets a context.
 template <auto function>
 struct WithoutContext;
 template <class Result, class... Parameters, Result (*function)(Parameters...)>
@@ -84,8 +84,8 @@ struct WithoutContext<function> {
 template <auto function>
 inline constexpr auto without_context = &WithoutContext<function>::call;
 
-/// Scratch to plan for a kernel on this processor: what the hungriest backend of the device needs, since a run on a CPU may ask for the
-/// reference. A backend that has put no size into the row needs none.
+/// The scratch to plan for a kernel on this processor: the largest that any backend of the device needs, since a run on a CPU may
+/// select the reference. A backend that has registered no size needs none.
 template <class Signature, class... Arguments>
 [[nodiscard]] std::size_t planned_scratch(const Kernel<Signature>& sizes, const Processor& processor, const Arguments&... arguments) {
   std::size_t bytes = 0;

@@ -9,26 +9,27 @@
 namespace millrace::kernels {
 
 /// Throws Error(internal) unless `tensor` has this shape and one of these dtypes.
-inline void check_operand(const char* who, const char* name, const Tensor& tensor, const Shape& shape,
+inline void check_operand(const char* component, const char* name, const Tensor& tensor, const Shape& shape,
                           std::initializer_list<DType> dtypes) {
   bool known = false;
   for (const DType dtype : dtypes) known = known || dtype == tensor.dtype;
-  MILLRACE_CHECK(known, ExitCode::internal, who, "{} is {}, expected {}", name, to_string(tensor.dtype), to_string(*dtypes.begin()));
+  MILLRACE_CHECK(known, ExitCode::internal, component, "{} is {}, expected {}", name, to_string(tensor.dtype), to_string(*dtypes.begin()));
   bool same = tensor.shape.rank() == shape.rank();
   for (std::size_t axis = 0; same && axis < shape.rank(); ++axis) same = tensor.shape[axis] == shape[axis];
-  MILLRACE_CHECK(same, ExitCode::internal, who, "{} is {}, expected {}", name, to_string(tensor.shape), to_string(shape));
-  MILLRACE_CHECK(tensor.data != nullptr || tensor.elements() == 0, ExitCode::internal, who, "{} has no memory, expected {} bytes", name,
-                 tensor.bytes());
+  MILLRACE_CHECK(same, ExitCode::internal, component, "{} is {}, expected {}", name, to_string(tensor.shape), to_string(shape));
+  MILLRACE_CHECK(tensor.data != nullptr || tensor.elements() == 0, ExitCode::internal, component, "{} has no memory, expected {} bytes",
+                 name, tensor.bytes());
 }
 
 /// Throws Error(internal) unless `tensor` has `rank` axes.
-inline void check_rank(const char* who, const char* name, const Tensor& tensor, std::size_t rank) {
-  MILLRACE_CHECK(tensor.shape.rank() == rank, ExitCode::internal, who, "{} is {}, expected {} axes", name, to_string(tensor.shape), rank);
+inline void check_rank(const char* component, const char* name, const Tensor& tensor, std::size_t rank) {
+  MILLRACE_CHECK(tensor.shape.rank() == rank, ExitCode::internal, component, "{} is {}, expected {} axes", name, to_string(tensor.shape),
+                 rank);
 }
 
 /// Throws Error(internal) unless `scratch` holds `bytes`.
-inline void check_scratch(const char* who, Scratch scratch, std::size_t bytes) {
-  MILLRACE_CHECK(scratch.size() >= bytes, ExitCode::internal, who, "scratch has {} bytes, expected {}", scratch.size(), bytes);
+inline void check_scratch(const char* component, Scratch scratch, std::size_t bytes) {
+  MILLRACE_CHECK(scratch.size() >= bytes, ExitCode::internal, component, "scratch has {} bytes, expected {}", scratch.size(), bytes);
 }
 
 }  // namespace millrace::kernels

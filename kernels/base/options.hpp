@@ -5,8 +5,8 @@
 #include <tuple>
 #include <type_traits>
 
-/// What an operation computes beyond its operands is one plain struct, its Options (RmsNormOptions, AttentionOptions). The struct lists its
-/// members once, so that programs can be printed and compared without knowing whose options they hold:
+/// The attributes of an operation are one plain struct, its Options (RmsNormOptions, AttentionOptions). The struct lists its
+/// members once, so that code can print and compare options without knowing their type:
 ///
 ///   struct RmsNormOptions {
 ///     float epsilon = 0.0F;
@@ -32,7 +32,7 @@ struct Anything {
   operator T() const;
 };
 
-/// How many members the aggregate has: as many initializers as it takes.
+/// The number of members of an aggregate, which is the number of initializers that it accepts.
 template <class Struct, class... Initializers>
 constexpr std::size_t count_members() {
   if constexpr (requires { Struct{Initializers{}..., Anything{}}; })
@@ -43,7 +43,7 @@ constexpr std::size_t count_members() {
 
 }  // namespace detail
 
-/// A struct whose members() names all of its members: one that was forgotten would be missing where two operations are compared.
+/// A struct whose members() lists all of its members. A forgotten one would be ignored in comparisons, so this does not compile.
 template <class T>
 concept Options = std::is_aggregate_v<T> && std::copyable<T> && requires {
   T::members();

@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-/// The size of a kernel's scratch depends on this, besides its operands: the device and, on a CPU, the number of threads.
+/// The device and, on a CPU, the number of threads. The size of a kernel's scratch depends on both, and on its operands.
 struct Processor {
   Device device;
   int threads = 1;

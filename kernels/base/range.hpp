@@ -4,7 +4,8 @@
 
 namespace millrace::kernels {
 
-/// What draws ranges on a profiler's time line. A device's folder that has such a tool installs it at namespace scope.
+/// The interface to a profiler that shows named ranges on its timeline. A device's folder installs its implementation at namespace
+/// scope.
 struct RangeMarker {
   void (*push)(const char* name) noexcept;
   void (*pop)() noexcept;

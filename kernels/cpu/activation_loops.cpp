@@ -115,7 +115,7 @@ struct HardSwish {
   }
 };
 
-/// With e = eˣ the tangent is e·(e + 2) / (e·(e + 2) + 2): of e up to e²⁰, beyond which it is 1.
+/// mish: with e = eˣ, tanh(log(1 + eˣ)) = e·(e + 2) / (e·(e + 2) + 2). x is limited to 20, beyond which the value is 1.
 struct Mish {
   [[gnu::always_inline]] static f32x16 power(f32x16 x) { return exponential(x > 20.0F ? f32x16{} + 20.0F : x); }
   [[gnu::always_inline]] static f32x16 value(f32x16 x) {
@@ -130,7 +130,7 @@ struct Mish {
 };
 
 struct Laplace {
-  static constexpr float kMean = 0.707107F, kDeviation = 0.282095F;  // torch has six digits of them
+  static constexpr float kMean = 0.707107F, kDeviation = 0.282095F;  // rounded to six digits, as in torch
   static constexpr float kDensity = GeluErf::kDensity / kDeviation;
   [[gnu::always_inline]] static f32x16 value(f32x16 x) { return normal_share((x - kMean) / kDeviation); }
   [[gnu::always_inline]] static Point point(f32x16 x) {

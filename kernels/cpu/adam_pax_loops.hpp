@@ -12,7 +12,7 @@ struct AdamPaxLoop {
   UpdatePointers<2> at;  // states: m, v
   float keep;            // 1 − lr·decay
   float rate;
-  float decay1, rest1, decay2, rest2;  // d(β) and 1 − d(β)
+  float decay1, rest1, decay2, rest2;  // d(β1), 1 − d(β1), d(β2), 1 − d(β2)
   float epsilon, gradient_scale;
 };
 

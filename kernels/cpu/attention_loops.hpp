@@ -21,20 +21,20 @@ struct AttentionSizes {
   std::int64_t padded;    // D rounded up to 16
   std::int64_t tiles;     // ⌈S/64⌉
   float scale;
-  float soft_cap;       // 0: none
-  std::int64_t window;  // S: no limit
-  std::int64_t chunk;   // S: no limit
+  float soft_cap;       // 0: no cap
+  std::int64_t window;  // number of keys that a query sees; S: no limit
+  std::int64_t chunk;   // a query sees no key before the last multiple of this; S: no limit
   bool causal;
 };
 
-/// Number of floats of one packed operand: a tile's 64 head vectors; all vectors of one row and key/value head; all tiles of
-/// scores.
+/// Number of floats of packed operands: tile_floats for the 64 head vectors of a tile, head_floats for all vectors of one row and
+/// key/value head.
 #define MILLRACE_SIZE [[nodiscard, gnu::always_inline, maybe_unused]] static inline std::int64_t
 MILLRACE_SIZE tile_floats(const AttentionSizes& sizes) { return kTile * sizes.padded; }
 MILLRACE_SIZE head_floats(const AttentionSizes& sizes) { return sizes.tiles * tile_floats(sizes); }
-/// Memory of a thread: in the forward q, o, scores, sums, references; in the backward Kᵀ, Vᵀ, K, dK, dV of a head, q, dO, dq, two
-/// tiles of scores, log-sums, deltas. Keys and values of one head are packed for the forward: Kᵀ by tiles [tiles, D, 64], then V
-/// [S, padded].
+/// packed_floats: keys and values of one head, packed for the forward: Kᵀ by tiles [tiles, D, 64], then V [S, padded]. The other
+/// two are a thread's scratch. Forward: q, o, scores, sums, references. Backward: Kᵀ, Vᵀ, K, dK, dV of a head; q, dO, dq; two tiles
+/// of scores; log-sums and deltas.
 MILLRACE_SIZE packed_floats(const AttentionSizes& sizes) { return 2 * head_floats(sizes); }
 MILLRACE_SIZE forward_floats(const AttentionSizes& sizes) { return 2 * tile_floats(sizes) + kTile * kTile + kTile * 16 + kTile; }
 MILLRACE_SIZE backward_floats(const AttentionSizes& sizes) {

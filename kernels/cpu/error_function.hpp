@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/vector.hpp"
 
-/// The error function on sixteen lanes. Only for sources of millrace_cpu_kernel(), as kernels/cpu/vector.hpp.
+/// The error function on sixteen lanes. Only for sources of millrace_cpu_kernel(), like kernels/cpu/vector.hpp.
 namespace millrace::kernels::cpu {
 
 /// The error function's parts (Cephes erff and erfcf): erf x for |x| < 1 within 2 ulp, a polynomial of x².
@@ -17,7 +17,7 @@ MILLRACE_INLINE V error_function_near(V x) {
   p = p * z + 1.128379165726710E+0F;
   return x * p;
 }
-/// 1 − erf x for 1 <= x, of which nothing is left beyond 10: e^(−x²)/x times a polynomial of 1/x².
+/// 1 − erf x for x >= 1, computed as e^(−x²)/x times a polynomial of 1/x²; beyond 10 it underflows to 0.
 template <class V>
 MILLRACE_INLINE V error_function_tail(V x) {
   x = x > 10.0F ? V{} + 10.0F : x;
@@ -37,12 +37,13 @@ MILLRACE_INLINE V error_function_tail(V x) {
   far = far * y + 4.218463358204948E-1F;
   far = far * y - 2.820767439740514E-1F;
   far = far * y + 5.641895067754075E-1F;
-  // x² in two parts: what its rounding leaves out would be multiplied by x² in the exponential.
+  // x² is split into two parts, because the exponential would multiply the rounding error of x².
   const V high = (V)((decltype(x < x))x & ~0xfff);  // twelve bits: their square is exact
   const V low = x - high;
   return exponential_of(-high * high) * exponential_of(-(low * (x + high))) * q * (x < 2.0F ? near : far);
 }
-/// Φ(x) = ½·(1 + erf(x/√2)), the share of a normal distribution below x, within some 8 ulp also where it is small. NaN stays NaN.
+/// Φ(x) = ½·(1 + erf(x/√2)), the cumulative distribution function of the standard normal distribution, within about 8 ulp also
+/// where it is small. NaN stays NaN.
 MILLRACE_INLINE f32x16 normal_share(f32x16 x) {
   return by_registers(
       x, [](Register v) __attribute__((always_inline)) {

@@ -10,8 +10,8 @@
 #include "kernels/cpu/thread_range.hpp"
 #include "kernels/elementwise.hpp"
 
-// In tiles. On a processor without bf16 instructions the whole computation is in fp32, rounded once into dh; with them the tile of dl is
-// rounded to bf16 and multiplied as such.
+// Computed in tiles. On a processor without bf16 instructions the whole computation is in fp32, and dh is rounded once; on one with
+// them the tile of dl is rounded to bf16 before it is multiplied.
 namespace millrace::kernels::cpu {
 namespace {
 

@@ -7,10 +7,10 @@
 
 namespace millrace::kernels::cpu {
 
-/// What one update needs.
+/// Arguments of one update.
 template <int States>
 struct SgdLoop {
-  UpdatePointers<States> at;  // the state, if any: the momentum's buffer
+  UpdatePointers<States> at;  // states: the momentum buffer, if any
   float rate, momentum, decay, gradient_scale;
   bool nesterov;
 };

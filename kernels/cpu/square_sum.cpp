@@ -10,7 +10,7 @@ namespace {
 
 double square_sum(const ExecutionContext& context, const Tensor& x) {
   constexpr std::int64_t chunk = 4096;
-  constexpr std::int64_t chunks_a_round = 1024;  // their sums are on the stack, so nothing is allocated however large the tensor is
+  constexpr std::int64_t chunks_a_round = 1024;  // their sums are on the stack, so nothing is allocated for a tensor of any size
   std::array<double, chunks_a_round> sums;
   const float* values = x.as<float>();
   const std::int64_t elements = x.elements();

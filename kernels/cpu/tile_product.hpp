@@ -123,11 +123,11 @@ MILLRACE_INLINE void product(Part part, std::int64_t rows, std::int64_t columns,
     for (std::int64_t row = 0; row < rows; row += kBlockRows) {
       const std::int64_t height = rows - row < kBlockRows ? rows - row : kBlockRows;
       const std::int64_t last = row + height;
-      const std::int64_t wanted = part == Part::columns_to_diagonal && last < columns ? last : columns;
-      if (wanted <= column) continue;
+      const std::int64_t needed = part == Part::columns_to_diagonal && last < columns ? last : columns;
+      if (needed <= column) continue;
       const std::int64_t begin = part == Part::depth_from_diagonal ? row : 0;
       const std::int64_t end = part == Part::depth_to_diagonal && last < depth ? last : depth;
-      const std::int64_t width = wanted - column < kBlockColumns ? wanted - column : kBlockColumns;
+      const std::int64_t width = needed - column < kBlockColumns ? needed - column : kBlockColumns;
       choose_block<transpose_a>(height, (width + kWide - 1) / kWide)(x, row, column, begin, end);
     }
 }

@@ -8,8 +8,9 @@
 /// The loop that all element-wise optimizers share. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {
 
-/// rule(parameter, states, gradient) for elements [begin, end), sixteen at a time; the gradient becomes zero. The rule changes
-/// `parameter` and `states` in place and sees no other element, so that the bits do not depend on where a range begins.
+/// Calls rule(parameter, states, gradient) for elements [begin, end), sixteen at a time, and sets the gradient to zero. The rule
+/// changes `parameter` and `states` in place. Each element is independent of the others, so the bits do not depend on where a range
+/// begins.
 template <int States, class Rule>
 MILLRACE_INLINE void update_range(const UpdatePointers<States>& at, std::int64_t begin, std::int64_t end, const Rule& rule) {
   std::int64_t i = begin;

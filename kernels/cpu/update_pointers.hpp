@@ -5,7 +5,7 @@
 
 namespace millrace::kernels::cpu {
 
-/// Where one tensor's update reads and writes. `States`: how many of the tensor's states the kernel uses.
+/// Pointers to the data of one tensor's update. `States` is the number of optimizer states that the kernel uses.
 template <int States>
 struct UpdatePointers {
   float* parameter;
@@ -22,6 +22,6 @@ template <int States>
   return at;
 }
 
-inline constexpr std::int64_t update_grain = 4096;  // elements: fewer are not worth another thread
+inline constexpr std::int64_t update_grain = 4096;  // elements; waking a thread for fewer is not worthwhile
 
 }  // namespace millrace::kernels::cpu

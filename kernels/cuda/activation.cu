@@ -32,7 +32,7 @@ struct ReluCurve {
   static __device__ __forceinline__ ActivationPoint at(float x) { return {x > 0.0F ? x : 0.0F, x > 0.0F ? 1.0F : 0.0F}; }
 };
 
-// Φ(x) = ½·(1 + erf(x/√2)), by the complement, which keeps its digits where it is near 0.
+// Φ(x) = ½·(1 + erf(x/√2)), computed with the complementary function erfc, which is precise where Φ is near 0.
 __device__ __forceinline__ float normal_share(float x) { return 0.5F * erfcf(-0.707106781186547524F * x); }
 
 struct GeluErfCurve {
@@ -95,7 +95,8 @@ struct HardSwishCurve {
   }
 };
 
-// With e = eˣ the tangent is n / (n + 2), n = e·(e + 2), and its slope by log(1 + eˣ) 4·(n + 1) / (n + 2)².
+// mish: with e = eˣ and n = e·(e + 2), t = tanh(log(1 + eˣ)) = n / (n + 2), and the derivative of t with respect to log(1 + eˣ) is
+// 4·(n + 1) / (n + 2)².
 struct MishCurve {
   static __device__ __forceinline__ ActivationPoint at(float x) {
     const float e = expf(fminf(x, 20.0F)), n = e * (e + 2.0F), t = n / (n + 2.0F);

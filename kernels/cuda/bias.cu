@@ -47,20 +47,22 @@ struct BiasTerms {
 };
 
 void bias_forward(const ExecutionContext& context, const Tensor& x, const Tensor& b, const Tensor& y) {
-  constexpr const char* who = "kernels.bias_forward";
+  constexpr const char* component = "kernels.bias_forward";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   if (x.elements() == 0) return;
   with_type(x.dtype, [&]<class T>(T) {
     const bool whole = width % kPack<T> == 0 && packs_aligned({x.data, b.data, y.data});
-    launch(context, who, whole ? bias_rows<true, T> : bias_rows<false, T>, dim3(blocks_of(rows, kBiasRows)), dim3(kBiasThreads), 0,
+    launch(context, component, whole ? bias_rows<true, T> : bias_rows<false, T>, dim3(blocks_of(rows, kBiasRows)), dim3(kBiasThreads), 0,
            BiasForward<T>{x.as<T>(), b.as<float>(), y.as<T>(), rows, width});
   });
 }
 
 void bias_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& db) {
-  constexpr const char* who = "kernels.bias_weight_gradient";
+  constexpr const char* component = "kernels.bias_weight_gradient";
   const std::int64_t rows = dy.shape[0], width = dy.shape[1];
-  with_type(dy.dtype, [&]<class T>(T) { add_column_sums(context, who, rows, width, BiasTerms<T>{dy.as<T>(), width, {db.as<float>()}}); });
+  with_type(dy.dtype, [&]<class T>(T) {
+    add_column_sums(context, component, rows, width, BiasTerms<T>{dy.as<T>(), width, {db.as<float>()}});
+  });
 }
 
 const InTable in_table[] = {

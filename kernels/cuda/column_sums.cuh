@@ -60,16 +60,16 @@ struct AddSections {
 };
 
 template <class Terms>
-void add_column_sums(const ExecutionContext& context, const char* who, std::int64_t rows, std::int64_t width, const Terms& terms) {
+void add_column_sums(const ExecutionContext& context, const char* component, std::int64_t rows, std::int64_t width, const Terms& terms) {
   if (rows <= 0 || width <= 0) return;
-  constexpr std::int64_t least_rows = 8 * kRowLanes;  // fewer rows are not worth a section
+  constexpr std::int64_t least_rows = 8 * kRowLanes;  // a section has at least this many rows
   const std::int64_t most = std::max<std::int64_t>(kSumParts / (width * Terms::sums), 1);
   const std::int64_t section_rows = std::max((rows + most - 1) / most, least_rows);
   const std::int64_t sections = (rows + section_rows - 1) / section_rows;
   double* parts = state_of(context).parts;
-  launch(context, who, column_sums<Terms>, dim3(blocks_of(width, kStrip), static_cast<unsigned>(sections)), dim3(kStrip * kRowLanes), 0,
-         terms, rows, width, section_rows, parts);
-  if (sections > 1) for_each(context, who, width, AddSections<Terms>{terms, parts, width, sections});
+  launch(context, component, column_sums<Terms>, dim3(blocks_of(width, kStrip), static_cast<unsigned>(sections)), dim3(kStrip * kRowLanes),
+         0, terms, rows, width, section_rows, parts);
+  if (sections > 1) for_each(context, component, width, AddSections<Terms>{terms, parts, width, sections});
 }
 
 }  // namespace millrace::kernels::cuda

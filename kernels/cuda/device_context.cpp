@@ -10,7 +10,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* who = "kernels.device_context";
+constexpr const char* component = "kernels.device_context";
 
 /// Reads a word that a kernel may write at any time, so the compiler must not cache or reorder the load.
 std::uint32_t kind_of(const FaultSlot& fault) { return *static_cast<const volatile std::uint32_t*>(&fault.kind); }
@@ -34,22 +34,22 @@ CudaContext::State::~State() {
 
 CudaContext::CudaContext(Device device, const DeviceOptions& options) : DeviceContext(device), graphs_(options.graphs) {
   const std::string why = device_type(device).why_unavailable();
-  MILLRACE_CHECK(why.empty(), ExitCode::config, who, "a context of {} was requested, but {}", to_string(device), why);
-  check_cuda(cudaSetDevice(device.index), who, "set device");
+  MILLRACE_CHECK(why.empty(), ExitCode::config, component, "a context of {} was requested, but {}", to_string(device), why);
+  check_cuda(cudaSetDevice(device.index), component, "set device");
   // Copies get the higher priority, since computation waits for them.
   int least = 0, greatest = 0;
-  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), who, "priorities");
+  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), component, "priorities");
   for (std::size_t lane = 0; lane < kStreamKinds; ++lane) {
     const auto kind = static_cast<StreamKind>(lane);
     const int priority = kind == StreamKind::copy_in || kind == StreamKind::copy_out ? greatest : least;
-    check_cuda(cudaStreamCreateWithPriority(&state_.lanes[lane], cudaStreamNonBlocking, priority), who, "stream");
-    check_cuda(cudaEventCreateWithFlags(&state_.order[lane], cudaEventDisableTiming), who, "event");
+    check_cuda(cudaStreamCreateWithPriority(&state_.lanes[lane], cudaStreamNonBlocking, priority), component, "stream");
+    check_cuda(cudaEventCreateWithFlags(&state_.order[lane], cudaEventDisableTiming), component, "event");
   }
   void* fault = nullptr;
-  check_cuda(cudaHostAlloc(&fault, sizeof(FaultSlot), cudaHostAllocPortable | cudaHostAllocMapped), who, "fault slot");
+  check_cuda(cudaHostAlloc(&fault, sizeof(FaultSlot), cudaHostAllocPortable | cudaHostAllocMapped), component, "fault slot");
   state_.fault = new (fault) FaultSlot;
   void* parts = nullptr;
-  check_cuda(cudaMalloc(&parts, kSumParts * sizeof(double)), who, "sums");
+  check_cuda(cudaMalloc(&parts, kSumParts * sizeof(double)), component, "sums");
   state_.parts = static_cast<double*>(parts);
   state_.cudnn = options.cudnn;
   state_.products = std::make_unique<GemmPlans>(device, options.products, options.tf32, options.choices);
@@ -58,17 +58,17 @@ CudaContext::CudaContext(Device device, const DeviceOptions& options) : DeviceCo
 CudaContext::~CudaContext() { static_cast<void>(cudaSetDevice(device().index)); }
 
 void CudaContext::copy(StreamKind stream, std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, state_.lane(stream)), who, "copy");
+  if (bytes > 0) check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, state_.lane(stream)), component, "copy");
 }
 
 void CudaContext::zero(StreamKind stream, std::byte* to, std::size_t bytes) {
-  if (bytes > 0) check_cuda(cudaMemsetAsync(to, 0, bytes, state_.lane(stream)), who, "zero");
+  if (bytes > 0) check_cuda(cudaMemsetAsync(to, 0, bytes, state_.lane(stream)), component, "zero");
 }
 
 void CudaContext::wait(StreamKind waiting, StreamKind on) {
   cudaEvent_t event = state_.order[static_cast<std::size_t>(on)];
-  check_cuda(cudaEventRecord(event, state_.lane(on)), who, "record");
-  check_cuda(cudaStreamWaitEvent(state_.lane(waiting), event, 0), who, "wait");
+  check_cuda(cudaEventRecord(event, state_.lane(on)), component, "record");
+  check_cuda(cudaStreamWaitEvent(state_.lane(waiting), event, 0), component, "wait");
 }
 
 void CudaContext::drain() {
@@ -86,7 +86,7 @@ std::uint32_t CudaContext::last_action() const noexcept { return *static_cast<co
 void CudaContext::check(const char* what) {
   const cudaError_t status = cudaPeekAtLastError();
   if (status != cudaSuccess && status != cudaErrorNotReady)
-    fail(ExitCode::device, who, "{} failed at {}: {} ({})", to_string(device()), what, cudaGetErrorString(status),
+    fail(ExitCode::device, component, "{} failed at {}: {} ({})", to_string(device()), what, cudaGetErrorString(status),
          cudaGetErrorName(status));
   const std::uint32_t kind = kind_of(*state_.fault);
   if (kind == FaultSlot::none) return;

@@ -12,7 +12,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* who = "kernels.devices";
+constexpr const char* component = "kernels.devices";
 
 std::string why_unavailable() {
   int count = 0;
@@ -28,12 +28,12 @@ std::vector<DeviceDescription> devices() {
   std::vector<DeviceDescription> all;
   if (!why_unavailable().empty()) return all;
   int count = 0;
-  check_cuda(cudaGetDeviceCount(&count), who, "count");
+  check_cuda(cudaGetDeviceCount(&count), component, "count");
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties;
     DeviceDescription device;
     device.device = {DeviceKind::cuda, index};
-    check_cuda(cudaGetDeviceProperties(&properties, index), who, "properties");
+    check_cuda(cudaGetDeviceProperties(&properties, index), component, "properties");
     device.total_bytes = properties.totalGlobalMem;
     device.name = properties.name;
     device.major = properties.major;
@@ -46,10 +46,10 @@ std::vector<DeviceDescription> devices() {
 DeviceMemory memory_in_use(Device device) {
   int before = 0;
   std::size_t free = 0, total = 0;
-  check_cuda(cudaGetDevice(&before), who, "current device");
-  check_cuda(cudaSetDevice(device.index), who, "set device");
-  check_cuda(cudaMemGetInfo(&free, &total), who, "free memory");
-  check_cuda(cudaSetDevice(before), who, "set device");
+  check_cuda(cudaGetDevice(&before), component, "current device");
+  check_cuda(cudaSetDevice(device.index), component, "set device");
+  check_cuda(cudaMemGetInfo(&free, &total), component, "free memory");
+  check_cuda(cudaSetDevice(before), component, "set device");
   return {total - free, total};
 }
 
@@ -66,22 +66,22 @@ std::string libraries() {
   return text;
 }
 
-void select(Device device) { check_cuda(cudaSetDevice(device.index), who, "set device"); }
+void select(Device device) { check_cuda(cudaSetDevice(device.index), component, "set device"); }
 
 void connect_peers(std::span<const Device> devices) {
   int before = 0;
-  if (!devices.empty()) check_cuda(cudaGetDevice(&before), who, "current device");
+  if (!devices.empty()) check_cuda(cudaGetDevice(&before), component, "current device");
   for (const Device from : devices) {
     for (const Device to : devices) {
       int reaches = 0;
       if (from.index == to.index || cudaDeviceCanAccessPeer(&reaches, from.index, to.index) != cudaSuccess || reaches == 0) continue;
-      check_cuda(cudaSetDevice(from.index), who, "set device");
+      check_cuda(cudaSetDevice(from.index), component, "set device");
       const cudaError_t status = cudaDeviceEnablePeerAccess(to.index, 0);
       static_cast<void>(cudaGetLastError());  // a connection that exists already is not an error
-      if (status != cudaErrorPeerAccessAlreadyEnabled) check_cuda(status, who, "peer access");
+      if (status != cudaErrorPeerAccessAlreadyEnabled) check_cuda(status, component, "peer access");
     }
   }
-  if (!devices.empty()) check_cuda(cudaSetDevice(before), who, "set device");
+  if (!devices.empty()) check_cuda(cudaSetDevice(before), component, "set device");
 }
 
 class CudaType final : public DeviceType {

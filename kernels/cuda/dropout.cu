@@ -36,13 +36,13 @@ __global__ void __launch_bounds__(kDropoutThreads) dropout_row(DropoutRows<T> at
 }
 
 void dropout(const ExecutionContext& context, const Tensor& x, const Tensor& samples, DropoutOptions options, const Tensor& y) {
-  constexpr const char* who = "kernels.dropout";
+  constexpr const char* component = "kernels.dropout";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   if (x.elements() == 0) return;
   const float factor = 1.0F / (1.0F - options.rate);
   with_type(x.dtype, [&]<class T>(T) {
     const bool whole = width % kPack<T> == 0 && packs_aligned({x.data, y.data});
-    launch(context, who, whole ? dropout_row<true, T> : dropout_row<false, T>, dim3(blocks_of(rows, 1)), dim3(kDropoutThreads), 0,
+    launch(context, component, whole ? dropout_row<true, T> : dropout_row<false, T>, dim3(blocks_of(rows, 1)), dim3(kDropoutThreads), 0,
            DropoutRows<T>{x.as<T>(), samples.as<std::int32_t>(), y.as<T>(), width, options.site, options.rate, factor});
   });
 }

@@ -29,14 +29,14 @@ void accumulate(const ExecutionContext& context, const Tensor& x, const Tensor& 
 }
 
 void convert(const ExecutionContext& context, const Tensor& x, const Tensor& y) {
-  constexpr const char* who = "kernels.convert";
+  constexpr const char* component = "kernels.convert";
   if (x.dtype == y.dtype) {
     if (x.bytes() > 0 && x.data != y.data)
-      check_cuda(cudaMemcpyAsync(y.data, x.data, x.bytes(), cudaMemcpyDefault, compute_lane(context)), who, "copy");
+      check_cuda(cudaMemcpyAsync(y.data, x.data, x.bytes(), cudaMemcpyDefault, compute_lane(context)), component, "copy");
   } else if (y.dtype == DType::bf16) {
-    map<float, __nv_bfloat16>(context, who, x, y, Same{});
+    map<float, __nv_bfloat16>(context, component, x, y, Same{});
   } else {
-    map<__nv_bfloat16, float>(context, who, x, y, Same{});
+    map<__nv_bfloat16, float>(context, component, x, y, Same{});
   }
 }
 

@@ -92,14 +92,14 @@ __global__ void __launch_bounds__(kEmbeddingThreads) embedding_gradient_row(Embe
 }
 
 void embedding_forward(const ExecutionContext& context, const Tensor& tokens, const Tensor& table, const Tensor& y) {
-  constexpr const char* who = "kernels.embedding_forward";
+  constexpr const char* component = "kernels.embedding_forward";
   const std::int64_t count = tokens.elements(), vocabulary = table.shape[0], width = table.shape[1];
   if (count == 0) return;
   const bool whole = width % kEmbeddingPack == 0 && packs_aligned({table.data, y.data});
   with_type(table.dtype, [&]<class From>(From) {
     with_type(y.dtype, [&]<class To>(To) {
       launch(
-          context, who, whole ? embedding_row<true, From, To> : embedding_row<false, From, To>, dim3(blocks_of(count, 1)),
+          context, component, whole ? embedding_row<true, From, To> : embedding_row<false, From, To>, dim3(blocks_of(count, 1)),
           dim3(kEmbeddingThreads), 0,
           EmbeddingForward<From, To>{tokens.as<std::int32_t>(), table.as<From>(), y.as<To>(), vocabulary, width, state_of(context).fault});
     });
@@ -107,12 +107,12 @@ void embedding_forward(const ExecutionContext& context, const Tensor& tokens, co
 }
 
 void embedding_weight_gradient(const ExecutionContext& context, const Tensor& tokens, const Tensor& dy, const Tensor& gradient) {
-  constexpr const char* who = "kernels.embedding_weight_gradient";
+  constexpr const char* component = "kernels.embedding_weight_gradient";
   const std::int64_t count = tokens.elements(), vocabulary = gradient.shape[0], width = gradient.shape[1];
   if (count == 0 || width == 0) return;
   const bool whole = width % kEmbeddingPack == 0 && packs_aligned({dy.data, gradient.data});
   with_type(dy.dtype, [&]<class T>(T) {
-    launch(context, who, whole ? embedding_gradient_row<true, T> : embedding_gradient_row<false, T>,
+    launch(context, component, whole ? embedding_gradient_row<true, T> : embedding_gradient_row<false, T>,
            dim3(blocks_of(count, 1), blocks_of(width, kEmbeddingColumns)), dim3(kEmbeddingThreads), 0,
            EmbeddingGradient<T>{tokens.as<std::int32_t>(), dy.as<T>(), gradient.as<float>(), count, vocabulary, width});
   });

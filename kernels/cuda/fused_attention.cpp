@@ -432,7 +432,7 @@ const FusedAttentions::Plan* FusedAttentions::plan_of(const Problem& problem, st
 
 std::unique_ptr<FusedAttentions::Plan> FusedAttentions::make_plan(const Problem& problem, std::size_t workspace) const {
   if (problem.backward && generation_ != 9)
-    throw Refusal(fmt::format("backward that repeats on compute capability {}, expected 9", generation_));
+    throw Refusal(fmt::format("deterministic backward on compute capability {}, expected 9", generation_));
   auto plan = std::make_unique<Plan>();
   if (problem.backward)
     describe_backward(plan->graph, problem);
@@ -443,7 +443,7 @@ std::unique_ptr<FusedAttentions::Plan> FusedAttentions::make_plan(const Problem&
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (Descriptor& proposal : propose(graph, mode, why)) {
       if (!repeats(proposal)) {
-        why = "an engine that does not repeat";
+        why = "a nondeterministic engine";
         continue;
       }
       Descriptor execution(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);

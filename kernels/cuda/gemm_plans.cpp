@@ -16,7 +16,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* kWho = "kernels.products";
+constexpr const char* kComponent = "kernels.products";
 constexpr int kMostCandidates = 8;
 constexpr int kWarmUps = 3, kTimedRuns = 10;
 
@@ -37,11 +37,11 @@ using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy>;
 cudaDataType_t type_of(DType dtype) { return dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF; }
 
 /// A row-major matrix in the library's column-major view: transposed.
-Layout layout_of(const char* who, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+Layout layout_of(const char* component, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   cublasLtMatrixLayout_t layout = nullptr;
   check_cublas(cublasLtMatrixLayoutCreate(&layout, type_of(dtype), static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
                                           std::max(stride, columns)),
-               who, "matrix layout");
+               component, "matrix layout");
   return Layout(layout);
 }
 
@@ -90,7 +90,7 @@ class MeasuringMemory {
 
 class Event {
  public:
-  explicit Event(const char* who) { check_cuda(cudaEventCreate(&event_), who, "event"); }
+  explicit Event(const char* component) { check_cuda(cudaEventCreate(&event_), component, "event"); }
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -125,16 +125,16 @@ GemmPlans::GemmPlans(Device device, std::size_t workspace, bool tf32, const std:
     : workspace_bytes_(workspace), tf32_(tf32) {
   if (!choices.empty()) {
     cudaDeviceProp properties = {};
-    check_cuda(cudaGetDeviceProperties(&properties, device.index), kWho, "device properties");
+    check_cuda(cudaGetDeviceProperties(&properties, device.index), kComponent, "device properties");
     place_ = fmt::format("{} cublasLt {}", properties.name, cublasLtGetVersion());
     choices_.emplace(choices);
   }
-  check_cublas(cublasLtCreate(&handle_), kWho, "cublasLt");
+  check_cublas(cublasLtCreate(&handle_), kComponent, "cublasLt");
   if (workspace == 0) return;
   if (const cudaError_t status = cudaMalloc(&workspace_, workspace); status != cudaSuccess) {
     cublasLtDestroy(handle_);
     static_cast<void>(cudaGetLastError());
-    fail(ExitCode::memory, kWho, "{} bytes of device memory for products: {}", workspace, cudaGetErrorString(status));
+    fail(ExitCode::memory, kComponent, "{} bytes of device memory for products: {}", workspace, cudaGetErrorString(status));
   }
 }
 
@@ -171,74 +171,76 @@ std::string GemmPlans::text_of(const Key& key) const {
   return fmt::format("{} workspace {} {}", place_, workspace_bytes_, fmt::join(key, " "));
 }
 
-bool GemmPlans::multiply(const ExecutionContext& context, const char* who, const Product& product) {
+bool GemmPlans::multiply(const ExecutionContext& context, const char* component, const Product& product) {
   if (product.m <= 0 || product.n <= 0) return true;
   if (product.k <= 0) {
-    if (!product.accumulate) plain_product(context, who, product);
+    if (!product.accumulate) plain_product(context, component, product);
     return false;
   }
   const Key key = key_of(product);
   auto found = plans_.find(key);
-  if (found == plans_.end()) found = plans_.emplace(key, make_plan(context, who, product, key)).first;
+  if (found == plans_.end()) found = plans_.emplace(key, make_plan(context, component, product, key)).first;
   const Plan& plan = *found->second;
   if (plan.plain) {
-    plain_product(context, who, product);
+    plain_product(context, component, product);
     return false;
   }
-  if (plan.epilogue) set_bias(who, plan, product.bias);
-  check_cublas(run(context, product, plan), who, "matrix product");
+  if (plan.epilogue) set_bias(component, plan, product.bias);
+  check_cublas(run(context, product, plan), component, "matrix product");
   return plan.epilogue;
 }
 
-void GemmPlans::set_bias(const char* who, const Plan& plan, const float* bias) const {
-  check_cublas(cublasLtMatmulDescSetAttribute(plan.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), who, "bias");
+void GemmPlans::set_bias(const char* component, const Plan& plan, const float* bias) const {
+  check_cublas(cublasLtMatmulDescSetAttribute(plan.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), component,
+               "bias");
 }
 
-std::unique_ptr<GemmPlans::Plan> GemmPlans::make_plan(const ExecutionContext& context, const char* who, const Product& product,
+std::unique_ptr<GemmPlans::Plan> GemmPlans::make_plan(const ExecutionContext& context, const char* component, const Product& product,
                                                       const Key& key) {
   auto plan = std::make_unique<Plan>();
   cublasLtMatmulDesc_t description = nullptr;
   const bool rounds = tf32_ && product.operands == DType::f32;
-  check_cublas(cublasLtMatmulDescCreate(&description, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F), who,
+  check_cublas(cublasLtMatmulDescCreate(&description, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F), component,
                "product description");
   plan->description.reset(description);
   // The library sees every matrix transposed, so cᵀ = op(b)ᵀ · op(a)ᵀ is computed: b comes first.
   const cublasOperation_t first = product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, second = product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), who, "transpose");
-  check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), who, "transpose");
+  check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), component, "transpose");
+  check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), component, "transpose");
   const auto operand = [&](std::int64_t rows, std::int64_t columns, bool transpose, std::int64_t stride) {
-    return layout_of(who, product.operands, transpose ? columns : rows, transpose ? rows : columns, stride);
+    return layout_of(component, product.operands, transpose ? columns : rows, transpose ? rows : columns, stride);
   };
   plan->a = operand(product.m, product.k, product.transpose_a, product.stride_of_a());
   plan->b = operand(product.k, product.n, product.transpose_b, product.stride_of_b());
-  plan->c = layout_of(who, product.result, product.m, product.n, product.stride_of_c());
+  plan->c = layout_of(component, product.result, product.m, product.n, product.stride_of_c());
   Candidates candidates;
   if (product.bias != nullptr) {
     // The bias runs along the rows of cᵀ, the library's view. The library may have no algorithm for an f32 bias of a bf16 result.
     const cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS, none = CUBLASLT_EPILOGUE_DEFAULT;
     const auto type = static_cast<std::int32_t>(CUDA_R_32F);
-    check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias), who, "epilogue");
-    check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), who, "bias type");
-    set_bias(who, *plan, product.bias);
-    candidates = propose(who, *plan, key);
+    check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias), component, "epilogue");
+    check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), component,
+                 "bias type");
+    set_bias(component, *plan, product.bias);
+    candidates = propose(component, *plan, key);
     plan->epilogue = candidates.count > 0;
     if (!plan->epilogue)
-      check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &none, sizeof none), who, "epilogue");
+      check_cublas(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &none, sizeof none), component, "epilogue");
   }
-  if (!plan->epilogue) candidates = propose(who, *plan, key);
+  if (!plan->epilogue) candidates = propose(component, *plan, key);
   if (candidates.count == 0)
     plan->plain = true;
   else
-    choose(context, who, product, key, candidates, *plan);
+    choose(context, component, product, key, candidates, *plan);
   return plan;
 }
 
-GemmPlans::Candidates GemmPlans::propose(const char* who, const Plan& plan, const Key& key) const {
+GemmPlans::Candidates GemmPlans::propose(const char* component, const Plan& plan, const Key& key) const {
   cublasLtMatmulPreference_t created = nullptr;
-  check_cublas(cublasLtMatmulPreferenceCreate(&created), who, "preference");
+  check_cublas(cublasLtMatmulPreferenceCreate(&created), component, "preference");
   const Preference preference(created);
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-    check_cublas(cublasLtMatmulPreferenceSetAttribute(created, attribute, &value, sizeof value), who, "preference");
+    check_cublas(cublasLtMatmulPreferenceSetAttribute(created, attribute, &value, sizeof value), component, "preference");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes_);
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductions);
@@ -252,27 +254,27 @@ GemmPlans::Candidates GemmPlans::propose(const char* who, const Plan& plan, cons
                                                                plan.c.get(), created, kMostCandidates, results.data(), &count);
   Candidates candidates;
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_INVALID_VALUE && key[16] != 0)) return candidates;
-  check_cublas(status, who, "choice of an algorithm");
+  check_cublas(status, component, "choice of an algorithm");
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(count))) {
     if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > workspace_bytes_) continue;
     std::uint32_t reduction = 0;
     std::size_t written = 0;
     check_cublas(
         cublasLtMatmulAlgoConfigGetAttribute(&result.algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction, sizeof reduction, &written),
-        who, "algorithm's reduction");
+        component, "algorithm's reduction");
     if ((reduction & ~kReductions) == 0) candidates.algorithms[candidates.count++] = result.algo;
   }
   return candidates;
 }
 
-void GemmPlans::choose(const ExecutionContext& context, const char* who, const Product& product, const Key& key,
+void GemmPlans::choose(const ExecutionContext& context, const char* component, const Product& product, const Key& key,
                        const Candidates& candidates, Plan& plan) {
   plan.algorithm = candidates.algorithms[0];
   if (!choices_ || candidates.count == 1) return;
   const std::string name = text_of(key);
   std::optional<std::string> choice = choices_->find(name);
   if (!choice && !state_of(context).capturing) {
-    choice = measure(context, who, product, candidates, plan);
+    choice = measure(context, component, product, candidates, plan);
     // A choice that could not be measured is cached too: there may be memory the next time, and runs must repeat.
     choice = choices_->keep(name, choice.value_or(text_of_algorithm(candidates.algorithms[0])));
   }
@@ -281,7 +283,7 @@ void GemmPlans::choose(const ExecutionContext& context, const char* who, const P
   if (const auto algorithm = algorithm_of(*choice)) plan.algorithm = *algorithm;
 }
 
-std::optional<std::string> GemmPlans::measure(const ExecutionContext& context, const char* who, const Product& product,
+std::optional<std::string> GemmPlans::measure(const ExecutionContext& context, const char* component, const Product& product,
                                               const Candidates& candidates, Plan& plan) const {
   // The product itself overwrites the result of the measurement, unless it accumulates.
   const std::size_t bytes = static_cast<std::size_t>(product.accumulate ? product.m * product.stride_of_c() : 1) * size_of(product.result);
@@ -289,7 +291,7 @@ std::optional<std::string> GemmPlans::measure(const ExecutionContext& context, c
   if (memory.get() == nullptr) return std::nullopt;
   Product trial = product;
   if (product.accumulate) trial.c = memory.get();
-  const Event begin(who), end(who);
+  const Event begin(component), end(component);
   const cudaStream_t lane = state_of(context).lane(StreamKind::compute);
   const cublasLtMatmulAlgo_t* fastest = nullptr;
   float least = 0;
@@ -301,12 +303,12 @@ std::optional<std::string> GemmPlans::measure(const ExecutionContext& context, c
       static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would return
       continue;
     }
-    check_cuda(cudaEventRecord(begin.get(), lane), who, "event");
-    for (int i = 0; i < kTimedRuns; ++i) check_cublas(run(context, trial, plan), who, "matrix product");
-    check_cuda(cudaEventRecord(end.get(), lane), who, "event");
-    check_cuda(cudaEventSynchronize(end.get()), who, "measuring of a product");
+    check_cuda(cudaEventRecord(begin.get(), lane), component, "event");
+    for (int i = 0; i < kTimedRuns; ++i) check_cublas(run(context, trial, plan), component, "matrix product");
+    check_cuda(cudaEventRecord(end.get(), lane), component, "event");
+    check_cuda(cudaEventSynchronize(end.get()), component, "measuring of a product");
     float milliseconds = 0;
-    check_cuda(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), who, "time of a product");
+    check_cuda(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), component, "time of a product");
     if (fastest != nullptr && milliseconds >= least) continue;
     fastest = &algorithm;
     least = milliseconds;

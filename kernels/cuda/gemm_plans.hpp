@@ -50,7 +50,7 @@ class GemmPlans {
   /// Enqueues the product on the context's compute stream. When a product is first seen and there is a file of choices, this
   /// measures the algorithms, which blocks and allocates; not while a graph is captured. m or n of zero does nothing. Returns
   /// whether the bias, if any, was added.
-  bool multiply(const ExecutionContext& context, const char* who, const Product& product);
+  bool multiply(const ExecutionContext& context, const char* component, const Product& product);
 
  private:
   /// Everything that the choice of an algorithm depends on.
@@ -63,13 +63,14 @@ class GemmPlans {
 
   [[nodiscard]] Key key_of(const Product& product) const;
   [[nodiscard]] std::string text_of(const Key& key) const;
-  void set_bias(const char* who, const Plan& plan, const float* bias) const;
-  [[nodiscard]] std::unique_ptr<Plan> make_plan(const ExecutionContext& context, const char* who, const Product& product, const Key& key);
-  [[nodiscard]] Candidates propose(const char* who, const Plan& plan, const Key& key) const;
-  void choose(const ExecutionContext& context, const char* who, const Product& product, const Key& key, const Candidates& candidates,
+  void set_bias(const char* component, const Plan& plan, const float* bias) const;
+  [[nodiscard]] std::unique_ptr<Plan> make_plan(const ExecutionContext& context, const char* component, const Product& product,
+                                                const Key& key);
+  [[nodiscard]] Candidates propose(const char* component, const Plan& plan, const Key& key) const;
+  void choose(const ExecutionContext& context, const char* component, const Product& product, const Key& key, const Candidates& candidates,
               Plan& plan);
   /// The fastest of the candidates with its microseconds; empty if there is no memory to try them.
-  [[nodiscard]] std::optional<std::string> measure(const ExecutionContext& context, const char* who, const Product& product,
+  [[nodiscard]] std::optional<std::string> measure(const ExecutionContext& context, const char* component, const Product& product,
                                                    const Candidates& candidates, Plan& plan) const;
   [[nodiscard]] cublasStatus_t run(const ExecutionContext& context, const Product& product, const Plan& plan) const;
 

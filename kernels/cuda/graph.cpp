@@ -9,16 +9,16 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* who = "kernels.graph";
+constexpr const char* component = "kernels.graph";
 
 class CudaGraph final : public GraphState {
  public:
-  explicit CudaGraph(cudaGraph_t recorded) { check_cuda(cudaGraphInstantiate(&graph_, recorded, 0), who, "instantiate"); }
+  explicit CudaGraph(cudaGraph_t recorded) { check_cuda(cudaGraphInstantiate(&graph_, recorded, 0), component, "instantiate"); }
   ~CudaGraph() override { static_cast<void>(cudaGraphExecDestroy(graph_)); }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   void launch(DeviceContext& context) const override {
-    check_cuda(cudaGraphLaunch(graph_, state_of(context).lane(StreamKind::compute)), who, "launch");
+    check_cuda(cudaGraphLaunch(graph_, state_of(context).lane(StreamKind::compute)), component, "launch");
   }
 
  private:
@@ -32,14 +32,14 @@ struct DestroyGraph {
 }  // namespace
 
 void CudaContext::begin_capture() {
-  check_cuda(cudaStreamBeginCapture(state_.lane(StreamKind::compute), cudaStreamCaptureModeThreadLocal), who, "begin");
+  check_cuda(cudaStreamBeginCapture(state_.lane(StreamKind::compute), cudaStreamCaptureModeThreadLocal), component, "begin");
   state_.capturing = true;
 }
 
 std::unique_ptr<GraphState> CudaContext::end_capture() {
   state_.capturing = false;
   cudaGraph_t ended = nullptr;
-  check_cuda(cudaStreamEndCapture(state_.lane(StreamKind::compute), &ended), who, "end");
+  check_cuda(cudaStreamEndCapture(state_.lane(StreamKind::compute), &ended), component, "end");
   const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph> recorded(ended);
   return std::make_unique<CudaGraph>(recorded.get());
 }

@@ -29,7 +29,7 @@ inline constexpr int kThreads = 256;  // threads per block by default
 
 /// Enqueues kernel(arguments...) on a stream, or on the context's compute stream. Throws Error(device) if that fails.
 template <class... Parameters, class... Arguments>
-void launch(cudaStream_t lane, const char* who, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+void launch(cudaStream_t lane, const char* component, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             const Arguments&... arguments) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
@@ -37,15 +37,15 @@ void launch(cudaStream_t lane, const char* who, void (*kernel)(Parameters...), d
   config.dynamicSmemBytes = shared_bytes;
   config.stream = lane;
   if (shared_bytes > 48U << 10)
-    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), who,
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), component,
                "shared memory");
-  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), who, "launch");
+  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), component, "launch");
 }
 
 template <class... Parameters, class... Arguments>
-void launch(const ExecutionContext& context, const char* who, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+void launch(const ExecutionContext& context, const char* component, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             std::size_t shared_bytes, const Arguments&... arguments) {
-  launch(compute_lane(context), who, kernel, grid, block, shared_bytes, arguments...);
+  launch(compute_lane(context), component, kernel, grid, block, shared_bytes, arguments...);
 }
 
 // -- numbers ------------------------------------------------------------------------------------------------------------------------------
@@ -83,9 +83,9 @@ __global__ void __launch_bounds__(kThreads) each_element(Body body, std::int64_t
 }
 
 template <class Body>
-void for_each(const ExecutionContext& context, const char* who, std::int64_t elements, const Body& body) {
+void for_each(const ExecutionContext& context, const char* component, std::int64_t elements, const Body& body) {
   if (elements <= 0) return;
-  launch(context, who, each_element<Body>, dim3(blocks_of(elements, kThreads)), dim3(kThreads), 0, body, elements);
+  launch(context, component, each_element<Body>, dim3(blocks_of(elements, kThreads)), dim3(kThreads), 0, body, elements);
 }
 
 // -- sums of a block, in an order that depends on nothing but its size --------------------------------------------------------------------

@@ -124,13 +124,13 @@ struct LayerTerms {
 
 void layer_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, const Tensor& b, LayerNormOptions options,
                         const Tensor& y, const Tensor& m, const Tensor& r) {
-  constexpr const char* who = "kernels.layer_norm_forward";
+  constexpr const char* component = "kernels.layer_norm_forward";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
     with_lanes(rows, width, [&]<int Lanes>(std::integral_constant<int, Lanes>, unsigned blocks) {
       const bool whole = width % kPack<T> == 0 && packs_aligned({x.data, w.data, b.data, y.data});
-      launch(context, who, whole ? layer_forward_rows<Lanes, true, T> : layer_forward_rows<Lanes, false, T>, dim3(blocks), dim3(kThreads),
-             0,
+      launch(context, component, whole ? layer_forward_rows<Lanes, true, T> : layer_forward_rows<Lanes, false, T>, dim3(blocks),
+             dim3(kThreads), 0,
              LayerForward<T>{x.as<T>(), w.as<float>(), b.as<float>(), y.as<T>(), m.as<float>(), r.as<float>(), rows, width, options.epsilon,
                              options.offset});
     });
@@ -139,13 +139,13 @@ void layer_norm_forward(const ExecutionContext& context, const Tensor& x, const 
 
 void layer_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& m,
                                const Tensor& r, LayerNormOptions options, const Tensor& dx) {
-  constexpr const char* who = "kernels.layer_norm_input_gradient";
+  constexpr const char* component = "kernels.layer_norm_input_gradient";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
     with_lanes(rows, width, [&]<int Lanes>(std::integral_constant<int, Lanes>, unsigned blocks) {
       const bool whole = width % kPack<T> == 0 && packs_aligned({dy.data, x.data, w.data, dx.data});
-      launch(context, who, whole ? layer_gradient_rows<Lanes, true, T> : layer_gradient_rows<Lanes, false, T>, dim3(blocks), dim3(kThreads),
-             0,
+      launch(context, component, whole ? layer_gradient_rows<Lanes, true, T> : layer_gradient_rows<Lanes, false, T>, dim3(blocks),
+             dim3(kThreads), 0,
              LayerGradient<T>{dy.as<T>(), x.as<T>(), w.as<float>(), m.as<float>(), r.as<float>(), dx.as<T>(), rows, width, options.offset});
     });
   });
@@ -153,10 +153,10 @@ void layer_norm_input_gradient(const ExecutionContext& context, const Tensor& dy
 
 void layer_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& m, const Tensor& r,
                                 const Tensor& dw, const Tensor& db) {
-  constexpr const char* who = "kernels.layer_norm_weight_gradient";
+  constexpr const char* component = "kernels.layer_norm_weight_gradient";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
-    add_column_sums(context, who, rows, width,
+    add_column_sums(context, component, rows, width,
                     LayerTerms<T>{dy.as<T>(), x.as<T>(), m.as<float>(), r.as<float>(), width, {dw.as<float>(), db.as<float>()}});
   });
 }

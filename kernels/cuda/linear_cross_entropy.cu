@@ -202,9 +202,10 @@ struct Layout {
 /// One call: its arguments, and its pass over the tiles.
 class Head {
  public:
-  Head(const ExecutionContext& context, const char* who, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
+  Head(const ExecutionContext& context, const char* component, const Tensor& h, const Tensor& w, CrossEntropyOptions options,
+       Scratch scratch)
       : context_(context),
-        who_(who),
+        component_(component),
         layout_(h.shape, w.shape, h.dtype, options),
         options_(options),
         h_(h),
@@ -213,37 +214,37 @@ class Head {
     const auto misaligned = reinterpret_cast<std::uintptr_t>(base_) % Layout::kAlignment;
     if (misaligned != 0) base_ += Layout::kAlignment - misaligned;
     if (!options.round_table || w.dtype != DType::f32) return;
-    cuda::for_each(context, who, w.elements(), RoundTable{w.as<float>(), at<float>(layout_.table)});
+    cuda::for_each(context, component, w.elements(), RoundTable{w.as<float>(), at<float>(layout_.table)});
     table_ = base_ + layout_.table;
   }
 
   void write_logits(const Tensor& logits) {
     for_each_tile([&] {
-      cuda::for_each(context_, who_, count_ * layout_.vocabulary,
+      cuda::for_each(context_, component_, count_ * layout_.vocabulary,
                      ShapeLogits{at<float>(layout_.products), layout_.stride, layout_.vocabulary, shaping(),
                                  logits.as<float>() + first_ * layout_.vocabulary});
     });
   }
 
   /// Requested results: the losses of all tokens and, with `g`, the gradients.
-  struct Wanted {
+  struct Results {
     const Tensor* loss = nullptr;  // together with log_sum_exp
     const Tensor* log_sum_exp = nullptr;
     const Tensor* g = nullptr;
     const Tensor* dh = nullptr;
     const Tensor* dw = nullptr;
   };
-  void compute(const Tensor& targets, const Wanted& wanted) {
+  void compute(const Tensor& targets, const Results& results) {
     for_each_tile([&] {
-      run_rows(targets, wanted);
-      if (wanted.dh != nullptr) multiply_by_table(*wanted.dh);
-      if (wanted.dw != nullptr) multiply_by_tokens(*wanted.dw);
+      run_rows(targets, results);
+      if (results.dh != nullptr) multiply_by_table(*results.dh);
+      if (results.dw != nullptr) multiply_by_tokens(*results.dw);
     });
-    if (wanted.loss != nullptr)
-      launch(context_, who_, add_losses, dim3(1), dim3(kLossThreads), 0, at<double>(layout_.losses), at<double>(layout_.z_losses),
-             layout_.tokens, wanted.loss->as<double>());
-    if (wanted.dw != nullptr && options_.round_table && layout_.tokens > 0)
-      cuda::for_each(context_, who_, wanted.dw->elements(), AddRounded{at<float>(layout_.part), wanted.dw->as<float>()});
+    if (results.loss != nullptr)
+      launch(context_, component_, add_losses, dim3(1), dim3(kLossThreads), 0, at<double>(layout_.losses), at<double>(layout_.z_losses),
+             layout_.tokens, results.loss->as<double>());
+    if (results.dw != nullptr && options_.round_table && layout_.tokens > 0)
+      cuda::for_each(context_, component_, results.dw->elements(), AddRounded{at<float>(layout_.part), results.dw->as<float>()});
   }
 
  private:
@@ -265,25 +266,25 @@ class Head {
     }
   }
 
-  void run_rows(const Tensor& targets, const Wanted& wanted) const {
-    const bool losses = wanted.log_sum_exp != nullptr;
+  void run_rows(const Tensor& targets, const Results& results) const {
+    const bool losses = results.log_sum_exp != nullptr;
     const Rows rows{.products = at<float>(layout_.products),
                     .stride = layout_.stride,
                     .vocabulary = layout_.vocabulary,
                     .first_token = first_,
                     .targets = targets.as<std::int32_t>(),
-                    .g = wanted.g != nullptr ? wanted.g->as<float>() : nullptr,
+                    .g = results.g != nullptr ? results.g->as<float>() : nullptr,
                     .z_loss = options_.z_loss,
                     .shaping = shaping(),
                     .fault = state_of(context_).fault,
-                    .log_sum_exp = losses ? wanted.log_sum_exp->as<float>() : nullptr,
+                    .log_sum_exp = losses ? results.log_sum_exp->as<float>() : nullptr,
                     .losses = at<double>(layout_.losses),
                     .z_losses = at<double>(layout_.z_losses)};
     const bool many = layout_.vocabulary >= kManyEntries;
     const dim3 grid(static_cast<unsigned>(count_)), block(many ? kManyThreads : kFewThreads);
     with_type(h_.dtype, [&](auto element) {
       using T = decltype(element);
-      launch(context_, who_, many ? cross_entropy_rows<kManyThreads, T> : cross_entropy_rows<kFewThreads, T>, grid, block, 0, rows,
+      launch(context_, component_, many ? cross_entropy_rows<kManyThreads, T> : cross_entropy_rows<kFewThreads, T>, grid, block, 0, rows,
              reinterpret_cast<T*>(gradient()));
     });
   }
@@ -312,7 +313,7 @@ class Head {
               .c = options_.round_table ? base_ + layout_.part : dw.data,
               .a_stride = layout_.stride});
   }
-  void multiply(const Product& product) const { state_of(context_).products->multiply(context_, who_, product); }
+  void multiply(const Product& product) const { state_of(context_).products->multiply(context_, component_, product); }
 
   /// dl in the dtype of the operands: it overwrites the products, or is stored beside them in bf16.
   [[nodiscard]] std::byte* gradient() const { return base_ + (h_.dtype == DType::bf16 ? layout_.narrow : layout_.products); }
@@ -326,7 +327,7 @@ class Head {
   }
 
   const ExecutionContext& context_;
-  const char* who_;
+  const char* component_;
   Layout layout_;
   CrossEntropyOptions options_;
   Tensor h_;

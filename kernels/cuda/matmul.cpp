@@ -10,11 +10,11 @@ namespace {
 
 void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch /*scratch*/,
             const Tensor* addend) {
-  constexpr const char* who = "kernels.matmul";
-  MILLRACE_CHECK(!options.packed_b, ExitCode::internal, who, "a packed operand on {}, expected one as its shape says",
+  constexpr const char* component = "kernels.matmul";
+  MILLRACE_CHECK(!options.packed_b, ExitCode::internal, component, "a packed operand on {}, expected a row-major one",
                  to_string(context.device()));
   const void* added = addend != nullptr ? addend->data : nullptr;
-  const bool biased = state_of(context).products->multiply(context, who,
+  const bool biased = state_of(context).products->multiply(context, component,
                                                            {.m = c.shape[0],
                                                             .n = c.shape[1],
                                                             .k = a.shape[options.transpose_a ? 0 : 1],

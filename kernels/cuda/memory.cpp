@@ -10,7 +10,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* who = "kernels.buffer";
+constexpr const char* component = "kernels.buffer";
 
 double gibibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
@@ -19,9 +19,9 @@ std::byte* allocate_pinned(std::size_t bytes) {
   const cudaError_t status = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    fail(ExitCode::memory, who, "the system refused {} bytes ({:.2f} GiB) of pinned host memory", bytes, gibibytes(bytes));
+    fail(ExitCode::memory, component, "the system refused {} bytes ({:.2f} GiB) of pinned host memory", bytes, gibibytes(bytes));
   }
-  check_cuda(status, who, "pinned host memory");
+  check_cuda(status, component, "pinned host memory");
   std::memset(memory, 0, bytes);
   return static_cast<std::byte*>(memory);
 }
@@ -30,8 +30,8 @@ std::byte* allocate_pinned(std::size_t bytes) {
 
 std::byte* allocate(std::size_t bytes, Device device, MemorySpace space) {
   const std::string why = device_type(device).why_unavailable();
-  MILLRACE_CHECK(why.empty(), ExitCode::config, who, "memory of {} was requested, but {}", to_string(device), why);
-  check_cuda(cudaSetDevice(device.index), who, "set device");
+  MILLRACE_CHECK(why.empty(), ExitCode::config, component, "memory of {} was requested, but {}", to_string(device), why);
+  check_cuda(cudaSetDevice(device.index), component, "set device");
   if (space == MemorySpace::pinned_host) return allocate_pinned(bytes);
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, bytes);
@@ -39,20 +39,20 @@ std::byte* allocate(std::size_t bytes, Device device, MemorySpace space) {
     static_cast<void>(cudaGetLastError());
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
-    fail(ExitCode::memory, who, "{} refused {} bytes ({:.2f} GiB), {:.2f} of its {:.2f} GiB are free", to_string(device), bytes,
+    fail(ExitCode::memory, component, "{} refused {} bytes ({:.2f} GiB), {:.2f} of its {:.2f} GiB are free", to_string(device), bytes,
          gibibytes(bytes), gibibytes(free), gibibytes(total));
   }
-  check_cuda(status, who, "device memory");
+  check_cuda(status, component, "device memory");
   // Runs on the device's default stream, which no other stream waits for; so wait here, before the run.
-  check_cuda(cudaMemset(memory, 0, bytes), who, "device memory");
-  check_cuda(cudaDeviceSynchronize(), who, "device memory");
+  check_cuda(cudaMemset(memory, 0, bytes), component, "device memory");
+  check_cuda(cudaDeviceSynchronize(), component, "device memory");
   return static_cast<std::byte*>(memory);
 }
 
 void write(Device device, std::byte* to, std::span<const std::byte> from) {
-  check_cuda(cudaSetDevice(device.index), who, "set device");
-  check_cuda(cudaMemcpy(to, from.data(), from.size(), cudaMemcpyHostToDevice), who, "copy to the device");
-  check_cuda(cudaDeviceSynchronize(), who, "copy to the device");
+  check_cuda(cudaSetDevice(device.index), component, "set device");
+  check_cuda(cudaMemcpy(to, from.data(), from.size(), cudaMemcpyHostToDevice), component, "copy to the device");
+  check_cuda(cudaDeviceSynchronize(), component, "copy to the device");
 }
 
 void release(std::byte* memory, Device device, MemorySpace space) noexcept {

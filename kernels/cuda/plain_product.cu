@@ -56,7 +56,7 @@ Matrix<T> matrix_of(const void* data, std::int64_t rows, std::int64_t columns, s
 
 }  // namespace
 
-void plain_product(const ExecutionContext& context, const char* who, const Product& product) {
+void plain_product(const ExecutionContext& context, const char* component, const Product& product) {
   with_type(product.operands, [&](auto operand) {
     with_type(product.result, [&](auto result) {
       using T = decltype(operand);
@@ -70,7 +70,7 @@ void plain_product(const ExecutionContext& context, const char* who, const Produ
           (product.n + kTile - 1) / kTile,
       };
       const std::int64_t tiles = (product.m + kTile - 1) / kTile * task.column_tiles;
-      launch(context, who, plain_product_kernel<T, Result>, dim3(blocks_of(tiles, 1)), dim3(kTile * kTile), 0, task);
+      launch(context, component, plain_product_kernel<T, Result>, dim3(blocks_of(tiles, 1)), dim3(kTile * kTile), 0, task);
     });
   });
 }

@@ -107,12 +107,13 @@ struct RmsTerms {
 
 void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y,
                       const Tensor& r) {
-  constexpr const char* who = "kernels.rms_norm_forward";
+  constexpr const char* component = "kernels.rms_norm_forward";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
     with_lanes(rows, width, [&]<int Lanes>(std::integral_constant<int, Lanes>, unsigned blocks) {
       const bool whole = width % kPack<T> == 0 && packs_aligned({x.data, w.data, y.data});
-      launch(context, who, whole ? rms_forward_rows<Lanes, true, T> : rms_forward_rows<Lanes, false, T>, dim3(blocks), dim3(kThreads), 0,
+      launch(context, component, whole ? rms_forward_rows<Lanes, true, T> : rms_forward_rows<Lanes, false, T>, dim3(blocks), dim3(kThreads),
+             0,
              RmsForward<T>{x.as<T>(), w.as<float>(), y.as<T>(), r.as<float>(), rows, width, options.epsilon, options.offset,
                            options.round_first});
     });
@@ -121,23 +122,24 @@ void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Te
 
 void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
                              RmsNormOptions options, const Tensor& dx, const Tensor* addend) {
-  constexpr const char* who = "kernels.rms_norm_input_gradient";
+  constexpr const char* component = "kernels.rms_norm_input_gradient";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
     with_lanes(rows, width, [&]<int Lanes>(std::integral_constant<int, Lanes>, unsigned blocks) {
       const T* added = addend == nullptr ? nullptr : addend->as<T>();
       const bool whole = width % kPack<T> == 0 && packs_aligned({dy.data, x.data, w.data, added, dx.data});
-      launch(context, who, whole ? rms_gradient_rows<Lanes, true, T> : rms_gradient_rows<Lanes, false, T>, dim3(blocks), dim3(kThreads), 0,
+      launch(context, component, whole ? rms_gradient_rows<Lanes, true, T> : rms_gradient_rows<Lanes, false, T>, dim3(blocks),
+             dim3(kThreads), 0,
              RmsGradient<T>{dy.as<T>(), x.as<T>(), w.as<float>(), r.as<float>(), added, dx.as<T>(), rows, width, options.offset});
     });
   });
 }
 
 void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw) {
-  constexpr const char* who = "kernels.rms_norm_weight_gradient";
+  constexpr const char* component = "kernels.rms_norm_weight_gradient";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
-    add_column_sums(context, who, rows, width, RmsTerms<T>{dy.as<T>(), x.as<T>(), r.as<float>(), width, {dw.as<float>()}});
+    add_column_sums(context, component, rows, width, RmsTerms<T>{dy.as<T>(), x.as<T>(), r.as<float>(), width, {dw.as<float>()}});
   });
 }
 

@@ -23,10 +23,10 @@ struct AddSinusoid {
 
 void add_sinusoid(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_timescales,
                   const Tensor& y) {
-  constexpr const char* who = "kernels.add_sinusoid";
+  constexpr const char* component = "kernels.add_sinusoid";
   const std::int64_t half = x.shape[1] / 2;
   with_type(x.dtype, [&]<class T>(T) {
-    for_each(context, who, x.shape[0] * half,
+    for_each(context, component, x.shape[0] * half,
              AddSinusoid<T>{x.as<T>(), positions.as<std::int32_t>(), inverse_timescales.as<float>(), y.as<T>(), half});
   });
 }

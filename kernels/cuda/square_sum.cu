@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) square_totals(SquareBatch batch, con
 }
 
 void square_sums(const ExecutionContext& context, std::span<const Tensor> tensors, const Tensor& sums) {
-  constexpr const char* who = "kernels.square_sums";
+  constexpr const char* component = "kernels.square_sums";
   double* parts = state_of(context).parts;
   for (std::size_t begin = 0; begin < tensors.size();) {
     SquareBatch batch = {};
@@ -73,8 +73,8 @@ void square_sums(const ExecutionContext& context, std::span<const Tensor> tensor
       batch.places[batch.count++] = {x.as<float>(), elements, part, blocks, count, packs_aligned({x.data})};
       blocks += count;
     }
-    if (blocks > 0) launch(context, who, square_parts, dim3(blocks), dim3(kSquareThreads), 0, batch, parts);
-    launch(context, who, square_totals, dim3(static_cast<unsigned>(batch.count)), dim3(kThreads), 0, batch, parts,
+    if (blocks > 0) launch(context, component, square_parts, dim3(blocks), dim3(kSquareThreads), 0, batch, parts);
+    launch(context, component, square_totals, dim3(static_cast<unsigned>(batch.count)), dim3(kThreads), 0, batch, parts,
            sums.as<double>() + begin);
     begin += static_cast<std::size_t>(batch.count);
   }

@@ -8,12 +8,12 @@
 namespace millrace::kernels::cuda {
 
 /// Throws Error(device) unless the call succeeded: "[component] what: CUDA's own words".
-inline void check_cuda(cudaError_t status, const char* who, const char* what) {
-  if (status != cudaSuccess) fail(ExitCode::device, who, "{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
+inline void check_cuda(cudaError_t status, const char* component, const char* what) {
+  if (status != cudaSuccess) fail(ExitCode::device, component, "{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
-inline void check_cublas(cublasStatus_t status, const char* who, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail(ExitCode::device, who, "{}: {}", what, cublasLtGetStatusString(status));
+inline void check_cublas(cublasStatus_t status, const char* component, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) fail(ExitCode::device, component, "{}: {}", what, cublasLtGetStatusString(status));
 }
 
 }  // namespace millrace::kernels::cuda

@@ -6,8 +6,8 @@
 #include "kernels/cuda/vector.cuh"
 #include "kernels/optimizer_tensors.hpp"
 
-/// One kernel for all element-wise optimizers: a launch updates up to `update_places` tensors. A Rule has `states`, how many of a tensor's
-/// states it uses, and operator()(parameter, states, gradient, decays) for one element.
+/// One kernel for all element-wise optimizers: a launch updates up to `update_places` tensors. A Rule has the constant `states`,
+/// the number of optimizer states that it uses, and operator()(parameter, states, gradient, decays) for one element.
 namespace millrace::kernels::cuda {
 
 inline constexpr int update_places = 32;  // tensors of a launch
@@ -75,13 +75,13 @@ __global__ void __launch_bounds__(kThreads) update_chunks(UpdateBatch<Rule> batc
 
 /// Enqueues the update of all tensors on the context's compute stream.
 template <class Rule>
-void update_tensors(const ExecutionContext& context, const char* who, const Rule& rule, std::span<const OptimizerTensors> tensors) {
+void update_tensors(const ExecutionContext& context, const char* component, const Rule& rule, std::span<const OptimizerTensors> tensors) {
   static_assert(sizeof(UpdateBatch<Rule>) < 4096, "kernel arguments");
   UpdateBatch<Rule> batch = {};
   batch.rule = rule;
   unsigned blocks = 0;
   const auto flush = [&] {
-    if (batch.count > 0) launch(context, who, update_chunks<Rule>, dim3(blocks), dim3(kThreads), 0, batch);
+    if (batch.count > 0) launch(context, component, update_chunks<Rule>, dim3(blocks), dim3(kThreads), 0, batch);
     batch.count = 0;
     blocks = 0;
   };

@@ -74,8 +74,8 @@ struct EachPack {
   }
 };
 template <class Body>
-void for_packs(const ExecutionContext& context, const char* who, const Body& body) {
-  for_each(context, who, (body.elements + Body::pack - 1) / Body::pack, EachPack<Body>{body});
+void for_packs(const ExecutionContext& context, const char* component, const Body& body) {
+  for_each(context, component, (body.elements + Body::pack - 1) / Body::pack, EachPack<Body>{body});
 }
 
 /// y[i] = function(x[i]), in fp32 with one rounding. Function: a struct with a __device__ call operator.
@@ -98,8 +98,8 @@ struct MapOne {
   }
 };
 template <class X, class Y, class Function>
-void map(const ExecutionContext& context, const char* who, const Tensor& x, const Tensor& y, const Function& function) {
-  for_packs(context, who, MapOne<Function, X, Y>{function, x.as<X>(), y.as<Y>(), y.elements(), packs_aligned({x.data, y.data})});
+void map(const ExecutionContext& context, const char* component, const Tensor& x, const Tensor& y, const Function& function) {
+  for_packs(context, component, MapOne<Function, X, Y>{function, x.as<X>(), y.as<Y>(), y.elements(), packs_aligned({x.data, y.data})});
 }
 
 /// y[i] = function(a[i], b[i]); y may be a or b.
@@ -124,8 +124,9 @@ struct MapTwo {
   }
 };
 template <class A, class B, class Y, class Function>
-void map(const ExecutionContext& context, const char* who, const Tensor& a, const Tensor& b, const Tensor& y, const Function& function) {
-  for_packs(context, who,
+void map(const ExecutionContext& context, const char* component, const Tensor& a, const Tensor& b, const Tensor& y,
+         const Function& function) {
+  for_packs(context, component,
             MapTwo<Function, A, B, Y>{function, a.as<A>(), b.as<B>(), y.as<Y>(), y.elements(), packs_aligned({a.data, b.data, y.data})});
 }
 

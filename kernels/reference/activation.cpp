@@ -62,7 +62,7 @@ Point mish(double x) {
 }
 
 Point laplace(double x) {
-  constexpr double mean = 0.707107, deviation = 0.282095;  // torch has six digits of them
+  constexpr double mean = 0.707107, deviation = 0.282095;  // rounded to six digits, as in torch
   const Point share = normal_share((x - mean) / deviation);
   return {share.value, share.slope / deviation};
 }

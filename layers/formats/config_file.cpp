@@ -25,7 +25,7 @@ constexpr std::size_t max_file_bytes = 4 << 20;
 constexpr int max_depth = 16;
 constexpr double max_weights = 1e15;  // a thousand times what anybody trained; sums of bytes and FLOPs stay far from 2^63
 
-/// Sizes can be possible one by one and impossible together.
+/// Each size may be plausible by itself while their product is not.
 void check_weights(const ModelConfig& model, const std::string& where) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = number(model.hidden_size), heads = number(model.heads + model.kv_heads) * number(model.head_dim);
@@ -38,7 +38,7 @@ void check_weights(const ModelConfig& model, const std::string& where) {
                  where, weights, max_weights);
 }
 
-/// Token ids of the kinds that transformers knows; what is neither a number nor a short list of them is left out.
+/// Reads the special token ids. As in transformers each is a number or a short list of numbers; anything else is ignored.
 std::vector<std::pair<std::string, std::string>> token_ids_of(const Json& json) {
   const auto is_id = [](const Json& value) { return value.is_number_unsigned(); };
   std::vector<std::pair<std::string, std::string>> ids;
@@ -137,7 +137,7 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   JsonReader reader(json, where, ExitCode::model);
   recognised(reader).read_config(reader, result);
   if (result.z_loss > 0)
-    result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss has this z-loss in it", where, result.z_loss));
+    result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss includes this z-loss", where, result.z_loss));
   check_weights(result.model, where);
   result.token_ids = token_ids_of(json);
   reader.warn_of_the_rest(result.warnings, ignored_hugging_face_keys());
@@ -168,7 +168,7 @@ std::string config_file_text(const ConfigFile& config, std::string_view dtype) {
   const ModelConfig expected = plain(config.model), found = plain(parse_config_file(text, "the config.json to be written").model);
   const std::string lost = first_differing_key(expected, found);
   MILLRACE_CHECK(lost.empty(), ExitCode::model, config_file_component,
-                 "a config.json of the family {} cannot express {}: it would be another model", config.model.family, lost);
+                 "a config.json of the family {} cannot express {}: the exported model would differ", config.model.family, lost);
   return text;
 }
 

@@ -19,19 +19,19 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the file's numbers are read as they are");
 
 constexpr const char* llmc_component = "layers.llmc_file";
-constexpr std::string_view llmc_family = "gpt2";  // the only one that the format holds
+constexpr std::string_view llmc_family = "gpt2";  // the only family that the format supports
 constexpr std::int32_t magic = 20240326;
 constexpr std::int32_t version_f32 = 3, version_bf16 = 5;
 constexpr double epsilon = 1e-5;
 constexpr std::int64_t padding = 128;
 using Header = std::array<std::int32_t, 256>;
 
-/// A tensor, or one layer's of a kind, in the order of the file.
+/// One tensor of the file, or one kind of tensor that exists per layer, in the order of the file.
 struct Entry {
-  const char* name;  // "transformer.h.{}." stands before a layer's
+  const char* name;  // for a layer's tensor, without the prefix "transformer.h.{}."
   bool in_layers;
   std::int64_t rows, columns;  // as stored
-  bool transposed = false;     // in our programs
+  bool transposed = false;     // in our programs, relative to the file
 };
 
 std::array<Entry, 16> entries_of(const ModelConfig& model, std::int64_t padded) {
@@ -167,7 +167,7 @@ void LlmcWeights::read(const ParameterSpec& spec, std::span<float> destination) 
 
 void write_llmc_file(const std::string& path, const ModelConfig& config, kernels::DType dtype, const ParameterReader& reader) {
   const auto fits = [&](bool holds, const char* key, const auto& value, std::string_view expected) {
-    MILLRACE_CHECK(holds, ExitCode::model, llmc_component, "{}: llm.c's format cannot say model.{} = {}, expected {}", path, key, value,
+    MILLRACE_CHECK(holds, ExitCode::model, llmc_component, "{}: llm.c's format cannot express model.{} = {}, expected {}", path, key, value,
                    expected);
   };
   fits(config.family == llmc_family, "family", config.family, llmc_family);

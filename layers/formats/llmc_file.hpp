@@ -10,8 +10,8 @@ namespace millrace::layers {
 
 /// llm.c's model file of a GPT-2 ("gpt2_124M.bin"): 256 little-endian int32, of which the first eight are the magic 20240326, a version
 /// (3: fp32, 5: bf16), the longest sequence, vocabulary, layers, heads, channels and padded vocabulary; then the tensors, each for all
-/// layers at once. Matrices have their outputs first; rows of the table beyond the vocabulary are padding. What the file does not contain
-/// is GPT-2's: an MLP four times as wide, ε 1e-5, a tied head.
+/// layers at once. Matrices have their outputs first; rows of the table beyond the vocabulary are padding. Properties that the file
+/// does not contain are those of GPT-2: an MLP four times as wide, ε = 1e-5, a tied head.
 
 /// Whether a regular file begins with the magic. False if it cannot be read.
 [[nodiscard]] bool is_llmc_file(const std::string& path);

@@ -14,7 +14,7 @@ struct MaxTextBlocks {
   bool bias = false;             // on all projections
   bool scale_in_weights = true;  // 1/√head_dim is part of the query kernel; else queries are divided when they are used
   bool split_axis = false;       // a fused kernel is stored [D, 3, N, h]; else [D, 3 N, h]
-  bool layer_norm = false;       // norms are LayerNorms whose scale is stored less 1; else RMSNorms
+  bool layer_norm = false;       // norms are LayerNorms whose scale is stored minus 1; else RMSNorms
   bool equal_heads = false;      // needs as many kv_heads as heads, each with values of its own
   NormPlacement norms = NormPlacement::before;
 };
@@ -25,7 +25,7 @@ class MaxTextLayer {
  public:
   MaxTextLayer(runtime::ProgramBuilder& builder, const MaxTextBlocks& blocks, const ModelSpec& model, int index);
 
-  /// With `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
+  /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
   [[nodiscard]] runtime::ValueId attention(runtime::ValueId x) const;
   [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x) const;
@@ -46,10 +46,10 @@ class MaxTextLayer {
   std::string module_;
 };
 
-/// MaxText's generic decoder: token table, positions, final norm and head, and the keys of its config.json; all but the layer.
+/// MaxText's generic decoder without its layers: token table, positions, final norm, head, and the keys of its config.json.
 class MaxTextFamily : public ModelFamily {
  public:
-  /// `keys`: of model.*, beyond those that all of MaxText's blocks have.
+  /// `keys` are the keys of model.* that this block reads in addition to those that all of MaxText's blocks read.
   MaxTextFamily(std::string_view name, MaxTextBlocks blocks, std::initializer_list<std::string_view> keys = {});
 
   [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
@@ -57,7 +57,7 @@ class MaxTextFamily : public ModelFamily {
   [[nodiscard]] Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
   [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits,
                                       double z_loss) const override;
-  /// The distributions of MaxText's initialisers: by fan-in, tables with deviation 1.
+  /// The distributions of MaxText's initialisers: kernels scaled by fan-in, tables with a deviation of 1.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;
 
   [[nodiscard]] bool recognises(runtime::JsonReader& reader) const override;

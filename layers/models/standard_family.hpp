@@ -21,11 +21,11 @@ struct StandardBlocks {
 /// The keys of model.* that every family of this form reads: rotations, masks per layer, sinks, the activation.
 [[nodiscard]] std::vector<std::string_view> standard_keys(std::initializer_list<std::string_view> more = {});
 
-/// `keys` and those of the rotation that sliding layers have in some families.
+/// Returns `keys` plus the keys of the separate rotation that sliding layers have in some families.
 [[nodiscard]] std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> keys);
 
 /// A family in the form that most of transformers' decoders have: model.embed_tokens, model.layers.N with self_attn and a gated mlp, norms
-/// of one kind, model.norm, and lm_head or the tied table. What its layers are stands in their specs; a family of this form is data.
+/// of one kind, model.norm, and lm_head or the tied table. The specs describe the layers, so such a family consists of data only.
 class StandardFamily final : public ModelFamily {
  public:
   StandardFamily(FamilyTraits traits, StandardBlocks blocks, HuggingFaceClass file)

@@ -58,7 +58,7 @@ class RankCompute {
   [[nodiscard]] std::unique_ptr<Stage> hand_over(StageId stage);
   void take_back(std::unique_ptr<Stage> stage);
 
-  /// Where the tokens of batch slot `index` go, in the host's memory; `tokens` of a microbatch is rows · sequence.
+  /// The arrays of batch slot `index` in host memory, to be filled by the loader. Each has rows · sequence entries.
   [[nodiscard]] BatchView batch(int index) const;
   /// Sets the scales of the gradients of all loss terms for the step that begins.
   void set_loss_scales(const StepCounts& counts) const;
@@ -71,7 +71,7 @@ class RankCompute {
 
  private:
   std::vector<Stage*> stages_;                 // all, by chunk
-  std::vector<std::unique_ptr<Stage>> owned_;  // by chunk too; null where it was handed over
+  std::vector<std::unique_ptr<Stage>> owned_;  // by chunk; null if it was handed over
   std::unique_ptr<RankMemoryPlan> plan_;
   std::unique_ptr<RankMemory> memory_;
   std::size_t batch_tokens_ = 0;

@@ -54,12 +54,12 @@ const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
 
 const Decisions& RankEngine::boundary_arrived(EdgeId edge, std::int64_t sequence) {
   clear_decisions();
-  Channel& channel = incoming(edge, sequence, "token");
-  MILLRACE_CHECK(sequence == channel.arrived, ExitCode::internal, who, "rank {}: token {} came on {}, expected token {}", rank_, sequence,
-                 name_of(channel.edge), channel.arrived);
+  Channel& channel = incoming(edge, sequence, "boundary");
+  MILLRACE_CHECK(sequence == channel.arrived, ExitCode::internal, who, "rank {}: boundary {} arrived on {}, expected boundary {}", rank_,
+                 sequence, name_of(channel.edge), channel.arrived);
   MILLRACE_CHECK(sequence < channel.released + channel.depth, ExitCode::internal, who,
-                 "rank {}: token {} came on {}, whose {} slots are all taken (tokens {} to {})", rank_, sequence, name_of(channel.edge),
-                 channel.depth, channel.released, sequence - 1);
+                 "rank {}: boundary {} arrived on {}, whose {} slots are all taken (boundaries {} to {})", rank_, sequence,
+                 name_of(channel.edge), channel.depth, channel.released, sequence - 1);
   ++channel.arrived;
   return advance();
 }
@@ -69,7 +69,7 @@ const Decisions& RankEngine::credit_returned(EdgeId edge, std::int64_t sequence)
   Channel& channel = outgoing(edge, sequence, "credit");
   auto& holder = channel.holder[static_cast<std::size_t>(std::max<std::int64_t>(sequence, 0) % channel.depth)];
   MILLRACE_CHECK(sequence >= 0 && holder == sequence, ExitCode::internal, who,
-                 "rank {}: the slot of token {} came back on {}, which holds token {} there", rank_, sequence, name_of(channel.edge),
+                 "rank {}: the slot of boundary {} was freed on {}, but it holds boundary {}", rank_, sequence, name_of(channel.edge),
                  holder);
   holder = -1;
   return advance();
@@ -77,13 +77,13 @@ const Decisions& RankEngine::credit_returned(EdgeId edge, std::int64_t sequence)
 
 const Decisions& RankEngine::batch_ready(MicrobatchId microbatch) {
   clear_decisions();
-  MILLRACE_CHECK(plan_ != nullptr, ExitCode::internal, who, "rank {}: the batch of microbatch {} came while no list runs", rank_,
+  MILLRACE_CHECK(plan_ != nullptr, ExitCode::internal, who, "rank {}: the batch of microbatch {} arrived while no list runs", rank_,
                  microbatch);
   MILLRACE_CHECK(microbatch.value >= 0 && microbatch.value < plan_->microbatches, ExitCode::internal, who,
-                 "rank {}: the batch of microbatch {} came in step {}, expected 0 to {}", rank_, microbatch, step_,
+                 "rank {}: the batch of microbatch {} arrived in step {}, expected 0 to {}", rank_, microbatch, step_,
                  plan_->microbatches - 1);
-  MILLRACE_CHECK(!batches_[microbatch.index()], ExitCode::internal, who, "rank {}: the batch of microbatch {} of step {} came twice", rank_,
-                 microbatch, step_);
+  MILLRACE_CHECK(!batches_[microbatch.index()], ExitCode::internal, who, "rank {}: the batch of microbatch {} of step {} arrived twice",
+                 rank_, microbatch, step_);
   batches_[microbatch.index()] = 1;
   return advance();
 }
@@ -207,22 +207,22 @@ Wait RankEngine::wait() const {
 
 RankEngine::Channel& RankEngine::incoming(EdgeId edge, std::int64_t sequence, const char* event) {
   const bool known = edge.value >= 0 && edge.index() < channels_.size();
-  MILLRACE_CHECK(known, ExitCode::internal, who, "rank {}: {} {} came on unknown edge {} of {}", rank_, event, sequence, edge,
+  MILLRACE_CHECK(known, ExitCode::internal, who, "rank {}: {} {} arrived on unknown edge {} of {}", rank_, event, sequence, edge,
                  channels_.size());
   Channel& channel = channels_[edge.index()];
   MILLRACE_CHECK(channel.edge.consumer_rank == rank_ && !channel.edge.local(), ExitCode::internal, who,
-                 "rank {}: {} {} came on {}, which goes from rank {} to rank {}", rank_, event, sequence, name_of(channel.edge),
+                 "rank {}: {} {} arrived on {}, which goes from rank {} to rank {}", rank_, event, sequence, name_of(channel.edge),
                  channel.edge.producer_rank, channel.edge.consumer_rank);
   return channel;
 }
 
 RankEngine::Channel& RankEngine::outgoing(EdgeId edge, std::int64_t sequence, const char* event) {
   const bool known = edge.value >= 0 && edge.index() < channels_.size();
-  MILLRACE_CHECK(known, ExitCode::internal, who, "rank {}: {} {} came on unknown edge {} of {}", rank_, event, sequence, edge,
+  MILLRACE_CHECK(known, ExitCode::internal, who, "rank {}: {} {} arrived on unknown edge {} of {}", rank_, event, sequence, edge,
                  channels_.size());
   Channel& channel = channels_[edge.index()];
   MILLRACE_CHECK(channel.edge.producer_rank == rank_ && !channel.edge.local(), ExitCode::internal, who,
-                 "rank {}: {} {} came on {}, which goes from rank {} to rank {}", rank_, event, sequence, name_of(channel.edge),
+                 "rank {}: {} {} arrived on {}, which goes from rank {} to rank {}", rank_, event, sequence, name_of(channel.edge),
                  channel.edge.producer_rank, channel.edge.consumer_rank);
   return channel;
 }

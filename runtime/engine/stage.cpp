@@ -58,7 +58,7 @@ Pass pass_of(ActionKind kind) {
     case ActionKind::backward:
       return Pass::backward;
   }
-  fail(ExitCode::internal, kWho, "action kind {} is none", static_cast<int>(kind));
+  fail(ExitCode::internal, kWho, "unknown action kind {}", static_cast<int>(kind));
 }
 
 Stage::Stage(ShardLayout shard, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode,
@@ -171,8 +171,9 @@ void Stage::run(Pass pass, const kernels::ExecutionContext& context, const Execu
   if (pass != Pass::logits) copy_losses(kind, context, slots.result);
 }
 
-/// Where the device has a place of its own for them, the terms of every microbatch are written to that one first, so that its graph is the
-/// same. Only those that the program has written are copied from there: the others are another microbatch's.
+/// On a device with its own place for loss terms, programs write the terms of every microbatch to that same place, so that the
+/// captured graph can be reused. Only the terms that this program has written are copied from there; the others are those of
+/// another microbatch.
 void Stage::copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, int index) const {
   for (const std::size_t term : written_losses_[static_cast<std::size_t>(kind)])
     memory_->copy_part_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::result, stage(), index,

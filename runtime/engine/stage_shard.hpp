@@ -30,12 +30,12 @@ class StageShard {
   [[nodiscard]] const std::vector<StoredParameter>& tensors() const noexcept { return layout_.tensors; }
   /// Throws Error(internal) where there is none.
   [[nodiscard]] const Optimizer& optimizer() const;
-  /// What the memory holds for each parameter beside its value: the optimizer's states. Empty on a rank that does not train.
+  /// The optimizer's states, which the memory holds for each parameter. Empty on a rank that does not train.
   [[nodiscard]] std::span<const OptimizerState> states() const noexcept;
 
-  // -- tensors, f32 unless said -----------------------------------------------------------------------------------------------------------
+  // -- tensors, f32 by default ---------------------------------------------------------------------------------------------------------
   [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
-  /// `state`: a place in states().
+  /// `state` is an index into states().
   [[nodiscard]] kernels::Tensor state(const StoredParameter& tensor, std::size_t state) const;
   [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty if there is none; see StoredParameter::copy
   /// The gradient sum of one use, which lies in the shard of the stage with that use. Throws Error(internal) for a use that is not on this
@@ -50,7 +50,8 @@ class StageShard {
   void add_accumulator_sets(const kernels::ExecutionContext& context) const;
   /// If both uses of a tied table are on this rank: use 0 += use 1, wherever that lies. After the sets of all stages were added.
   void add_local_uses(const kernels::ExecutionContext& context) const;
-  /// The accumulator that holds the step's gradient of a tensor once sums are complete: that of the lowest use here.
+  /// The accumulator that holds the step's gradient of a tensor once all sums are complete: that of the tensor's first use on this
+  /// rank.
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
   /// The gradients of the tensors of which this rank is the owner, in model order, and the f64 array for their sums of squares, which
   /// the host can read.

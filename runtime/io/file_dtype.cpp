@@ -12,12 +12,12 @@ namespace {
 
 using kernels::BFloat16;
 
-struct Row {
+struct NamedType {
   std::string_view name;
   unsigned bits;
 };
 
-constexpr std::array<Row, 22> rows = {
+constexpr std::array<NamedType, 22> named_types = {
     {{"BOOL", 8},    {"U8", 8},          {"I8", 8},          {"I16", 16},    {"U16", 16},    {"I32", 32}, {"U32", 32},    {"I64", 64},
      {"U64", 64},    {"F16", 16},        {"BF16", 16},       {"F32", 32},    {"F64", 64},    {"C64", 64}, {"F8_E4M3", 8}, {"F8_E5M2", 8},
      {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4}}};
@@ -30,14 +30,14 @@ T load(const std::byte* bytes) noexcept {
 }
 
 template <class Stored, class Result, class Change>
-void each(std::span<const std::byte> bytes, std::span<Result> destination, Change change) {
+void convert_each(std::span<const std::byte> bytes, std::span<Result> destination, Change change) {
   MILLRACE_CHECK(bytes.size() == destination.size() * sizeof(Stored), ExitCode::internal, "runtime.convert",
-                 "{} bytes for {} elements of {} bytes", bytes.size(), destination.size(), sizeof(Stored));
+                 "{} bytes, expected {} elements of {} bytes each", bytes.size(), destination.size(), sizeof(Stored));
   for (std::size_t index = 0; index < destination.size(); ++index)
     destination[index] = change(load<Stored>(bytes.data() + index * sizeof(Stored)));
 }
 
-// Rounds to odd. f64 → bf16 goes through an fp32 rounded to odd, so that the result is rounded only once.
+// Rounds to odd. The conversion f64 → bf16 first rounds to odd in fp32, which gives the same result as a single rounding to bf16.
 float round_to_odd(double value) noexcept {
   const auto rounded = static_cast<float>(value);
   if (static_cast<double>(rounded) == value || std::isnan(value) || std::isinf(rounded)) return rounded;
@@ -50,28 +50,29 @@ template <class Result>
 void convert_any(FileDType dtype, std::span<const std::byte> bytes, std::span<Result> destination) {
   switch (dtype) {
     case FileDType::f32:
-      return each<float>(bytes, destination, [](float value) { return kernels::from_float<Result>(value); });
+      return convert_each<float>(bytes, destination, [](float value) { return kernels::from_float<Result>(value); });
     case FileDType::bf16:
-      return each<std::uint16_t>(bytes, destination,
-                                 [](std::uint16_t value) { return kernels::from_float<Result>(kernels::to_float(BFloat16{value})); });
+      return convert_each<std::uint16_t>(
+          bytes, destination, [](std::uint16_t value) { return kernels::from_float<Result>(kernels::to_float(BFloat16{value})); });
     case FileDType::f16:
-      return each<std::uint16_t>(bytes, destination, [](std::uint16_t value) { return kernels::from_float<Result>(half_to_float(value)); });
+      return convert_each<std::uint16_t>(bytes, destination,
+                                         [](std::uint16_t value) { return kernels::from_float<Result>(half_to_float(value)); });
     case FileDType::f64:
-      return each<double>(bytes, destination, [](double value) {
+      return convert_each<double>(bytes, destination, [](double value) {
         if constexpr (std::is_same_v<Result, float>)
           return static_cast<float>(value);
         else
           return kernels::from_float<Result>(round_to_odd(value));
       });
     default:
-      fail(ExitCode::internal, "runtime.convert", "{} elements cannot become floats", to_string(dtype));
+      fail(ExitCode::internal, "runtime.convert", "elements of type {} cannot be converted to floats", to_string(dtype));
   }
 }
 
 template <class Stored, class Change>
 void store_each(std::span<const float> source, std::span<std::byte> bytes, Change change) {
   MILLRACE_CHECK(bytes.size() == source.size() * sizeof(Stored), ExitCode::internal, "runtime.convert",
-                 "{} bytes for {} elements of {} bytes", bytes.size(), source.size(), sizeof(Stored));
+                 "{} bytes, expected {} elements of {} bytes each", bytes.size(), source.size(), sizeof(Stored));
   for (std::size_t index = 0; index < source.size(); ++index) {
     const Stored value = change(source[index]);
     std::memcpy(bytes.data() + index * sizeof(Stored), &value, sizeof(Stored));
@@ -80,12 +81,12 @@ void store_each(std::span<const float> source, std::span<std::byte> bytes, Chang
 
 }  // namespace
 
-std::string_view to_string(FileDType dtype) noexcept { return rows[static_cast<std::size_t>(dtype)].name; }
-unsigned bits_of(FileDType dtype) noexcept { return rows[static_cast<std::size_t>(dtype)].bits; }
+std::string_view to_string(FileDType dtype) noexcept { return named_types[static_cast<std::size_t>(dtype)].name; }
+unsigned bits_of(FileDType dtype) noexcept { return named_types[static_cast<std::size_t>(dtype)].bits; }
 
 std::optional<FileDType> file_dtype_from(std::string_view name) noexcept {
-  for (std::size_t index = 0; index < rows.size(); ++index)
-    if (rows[index].name == name) return static_cast<FileDType>(index);
+  for (std::size_t index = 0; index < named_types.size(); ++index)
+    if (named_types[index].name == name) return static_cast<FileDType>(index);
   return std::nullopt;
 }
 
@@ -136,7 +137,7 @@ void convert(std::span<const float> source, FileDType dtype, std::span<std::byte
     case FileDType::f64:
       return store_each<double>(source, bytes, [](float value) { return static_cast<double>(value); });
     default:
-      fail(ExitCode::internal, "runtime.convert", "floats cannot become {}", to_string(dtype));
+      fail(ExitCode::internal, "runtime.convert", "floats cannot be converted to {}", to_string(dtype));
   }
 }
 

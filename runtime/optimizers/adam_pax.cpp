@@ -6,7 +6,7 @@ namespace millrace::runtime {
 namespace {
 
 /// Adam as Pax and MaxText's adam_pax compute it. In exact arithmetic its steps are those of AdamW, but its moments m and v are stored
-/// corrected for their start at zero, so that neither can go on from the other's checkpoint.
+/// corrected for their start at zero, so neither can resume from a checkpoint of the other.
 class AdamPax final : public Optimizer {
  public:
   explicit AdamPax(const TrainConfig& train)

@@ -10,12 +10,13 @@
 
 namespace millrace::runtime {
 
-/// Which parameters weight decay applies to. With train.numerics = hf those of two and more axes: norm scales and biases are spared, as in
-/// the usual recipes of PyTorch. With maxtext all of them, as MaxText does. In both, train.decay_mask spares more (MaxText's adamw_mask).
+/// Which parameters weight decay applies to. With train.numerics = hf it applies to parameters with two or more axes, and so not to
+/// norm scales and biases, as is usual in PyTorch. With maxtext it applies to all of them, as in MaxText. In both cases
+/// train.decay_mask excludes further parameters (MaxText's adamw_mask).
 class DecayRule {
  public:
-  DecayRule() = default;  // matrices
-  /// Throws Error(config) for an entry of train.decay_mask that is no regular expression.
+  DecayRule() = default;  // applies to matrices only
+  /// Throws Error(config) for an entry of train.decay_mask that is not a regular expression.
   explicit DecayRule(const TrainConfig& train);
 
   /// Whether weight decay applies to the parameter of this name and shape. The expressions are searched in its path, which is the name

@@ -42,16 +42,16 @@ double maxtext_rate(const LearningRate& rate, std::int64_t step) {
 }  // namespace
 
 void LearningRate::validate() const {
-  constexpr const char* who = "runtime.learning_rate";
+  constexpr const char* component = "runtime.learning_rate";
   const bool decays = rule == "cosine" || is_wsd(rule);
-  MILLRACE_CHECK(decays || rule == "constant" || rule == "linear", ExitCode::config, who,
+  MILLRACE_CHECK(decays || rule == "constant" || rule == "linear", ExitCode::config, component,
                  "train.decay = \"{}\", expected constant, cosine, linear, wsd or wsd-cosine", rule);
-  MILLRACE_CHECK(decays || numerics != "maxtext", ExitCode::config, who,
+  MILLRACE_CHECK(decays || numerics != "maxtext", ExitCode::config, component,
                  "train.decay = \"{}\" with train.numerics = maxtext, expected cosine, wsd or wsd-cosine: MaxText has no other", rule);
-  MILLRACE_CHECK(warmup_steps >= 0 && warmup_steps <= steps, ExitCode::config, who,
+  MILLRACE_CHECK(warmup_steps >= 0 && warmup_steps <= steps, ExitCode::config, component,
                  "train.warmup_steps = {}, expected 0 to train.steps = {}", warmup_steps, steps);
-  MILLRACE_CHECK(!is_wsd(rule) || (decay_steps >= 0 && warmup_steps + decay_steps <= steps), ExitCode::config, who,
-                 "train.decay_steps = {}, expected 0 to {} (train.steps less train.warmup_steps)", decay_steps, steps - warmup_steps);
+  MILLRACE_CHECK(!is_wsd(rule) || (decay_steps >= 0 && warmup_steps + decay_steps <= steps), ExitCode::config, component,
+                 "train.decay_steps = {}, expected 0 to {} (train.steps - train.warmup_steps)", decay_steps, steps - warmup_steps);
 }
 
 double LearningRate::at(std::int64_t step) const {

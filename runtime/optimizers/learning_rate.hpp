@@ -14,21 +14,21 @@ struct LearningRate {
   double final_rate = 0;
   std::int64_t steps = 1;         // N
   std::int64_t warmup_steps = 0;  // w
-  std::int64_t decay_steps = 0;   // wsd: the last d steps
-  std::string numerics = "hf";    // whose rule: hf or maxtext
+  std::int64_t decay_steps = 0;   // d: the decay of wsd and wsd-cosine takes the last d steps
+  std::string numerics = "hf";    // which implementation's rule: hf or maxtext
 
-  /// Throws Error(config) for an unknown rule, for one that MaxText lacks where numerics is maxtext, and where warm-up and decay do not fit
-  /// into the steps.
+  /// Throws Error(config) for an unknown rule, for a rule that MaxText lacks if numerics is maxtext, and if warm-up and decay do
+  /// not fit into the steps.
   void validate() const;
   /// The rate of step s, from 0.
   ///
-  /// hf: while s < w: peak·(s+1)/w. Then with p = (s−w)/(N−w): cosine final + (peak−final)(1+cos πp)/2, linear peak + (final−peak)·p; wsd
-  /// holds the peak and goes to final over the last d steps with p = (s−(N−d))/d, in a line or, as wsd-cosine, in a cosine. From step N on:
-  /// the rate at p = 1.
+  /// hf: while s < w: peak·(s+1)/w. Then with p = (s−w)/(N−w): cosine final + (peak−final)(1+cos πp)/2, linear peak +
+  /// (final−peak)·p; wsd keeps the peak and decays to final over the last d steps with p = (s−(N−d))/d: linearly or, for
+  /// wsd-cosine, along a cosine. From step N on: the rate at p = 1.
   ///
   /// maxtext (its create_learning_rate_schedule): while s < w: peak·s/w, so that step 0 has rate 0. A decay of C steps, of which this is
-  /// number j, has p = j/(C−1), so that its first step has the peak and step N−1 exactly `final`; from step N on the rate is 0. A cosine of
-  /// one step is at p = 1, a line of one step at p = 0. Rounded to fp32, as MaxText computes it.
+  /// number j, has p = j/(C−1), so that its first step has the peak and step N−1 exactly `final`; from step N on the rate is 0. A
+  /// cosine decay of one step has p = 1, a linear one p = 0. Rounded to fp32, as MaxText computes it.
   [[nodiscard]] double at(std::int64_t step) const;
 };
 

@@ -27,9 +27,9 @@ struct UpdateScalars {
   std::int64_t update = 1;   // counts from 1
 };
 
-/// An optimizer: its states by name, and how a set of tensors is updated. Everything that stores, copies, names, saves or restores states
-/// goes over `states()` and knows none of them. Immutable; used by all ranks of a process. A further one is a file in this folder and a
-/// row of the table in optimizer_config.hpp.
+/// An optimizer: its states by name, and how a set of tensors is updated. Code that stores, copies, names, saves or restores states
+/// iterates over `states()` and does not depend on the optimizer. Immutable; used by all ranks of a process. To add an optimizer,
+/// add a file to this folder and a row to the table in optimizer_config.hpp.
 class Optimizer {
  public:
   Optimizer() = default;
@@ -39,8 +39,8 @@ class Optimizer {
 
   /// At most kernels::max_optimizer_states, in the order of OptimizerTensors::states.
   [[nodiscard]] virtual const std::vector<OptimizerState>& states() const = 0;
-  /// Updates the tensors, writes their bf16 copies and zeroes their gradients. Thread: the rank's compute worker. Elements are independent
-  /// of each other, so that the bits depend neither on threads nor on which tensors share a call.
+  /// Updates the tensors, writes their bf16 copies and zeroes their gradients. Thread: the rank's compute worker. Each element is
+  /// updated independently, so the result depends neither on threads nor on which tensors share a call.
   virtual void update(const kernels::ExecutionContext& context, const UpdateScalars& scalars,
                       std::span<const kernels::OptimizerTensors> tensors) const = 0;
 };

@@ -11,7 +11,7 @@ namespace millrace::runtime {
 class Optimizer;
 struct TrainConfig;
 
-/// What train.optimizer may say, and which keys of [train] that optimizer reads beside the learning rate and the clip.
+/// A value of train.optimizer, and the keys of [train] that this optimizer reads besides learning rate and clipping.
 struct OptimizerChoice {
   std::string_view name;
   std::array<std::string_view, 4> keys;
@@ -25,14 +25,15 @@ struct OptimizerRow : OptimizerChoice {
   MakeOptimizer* make;
 };
 
-/// All optimizers, in the order of the documentation. A further one is a row here and a file beside this one that defines its function.
+/// All optimizers, in the order of the documentation. To add one, add a row here and a file in this folder that defines its
+/// function.
 inline constexpr std::array optimizer_table{
     OptimizerRow{{"adamw", {"train.beta1", "train.beta2", "train.epsilon", "train.weight_decay"}}, make_adamw},
     OptimizerRow{{"adam_pax", {"train.beta1", "train.beta2", "train.epsilon", "train.weight_decay"}}, make_adam_pax},
     OptimizerRow{{"sgd", {"train.momentum", "train.nesterov", "train.weight_decay"}}, make_sgd},
 };
 
-/// The table without its functions: what a description of keys needs, which links no optimizer.
+/// The table without its functions, for the schema of keys, which must not depend on the optimizers' code.
 inline constexpr auto optimizer_choices = [] {
   std::array<OptimizerChoice, optimizer_table.size()> choices{};
   for (std::size_t i = 0; i < choices.size(); ++i) choices[i] = optimizer_table[i];

@@ -5,7 +5,7 @@
 namespace millrace::runtime {
 namespace {
 
-/// Stochastic gradient descent as torch.optim.SGD has it. MaxText's sgd is the one with momentum 0 and no decay, which keeps no state.
+/// Stochastic gradient descent as in torch.optim.SGD. MaxText's sgd is the case of momentum 0 without decay, which keeps no state.
 class Sgd final : public Optimizer {
  public:
   explicit Sgd(const TrainConfig& train)

@@ -53,7 +53,8 @@ class EpilogueChooser {
   }
 
  private:
-  /// The operation whose only result is `value`, if that is read only once and no addition is fused into it yet; or nullptr.
+  /// The operation whose only result is `value`, if the value is read only once and no addition is fused into the operation yet;
+  /// else nullptr.
   Operation* sole_source(ValueId value) {
     const int source = producer_[index(value)];
     if (source == no_producer || readers_[index(value)] != 1) return nullptr;
@@ -86,7 +87,7 @@ class EpilogueChooser {
   /// The source's operation moves to the sum's position, where all of its operands exist.
   void join_sum(std::size_t position) {
     Operation& sum = program_[position];
-    // The younger operand first, since the other one exists already.
+    // The operand that is computed later comes first, since at its position the other one exists already.
     for (const std::size_t operand : {std::size_t{1}, std::size_t{0}}) {
       const ValueId part = sum.inputs[operand], addend = sum.inputs[1 - operand];
       Operation* const source = part == addend ? nullptr : sole_source(part);

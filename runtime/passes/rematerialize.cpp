@@ -54,7 +54,7 @@ RematerializationPolicy RematerializationPolicy::parse(std::string_view text, co
   std::vector<std::string_view> words;
   const auto check_label = [&](std::string_view word) {
     MILLRACE_CHECK(std::find(known_labels.begin(), known_labels.end(), word) != known_labels.end(), ExitCode::config, who,
-                   "'{}' in '{}' is no policy and no label of this model; nearest is '{}'", word, text, nearest(word, known_labels));
+                   "'{}' in '{}' is neither a policy nor a label of this model; nearest is '{}'", word, text, nearest(word, known_labels));
   };
   for (std::size_t begin = 0; begin <= text.size();) {
     const auto end = std::min(text.find(',', begin), text.size());

@@ -32,7 +32,7 @@ class Search {
   std::vector<Lateness> find(std::size_t max_count) {
     slow_stages();
     single_actions();
-    late_tokens();
+    late_boundaries();
     waits_of_ranks();
     std::stable_sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) { return a.cost > b.cost; });
     found_.resize(std::min(found_.size(), max_count));
@@ -121,18 +121,18 @@ class Search {
   }
 
   /// Per edge: the transfers of those boundaries that a rank waited for.
-  void late_tokens() {
+  void late_boundaries() {
     const ActionTable table(schedule_);
     const auto edges = edges_of(schedule_.placement);
     std::vector<std::vector<double>> ways(edges.size());
     for (const ProfiledStep& step : steps_) {
       for (const auto& rank : step.view.ranks) {
         for (const TraceRecord& wait : rank.waits) {
-          const auto token = waited_token(schedule_, table, step.view, wait);
-          if (!token) continue;
+          const auto boundary = waited_boundary(schedule_, table, step.view, wait);
+          if (!boundary) continue;
           const auto kind = wait.reason == WaitReason::gradient ? BoundaryKind::gradient : BoundaryKind::activation;
           const auto edge = edge_into(schedule_.placement, wait.stage, kind);
-          if (edge && wait.end > token->produced) ways[edge->index()].push_back(milliseconds(wait.end - token->produced));
+          if (edge && wait.end > boundary->produced) ways[edge->index()].push_back(milliseconds(wait.end - boundary->produced));
         }
       }
     }
@@ -161,12 +161,12 @@ class Search {
     for (const auto& sum : sums) optimizers += milliseconds(sum[Cause::optimizer]) / count_;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto a_step = [&](Cause cause) { return milliseconds(sums[rank][cause]) / count_; };
-      const auto tell = [&](Cause cause, const char* text) {
+      const auto report = [&](Cause cause, const char* text) {
         add(a_step(cause), fmt::format("rank {} {} for {:.2f} ms per step", rank, text, a_step(cause)), RankId(rank));
       };
-      tell(Cause::data, "waits for the loader");
-      tell(Cause::transport, "waits for a free slot of its output ring");
-      tell(Cause::checkpoint, "copies its state for a checkpoint");
+      report(Cause::data, "waits for the loader");
+      report(Cause::transport, "waits for a free slot of its output ring");
+      report(Cause::checkpoint, "copies its state for a checkpoint");
       if (ranks < 2) continue;
       const double own = a_step(Cause::optimizer), others = (optimizers - own) / static_cast<double>(ranks - 1);
       add(own - others, fmt::format("rank {} updates for {:.2f} ms, {:.2f} more than the mean of the others", rank, own, own - others),

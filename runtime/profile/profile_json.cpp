@@ -167,7 +167,7 @@ class Writer {
   }
 
   Json wait(const StepView& view, const TraceRecord& record) const {
-    const auto made = waited_token(measured_.schedule, table_, view, record);
+    const auto made = waited_boundary(measured_.schedule, table_, view, record);
     return {to_string(record.reason),
             record.stage.value,
             record.microbatch.value,
@@ -183,11 +183,11 @@ class Writer {
     for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
       for (std::size_t index = 0; index < schedule.ranks[rank].size(); ++index) {
         const Action& action = schedule.ranks[rank][index];
-        const auto token = token_of(table_, view, action);
-        if (!token || token->maker.rank == RankId(rank)) continue;
-        const Action& maker = schedule.ranks[token->maker.rank.index()][static_cast<std::size_t>(token->maker.index)];
-        json.push_back({token->maker.rank.value, rank, action.kind == ActionKind::forward ? "F" : "B", action.microbatch.value,
-                        maker.stage.value, at(token->produced), at(view.ranks[rank].actions[index].begin)});
+        const auto boundary = boundary_of(table_, view, action);
+        if (!boundary || boundary->maker.rank == RankId(rank)) continue;
+        const Action& maker = schedule.ranks[boundary->maker.rank.index()][static_cast<std::size_t>(boundary->maker.index)];
+        json.push_back({boundary->maker.rank.value, rank, action.kind == ActionKind::forward ? "F" : "B", action.microbatch.value,
+                        maker.stage.value, at(boundary->produced), at(view.ranks[rank].actions[index].begin)});
       }
     }
     return json;

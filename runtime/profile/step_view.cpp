@@ -8,7 +8,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* who = "runtime.profile";
+constexpr const char* component = "runtime.profile";
 
 void sort_by_begin(std::vector<TraceRecord>& records) {
   std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
@@ -44,14 +44,14 @@ void add_snapshots(const RankTrace& trace, const StepView& view, StepView::Rank&
 }
 
 void check_list(const std::vector<Action>& list, const StepView::Rank& found, RankId rank, StepId step) {
-  MILLRACE_CHECK(found.actions.size() == list.size(), ExitCode::config, who,
+  MILLRACE_CHECK(found.actions.size() == list.size(), ExitCode::config, component,
                  "the trace of rank {} has {} actions of step {}, its list has {}: profile fewer steps, a ring keeps {} records", rank,
                  found.actions.size(), step.value + 1, list.size(), TraceRing::default_capacity);
   for (std::size_t index = 0; index < list.size(); ++index) {
     const TraceRecord& record = found.actions[index];
     MILLRACE_CHECK(
         record.stage == list[index].stage && record.microbatch == list[index].microbatch && record.kind == span_of(list[index].kind),
-        ExitCode::internal, who, "entry {} of rank {} in step {} was {} of stage {}, microbatch {}, expected {}", index, rank,
+        ExitCode::internal, component, "entry {} of rank {} in step {} was {} of stage {}, microbatch {}, expected {}", index, rank,
         step.value + 1, to_string(record.kind), record.stage, record.microbatch, list[index]);
   }
 }
@@ -59,7 +59,7 @@ void check_list(const std::vector<Action>& list, const StepView::Rank& found, Ra
 }  // namespace
 
 StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, StepId step) {
-  MILLRACE_CHECK(traces.size() == schedule.ranks.size(), ExitCode::internal, who, "traces of {} ranks, expected {}", traces.size(),
+  MILLRACE_CHECK(traces.size() == schedule.ranks.size(), ExitCode::internal, component, "traces of {} ranks, expected {}", traces.size(),
                  schedule.ranks.size());
   StepView view;
   view.step = step;
@@ -108,25 +108,26 @@ bool is_whole(const Schedule& schedule, std::span<const RankTrace> traces, StepI
   });
 }
 
-std::optional<MadeToken> token_of(const ActionTable& table, const StepView& view, const Action& action) {
-  const auto source = table.token_source(action);
+std::optional<ProducedBoundary> boundary_of(const ActionTable& table, const StepView& view, const Action& action) {
+  const auto source = table.boundary_source(action);
   if (!source) return std::nullopt;
-  return MadeToken{*source, view.ranks[source->rank.index()].actions[static_cast<std::size_t>(source->index)].end};
+  return ProducedBoundary{*source, view.ranks[source->rank.index()].actions[static_cast<std::size_t>(source->index)].end};
 }
 
-std::optional<MadeToken> waited_token(const Schedule& schedule, const ActionTable& table, const StepView& view, const TraceRecord& wait) {
+std::optional<ProducedBoundary> waited_boundary(const Schedule& schedule, const ActionTable& table, const StepView& view,
+                                                const TraceRecord& wait) {
   if (wait.reason != WaitReason::activation && wait.reason != WaitReason::gradient) return std::nullopt;
   if (wait.stage == no_stage || wait.microbatch == no_microbatch) return std::nullopt;
   const bool gradient = wait.reason == WaitReason::gradient;
   const int index = gradient ? table.gradient(wait.stage, wait.microbatch) : table.forward(wait.stage, wait.microbatch);
   if (index < 0) return std::nullopt;
   const auto& list = schedule.ranks[schedule.placement.rank_of(wait.stage).index()];
-  return token_of(table, view, list[static_cast<std::size_t>(index)]);
+  return boundary_of(table, view, list[static_cast<std::size_t>(index)]);
 }
 
 std::int64_t produced_within(const Schedule& schedule, const ActionTable& table, const StepView& view, const TraceRecord& wait) {
-  const auto token = waited_token(schedule, table, view, wait);
-  return token ? std::clamp(token->produced, wait.begin, std::max(wait.begin, wait.end)) : wait.end;
+  const auto boundary = waited_boundary(schedule, table, view, wait);
+  return boundary ? std::clamp(boundary->produced, wait.begin, std::max(wait.begin, wait.end)) : wait.end;
 }
 
 }  // namespace millrace::runtime

@@ -43,17 +43,17 @@ struct StepView {
 [[nodiscard]] bool is_whole(const Schedule& schedule, std::span<const RankTrace> traces, StepId step);
 
 /// An input of an action: the action that produced it, and the time at which this producer ended.
-struct MadeToken {
+struct ProducedBoundary {
   ActionPlace maker;
   std::int64_t produced = 0;
 };
 
 /// The producer of the boundary that this action consumes; nothing for an action that consumes none.
-[[nodiscard]] std::optional<MadeToken> token_of(const ActionTable& table, const StepView& view, const Action& action);
+[[nodiscard]] std::optional<ProducedBoundary> boundary_of(const ActionTable& table, const StepView& view, const Action& action);
 
 /// The boundary that this wait was for; nothing for a wait for something else.
-[[nodiscard]] std::optional<MadeToken> waited_token(const Schedule& schedule, const ActionTable& table, const StepView& view,
-                                                    const TraceRecord& wait);
+[[nodiscard]] std::optional<ProducedBoundary> waited_boundary(const Schedule& schedule, const ActionTable& table, const StepView& view,
+                                                              const TraceRecord& wait);
 
 /// The time within this wait at which its boundary was produced. Until then the rank waited for the producer, and then for the transfer.
 [[nodiscard]] std::int64_t produced_within(const Schedule& schedule, const ActionTable& table, const StepView& view,

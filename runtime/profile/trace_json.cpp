@@ -112,18 +112,19 @@ class Tracer {
     json["cat"] = std::string(1, letter(action.kind));
     json["args"] = {{"step", view.step.value + 1}, {"stage", action.stage.value}, {"microbatch", action.microbatch.value}};
     add(json);
-    const auto token = token_of(table_, view, action);
-    if (!token || token->maker.rank == RankId(rank)) return;
-    write_arrow(view, *token, rank, record, action);
+    const auto boundary = boundary_of(table_, view, action);
+    if (!boundary || boundary->maker.rank == RankId(rank)) return;
+    write_arrow(view, *boundary, rank, record, action);
   }
 
   /// An arrow is attached to the slice that encloses its time, so it starts one nanosecond before the producer's end.
-  void write_arrow(const StepView& view, const MadeToken& token, std::size_t rank, const TraceRecord& used, const Action& action) {
-    const auto& maker = view.ranks[token.maker.rank.index()].actions[static_cast<std::size_t>(token.maker.index)];
-    const Action& made = schedule_.ranks[token.maker.rank.index()][static_cast<std::size_t>(token.maker.index)];
+  void write_arrow(const StepView& view, const ProducedBoundary& boundary, std::size_t rank, const TraceRecord& used,
+                   const Action& action) {
+    const auto& maker = view.ranks[boundary.maker.rank.index()].actions[static_cast<std::size_t>(boundary.maker.index)];
+    const Action& made = schedule_.ranks[boundary.maker.rank.index()][static_cast<std::size_t>(boundary.maker.index)];
     const bool forward = action.kind == ActionKind::forward;
     const std::string name = forward ? "activation" : "gradient";
-    Json out = event("s", token.maker.rank.index(), compute, std::max(maker.begin, maker.end - 1), name);
+    Json out = event("s", boundary.maker.rank.index(), compute, std::max(maker.begin, maker.end - 1), name);
     Json in = event("f", rank, compute, used.begin, name);
     in["bp"] = "e";
     // A hash of (step, microbatch, hop, direction), reduced to 53 bits, which every JSON reader can represent.
@@ -141,7 +142,7 @@ class Tracer {
 
   void write_wait(std::size_t rank, const StepView& view, const TraceRecord& wait) {
     std::string name = to_string(wait.reason);
-    const auto made = waited_token(schedule_, table_, view, wait);
+    const auto made = waited_boundary(schedule_, table_, view, wait);
     if (made) {
       name = fmt::format("{} of {}", name, schedule_.ranks[made->maker.rank.index()][static_cast<std::size_t>(made->maker.index)]);
     }

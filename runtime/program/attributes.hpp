@@ -16,9 +16,8 @@
 
 namespace millrace::runtime {
 
-/// What one operation computes beyond its operands: the Options struct of its kernel, whichever that is, and its epilogue. The rule knows
-/// the struct and reads it; everybody else prints and compares its members. Options are immutable, and cheap to copy: operations share
-/// them.
+/// The attributes of an operation: the Options struct of its kernel, type-erased, and its epilogue. Only the operation's rule knows
+/// the struct; all other code prints and compares its members. Options are immutable, and cheap to copy: operations share them.
 class Attributes {
  public:
   /// An operation without options.
@@ -26,7 +25,7 @@ class Attributes {
   template <kernels::Options T>
   Attributes(const T& options) : held_(std::make_shared<const Held<T>>(options)) {}  // NOLINT: the options are the attributes
 
-  /// The options of an operation whose rule expects a T. Throws Error(internal) where it holds others or none.
+  /// The options as a T, for a rule that expects one. Throws Error(internal) if it holds another struct or none.
   template <kernels::Options T>
   [[nodiscard]] const T& as() const {
     const auto* held = dynamic_cast<const Held<T>*>(held_.get());
@@ -37,7 +36,7 @@ class Attributes {
   /// "epsilon=1e-05 offset=0 round_first=1": the members in the struct's order; empty without options.
   [[nodiscard]] std::string text() const { return held_ == nullptr ? "" : held_->text(); }
   [[nodiscard]] std::size_t hash() const { return held_ == nullptr ? 0 : held_->hash(); }
-  /// Equal: one epilogue, and both without options or with one struct and equal members.
+  /// True if the epilogues are equal, and both have no options or the same struct with equal members.
   friend bool operator==(const Attributes& a, const Attributes& b) {
     if (a.epilogue != b.epilogue) return false;
     if (a.held_ == b.held_) return true;

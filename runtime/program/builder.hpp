@@ -11,18 +11,19 @@
 
 namespace millrace::runtime {
 
-/// What a layer says of a parameter that it declares.
+/// The properties of a parameter that the layer which declares it sets.
 struct ParameterForm {
-  std::optional<kernels::DType> dtype = {};  // none: the compute dtype, as operands of products and tables have it
-  StoredForm stored = {};                    // without a shape: as the program has it
+  std::optional<kernels::DType> dtype = {};  // none: the compute dtype, as for operands of products and for tables
+  StoredForm stored = {};                    // without a shape: stored in the shape that the program uses
   int use = 0;                               // 1: the output head's use of a tied table
 };
 
-/// Computes in fp32 whatever the compute dtype is: what multiplies or is added elementwise (scales of norms, biases).
+/// For parameters that are used in fp32 whatever the compute dtype is: those that multiply or are added elementwise (norm scales,
+/// biases).
 inline const ParameterForm in_f32{.dtype = kernels::DType::f32};
 
-/// What layers append to. One builder makes one stage's forward program. Wrong shapes throw Error(internal) naming the operation and both
-/// operands.
+/// Builds the forward program of one stage; layers append their operations to it. Throws Error(internal), naming the operation and
+/// both operands, if their shapes do not fit.
 class ProgramBuilder {
  public:
   struct Options {
@@ -47,7 +48,7 @@ class ProgramBuilder {
   [[nodiscard]] ValueId boundary_in(std::string_view name, const ValueType& type);
   /// The port "hidden", [T, width] in the compute dtype.
   [[nodiscard]] ValueId boundary_in(std::int64_t width);
-  /// A weight under the checkpoint's name. The layer that declares it says its dtype and how files have it.
+  /// A weight under the checkpoint's name. `form` gives its dtype and its stored form in files.
   [[nodiscard]] ValueId parameter(std::string name, kernels::Shape shape, const ParameterForm& form = {});
   [[nodiscard]] ValueId constant(std::string name, std::vector<float> data);
 
@@ -57,8 +58,8 @@ class ProgramBuilder {
   [[nodiscard]] const std::string& scope() const noexcept { return scope_; }
   /// Appends one operation; returns its results. `name` is put after the scope.
   std::vector<ValueId> append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes, std::string_view name);
-  /// Adds a label to a value and to what its operation keeps beside it for the gradients (attention's log-sum-exp): a policy keeps them
-  /// together. A value may carry several.
+  /// Adds a label to a value and to the further results that its operation keeps for the gradients (attention's log-sum-exp), so
+  /// that a policy keeps them together. A value may have several labels.
   void label(ValueId value, std::string_view label);
   [[nodiscard]] const ValueType& type(ValueId value) const;
 
@@ -73,9 +74,9 @@ class ProgramBuilder {
   /// `value` (f64 [n]) is a term of the loss: its first entry is the term's sum over the microbatch. Any stage may have any number of them;
   /// several may have one name. The operation that computes it reads GradientBuilder::loss_scale() in its gradient rules.
   void loss_term(LossTerm term, ValueId value);
-  /// The program then has no loss terms, whatever layers declare.
+  /// Ends the program in logits: it then has no loss terms, whatever layers declare.
   void set_logits(ValueId value);
-  /// Hands over the program; the builder is empty afterwards.
+  /// Returns the program; the builder is empty afterwards.
   [[nodiscard]] ForwardProgram finish();
 
  private:

@@ -10,29 +10,29 @@ namespace millrace::runtime {
 
 class OperationRule;
 
-/// What one operation does beside its own work, so that another operation falls away. runtime/passes/choose_epilogues.hpp decides it from
-/// what the rule can do.
+/// The work that an operation does in addition to its own, which replaces another operation. runtime/passes/choose_epilogues.hpp
+/// chooses it among the epilogues that the rule supports.
 struct Epilogue {
   /// Added to the operation's only result before that is rounded: a value of the result's type, or a bias f32 [N] to every row. It is the
   /// operation's last operand.
   enum class Add : std::uint8_t { none, addend, bias };
   Add add = Add::none;
-  bool packed = false;  // the weight among its operands lies packed for products (kernels/packing.hpp)
+  bool packed = false;  // its weight operand has the packed layout of products (kernels/packing.hpp)
   friend bool operator==(const Epilogue&, const Epilogue&) = default;
 };
 
-/// What operations of a rule can take.
+/// The epilogues that the operations of a rule support.
 struct Epilogues {
   bool addend = false;
   bool bias = false;
-  /// The operand that may lie packed, and in which form.
+  /// The operand that may be packed, and in which form.
   struct Weight {
     std::size_t operand = 0;
     WeightForm form = WeightForm::plain;
   };
   std::optional<Weight> packed;
-  /// For an input gradient: the weight gradient that it can compute along with its own results, and the rule that does both, from the input
-  /// gradient's operands and with the bits of one after the other. B uses it.
+  /// For an input gradient that can compute a weight gradient along with its own results: the rule of that weight gradient, and the
+  /// rule that computes both from the input gradient's operands, with the same bits as the two in sequence. B uses it.
   const OperationRule* weight_gradient = nullptr;
   const OperationRule* both = nullptr;
 };

@@ -39,9 +39,9 @@ class OperationHook {
   virtual void after(const Call&) {}
 };
 
-/// Runs a stage's programs. Operands are resolved to (region, offset) once, here; a run allocates nothing.
-/// Errors of kernels come out with the operation's name in front. Where a run only enqueues, what fails later is found by the
-/// device's record of the operation that began last.
+/// Runs a stage's programs. The constructor resolves operands to (region, offset); a run allocates nothing. Errors of kernels are
+/// prefixed with the operation's name. On an asynchronous device, where a run only enqueues, a later failure is attributed to the
+/// operation that the device began last (set_breadcrumb).
 class Executor {
  public:
   /// Both must outlive the executor.

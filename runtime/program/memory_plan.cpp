@@ -128,7 +128,7 @@ class Planner {
   }
 
  private:
-  /// A run on this device would end at the operation's first call: better said before anything is allocated.
+  /// Without this check a run on this device would fail at the operation's first call.
   void require_kernels(const Operation& operation) const {
     const auto backend = kernels::device_type(processor_.device).facts().backend;
     for (const auto* row : operation.rule->kernel_rows())

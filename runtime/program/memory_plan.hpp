@@ -61,8 +61,8 @@ struct MemoryPlan {
   std::array<std::size_t, kProgramKinds> scratch_bytes{};
 };
 
-/// Throws Error(config), "device cuda has no kernel for top_k (layers.3.mlp.router)", where an operation of the mode's programs calls a
-/// kernel that the processor's backend lacks.
+/// Throws Error(config), "device cuda has no kernel for top_k (layers.3.mlp.router)", if an operation of the mode's programs calls
+/// a kernel that the processor's backend lacks.
 [[nodiscard]] MemoryPlan plan_memory(const ProgramSet& programs, BackwardMode mode, const ParameterPlaces& places,
                                      const kernels::Processor& processor);
 

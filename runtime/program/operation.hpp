@@ -24,12 +24,13 @@ struct Cost {
 /// The rows of the kernel tables that an operation calls.
 using KernelRows = std::vector<const kernels::KernelRow*>;
 
-/// Everything known of an operation beyond its numbers; one file an operation in ops/. Rules are immutable and live as long as the process.
+/// Everything that is known about a kind of operation except the kernel's arithmetic. Each has its own file in ops/. Rules are
+/// immutable and live as long as the process.
 class OperationRule {
  public:
   virtual ~OperationRule() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// Types of the results; throws Error(internal) naming the operands' shapes when they do not fit.
+  /// Returns the types of the results. Throws Error(internal) naming the operands' shapes if they do not fit.
   [[nodiscard]] virtual std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const = 0;
   /// Appends the operations that turn the results' gradients into the gradients of activations (I). Default: nothing flows back.
   virtual void input_gradient(GradientBuilder& builder) const;
@@ -39,14 +40,15 @@ class OperationRule {
                                   const Attributes& attributes) const = 0;
   [[nodiscard]] virtual std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
                                                   const Attributes& attributes, const kernels::Processor& processor) const;
-  /// The kernels that run() calls, of which a stage's plan demands that the device has them.
+  /// The kernels that run() calls. Planning a stage fails if the device lacks one of them.
   [[nodiscard]] virtual KernelRows kernel_rows() const = 0;
   /// Calls the kernel. outputs of an accumulating operation are its accumulators.
   virtual void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs,
                    std::span<const kernels::Tensor> outputs, const Attributes& attributes, kernels::Scratch scratch) const = 0;
-  /// What is put after the operation's name for result `i`; the first has the operation's own name.
+  /// The suffix of the name of result `i`; the first result has the operation's own name.
   [[nodiscard]] virtual std::string_view output_suffix(std::size_t i) const;
-  /// What its operations can do beside their own work. Their attributes say what they do; infer, cost and run go by that. Default: nothing.
+  /// The epilogues that its operations support; by default none. Which one an operation uses is in its attributes, which infer,
+  /// cost and run take into account.
   [[nodiscard]] virtual Epilogues epilogues() const { return {}; }
   /// True when `outputs` are accumulators, which are read, added to and written.
   [[nodiscard]] virtual bool accumulates() const { return false; }
@@ -63,7 +65,7 @@ struct Operation {
   bool recomputed = false;  // stands in I for a value that rematerialisation did not keep
 };
 
-/// "linear", "linear + bias", "rms_norm_input_gradient + addend": the rule with what else the operation does.
+/// The rule with the operation's epilogue: "linear", "linear + bias", "rms_norm_input_gradient + addend".
 [[nodiscard]] std::string kind_of(const Operation& operation);
 
 }  // namespace millrace::runtime

@@ -27,7 +27,7 @@ ValueId linear_input_major(ProgramBuilder& builder, ValueId x, ValueId weight, s
 ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_view name);
 /// x · weightᵀ with fp32 results, as the loss computes them, without gradient: logits for sampling and parity.
 ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::CrossEntropyOptions& options, std::string_view name);
-/// x [T, n·D], weight f32 [D] → same: each of a token's n vectors by itself, with the same weight.
+/// x [T, n·D], weight f32 [D] → same: each of a token's n vectors is normalised separately, with the same weight.
 ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::RmsNormOptions& options, std::string_view name);
 /// x [T, D], weight and bias f32 [D] → same.
 ValueId layer_norm(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId bias, const kernels::LayerNormOptions& options,
@@ -56,9 +56,9 @@ ValueId add_sinusoid(ProgramBuilder& builder, ValueId x, ValueId positions, Valu
 ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_view name);
 /// x with features dropped at `rate` in training: which ones depends on (seed, sample, the operation's name with its scope, feature) alone.
 ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name);
-/// Columns of x [T, N], from the first on: one result [T, width] a width, which add up to N.
+/// Splits the columns of x [T, N]: one result [T, width] per width; the widths add up to N.
 std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name);
-/// A copy: what an empty stage does.
+/// Copies x, for an empty stage.
 ValueId copy(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// Head and loss: h [T, D], weight [V, D], targets i32 [T] (negative: masked) → f64 [2] {loss sum, z-loss sum}.
 ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets,

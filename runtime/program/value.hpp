@@ -34,17 +34,17 @@ struct ValueType {
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 
-/// A parameter as files have it, where that is not its shape in programs: axes that programs see as one, the transposed matrix, or several
-/// tensors that programs see as one, stacked along the first axis (the weights of experts).
+/// The form of a parameter in files if it differs from that in programs: with axes that programs merge into one, as the transposed
+/// matrix, or as several tensors that programs see as one, stacked along the first axis (the weights of experts).
 struct StoredForm {
-  kernels::Shape shape;            // of the tensor, or of each part
-  bool transposed = false;         // of a matrix, or of each part, then a matrix
+  kernels::Shape shape;            // of the tensor in files, or of each part
+  bool transposed = false;         // the matrix, or each part, is stored transposed
   std::vector<std::string> parts;  // names of the tensors that are stacked; empty: one tensor under the parameter's name
   friend bool operator==(const StoredForm&, const StoredForm&) = default;
 };
 
-/// The layout of a weight's values where a program reads it: as its type says, or packed for matrix products
-/// (kernels/packing.hpp), plain or transposed.
+/// The layout in which a program reads a weight: row-major, or packed for matrix products (kernels/packing.hpp), plain or
+/// transposed.
 enum class WeightForm : std::uint8_t { plain, packed, packed_turned };
 
 struct Value {

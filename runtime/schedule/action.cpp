@@ -7,7 +7,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* who = "runtime.schedule";
+constexpr const char* component = "runtime.schedule";
 
 // Parses a decimal number at `position` and advances past it.
 std::int32_t read_number(std::string_view text, std::size_t& position, const char* what) {
@@ -16,7 +16,7 @@ std::int32_t read_number(std::string_view text, std::size_t& position, const cha
   std::int32_t number = -1;
   const bool digit = begin != end && *begin >= '0' && *begin <= '9';
   const auto [stop, error] = std::from_chars(begin, end, number);
-  MILLRACE_CHECK(digit && error == std::errc{}, ExitCode::config, who,
+  MILLRACE_CHECK(digit && error == std::errc{}, ExitCode::config, component,
                  "action \"{}\", column {}: expected the {} as a decimal number (an action reads like 3I2: stage, F I W or B, microbatch)",
                  text, position + 1, what);
   position = static_cast<std::size_t>(stop - text.data());
@@ -31,7 +31,7 @@ ActionKind read_kind(std::string_view text, std::size_t& position) {
       return kind;
     }
   }
-  fail(ExitCode::config, who, "action \"{}\", column {}: expected F, I, W or B after the stage", text, position + 1);
+  fail(ExitCode::config, component, "action \"{}\", column {}: expected F, I, W or B after the stage", text, position + 1);
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ Action parse_action(std::string_view text) {
   action.stage = StageId{read_number(text, position, "stage")};
   action.kind = read_kind(text, position);
   action.microbatch = MicrobatchId{read_number(text, position, "microbatch")};
-  MILLRACE_CHECK(position == text.size(), ExitCode::config, who,
+  MILLRACE_CHECK(position == text.size(), ExitCode::config, component,
                  "action \"{}\", column {}: expected nothing after the microbatch, found \"{}\"", text, position + 1,
                  text.substr(position));
   return action;

@@ -23,7 +23,7 @@ ActionTable::ActionTable(const Schedule& schedule)
   }
 }
 
-std::optional<ActionPlace> ActionTable::token_source(const Action& action) const {
+std::optional<ActionPlace> ActionTable::boundary_source(const Action& action) const {
   const bool forward = action.kind == ActionKind::forward;
   if (!forward && !makes_gradient(action.kind)) return std::nullopt;
   const auto maker = forward ? placement_->previous(action.stage) : placement_->next(action.stage);
@@ -40,7 +40,7 @@ std::vector<ActionPlace> causal_order(const Schedule& schedule, const ActionTabl
     for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
       const auto& list = schedule.ranks[rank];
       while (static_cast<std::size_t>(done[rank]) < list.size()) {
-        const auto source = table.token_source(list[static_cast<std::size_t>(done[rank])]);
+        const auto source = table.boundary_source(list[static_cast<std::size_t>(done[rank])]);
         if (source && (source->index < 0 || done[source->rank.index()] <= source->index)) break;
         order.push_back({RankId{rank}, done[rank]++});
         moved = true;
@@ -68,7 +68,7 @@ std::vector<std::vector<int>> finished_before_start(const Schedule& schedule, co
       continue;
     }
     int finished = index > 0 ? own[index - 1] : 0;
-    if (const auto source = table.token_source(schedule.ranks[place.rank.index()][index])) {
+    if (const auto source = table.boundary_source(schedule.ranks[place.rank.index()][index])) {
       // The boundary exists, so its producer has finished: on the observed rank that is one entry more than before the producer's
       // start.
       const int at_start = known[source->rank.index()][static_cast<std::size_t>(source->index)];

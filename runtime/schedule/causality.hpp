@@ -26,7 +26,7 @@ class ActionTable {
 
   /// The action that produces the boundary that `action` waits for, also if both are on one rank: F(s) for F(s+1), I or B(s+1)
   /// for I or B(s).
-  [[nodiscard]] std::optional<ActionPlace> token_source(const Action& action) const;
+  [[nodiscard]] std::optional<ActionPlace> boundary_source(const Action& action) const;
 
  private:
   [[nodiscard]] std::size_t at(StageId stage, MicrobatchId m) const { return stage.index() * microbatches_ + m.index(); }

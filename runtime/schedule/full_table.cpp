@@ -34,7 +34,7 @@ class Lowering {
   }
 
  private:
-  std::size_t token(std::int32_t edge, const Action& action) const {
+  std::size_t boundary(std::int32_t edge, const Action& action) const {
     return static_cast<std::size_t>(edge) * microbatches_ + action.microbatch.index();
   }
 
@@ -45,7 +45,7 @@ class Lowering {
     const std::size_t stop = first + (list[first].overlaps_next && first + 1 < list.size() ? 2 : 1);
     for (std::size_t index = first; index < stop; ++index) {
       const std::int32_t in = wiring_.input(list[index]);
-      if (in >= 0 && !made_[token(in, list[index])]) return false;
+      if (in >= 0 && !made_[boundary(in, list[index])]) return false;
     }
     for (std::size_t index = first; index < stop; ++index) {
       TransferCell cell;
@@ -60,7 +60,7 @@ class Lowering {
   void send(std::size_t rank, const Action& action) {
     const std::int32_t out = wiring_.output(action);
     if (out < 0) return;
-    made_[token(out, action)] = true;
+    made_[boundary(out, action)] = true;
     const Edge& edge = wiring_.edges[static_cast<std::size_t>(out)];
     if (edge.local()) return;
     table_[rank].push_back({TransferCell::Kind::send, {}, edge.kind, edge.producer, action.microbatch});
@@ -80,7 +80,7 @@ class Lowering {
 std::string to_string(const TransferCell& cell) {
   if (cell.kind == TransferCell::Kind::compute) return to_string(cell.action);
   return fmt::format("{}{}_{}{}", cell.stage, cell.kind == TransferCell::Kind::send ? "SEND" : "RECV",
-                     cell.token == BoundaryKind::activation ? 'F' : 'B', cell.microbatch);
+                     cell.boundary == BoundaryKind::activation ? 'F' : 'B', cell.microbatch);
 }
 
 std::vector<TransferCell> parse_transfer_cell(std::string_view text) {
@@ -94,8 +94,8 @@ std::vector<TransferCell> parse_transfer_cell(std::string_view text) {
   static_cast<void>(parse_cell(text));
   // Parses stage and microbatch like those of a forward.
   const Action named = parse_action(fmt::format("{}F{}", text.substr(0, verb), text.substr(verb + verb_size + 1)));
-  const BoundaryKind token = text[verb + verb_size] == 'F' ? BoundaryKind::activation : BoundaryKind::gradient;
-  cells.push_back({verb == send ? TransferCell::Kind::send : TransferCell::Kind::receive, {}, token, named.stage, named.microbatch});
+  const BoundaryKind boundary = text[verb + verb_size] == 'F' ? BoundaryKind::activation : BoundaryKind::gradient;
+  cells.push_back({verb == send ? TransferCell::Kind::send : TransferCell::Kind::receive, {}, boundary, named.stage, named.microbatch});
   return cells;
 }
 

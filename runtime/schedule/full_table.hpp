@@ -13,9 +13,9 @@ namespace millrace::runtime {
 /// rank to rank.
 struct TransferCell {
   enum class Kind : std::uint8_t { compute, send, receive } kind = Kind::compute;
-  Action action;                                  // if the cell is compute
-  BoundaryKind token = BoundaryKind::activation;  // if the cell is a send or receive
-  StageId stage;                                  // the stage at this end: the producer for a send, the consumer for a receive
+  Action action;                                     // if the cell is compute
+  BoundaryKind boundary = BoundaryKind::activation;  // if the cell is a send or receive
+  StageId stage;                                     // the stage at this end: the producer for a send, the consumer for a receive
   MicrobatchId microbatch;
   friend bool operator==(const TransferCell&, const TransferCell&) = default;
 };
@@ -30,10 +30,10 @@ struct TransferCell {
 /// The cells of every rank in order. The two halves of a pair are two consecutive compute cells.
 using FullTable = std::vector<std::vector<TransferCell>>;
 
-/// The full table of a schedule. A send stands right after its action. A receive stands where the receiving rank's list was when
-/// the tensor was sent, in an execution by rounds in which every rank takes one entry if it can; this gives the sends and
-/// receives between two ranks the same order. Transfers within a rank, as at the bend of a V, need no cells. Error(config) with
-/// the wait-for report if the schedule deadlocks.
+/// The full table of a schedule. A send stands right after its action. A receive is placed at the position that the receiving
+/// rank's list had reached when the tensor was sent, in an execution by rounds in which every rank takes one entry if it can; this
+/// gives the sends and receives between two ranks the same order. Transfers within a rank, as at the bend of a V, need no cells.
+/// Error(config) with the wait-for report if the schedule deadlocks.
 [[nodiscard]] FullTable full_table(const Schedule& schedule);
 
 }  // namespace millrace::runtime

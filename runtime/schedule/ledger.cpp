@@ -56,8 +56,9 @@ int count_depth(const Schedule& schedule, const ActionTable& table, const Edge& 
   const auto& known = finished[edge.producer_rank.index()];
   const int first = schedule.first_microbatch(edge.producer).value;
   for (int m = 0; m < schedule.microbatches_of(edge.producer); ++m) {
-    const MicrobatchId token{first + m};
-    const int maker = edge.kind == BoundaryKind::activation ? table.forward(edge.producer, token) : table.gradient(edge.producer, token);
+    const MicrobatchId boundary{first + m};
+    const int maker =
+        edge.kind == BoundaryKind::activation ? table.forward(edge.producer, boundary) : table.gradient(edge.producer, boundary);
     const int seen = known[static_cast<std::size_t>(maker)];
     while (over < m) {
       const MicrobatchId held{first + over};

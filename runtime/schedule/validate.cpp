@@ -8,7 +8,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* who = "runtime.schedule";
+constexpr const char* component = "runtime.schedule";
 
 // What an action waits for: a boundary that `source` produces, or a slot of `edge` that `source` frees. The source's index is -1
 // if no action does so.
@@ -35,7 +35,7 @@ class Replay {
         rings_(wiring_.edges.size()),
         neighbours_(schedule.ranks.size()),
         queued_(schedule.ranks.size(), true) {
-    MILLRACE_CHECK(!depths || depths->size() == rings_.size(), ExitCode::internal, who,
+    MILLRACE_CHECK(!depths || depths->size() == rings_.size(), ExitCode::internal, component,
                    "{} channel depths, expected one for each of {} edges", depths->size(), rings_.size());
     for (const Edge& edge : wiring_.edges) {
       neighbours_[edge.producer_rank.index()].push_back(edge.consumer_rank.index());
@@ -96,7 +96,7 @@ class Replay {
   }
 
   std::optional<Lack> lack(const Action& action) {
-    const auto source = table_.token_source(action);
+    const auto source = table_.boundary_source(action);
     if (source && !finished(*source)) return Lack{false, wiring_.input(action), *source};
     return lack_of_slot(action);
   }
@@ -168,7 +168,7 @@ Liveness replay_untimed(const Schedule& schedule, const std::optional<std::vecto
 void check_schedule(const Schedule& schedule, const std::optional<std::vector<int>>& depths) {
   check_well_formed(schedule);
   const Liveness liveness = replay_untimed(schedule, depths);
-  MILLRACE_CHECK(liveness.live, ExitCode::config, who, "schedule \"{}\" deadlocks, its ranks wait for each other:\n{}", schedule.name,
+  MILLRACE_CHECK(liveness.live, ExitCode::config, component, "schedule \"{}\" deadlocks, its ranks wait for each other:\n{}", schedule.name,
                  liveness.report);
 }
 

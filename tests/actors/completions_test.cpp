@@ -59,22 +59,22 @@ TEST_F(CompletionsTest, ComeInTheOrderInWhichTheyWereAdded) {
   }
 }
 
-TEST_F(CompletionsTest, TellTimesThatFollowEachOther) {
+TEST_F(CompletionsTest, GiveConsecutiveTimes) {
   Completions completions(*queue_);
-  std::vector<Completion> told;
-  auto* list = &told;
+  std::vector<Completion> completed;
+  auto* list = &completed;
   for (int i = 0; i < 4; ++i) {
     completions.begin();
     work(StreamKind::compute, 4);
     completions.add(StreamKind::compute, "the test", [list](const Completion& completion) { list->push_back(completion); });
   }
   poll_to_the_end(completions);
-  ASSERT_EQ(told.size(), 4U);
-  for (std::size_t i = 0; i < told.size(); ++i) {
-    EXPECT_EQ(told[i].error, nullptr);
-    EXPECT_LE(told[i].begin, told[i].end);
+  ASSERT_EQ(completed.size(), 4U);
+  for (std::size_t i = 0; i < completed.size(); ++i) {
+    EXPECT_EQ(completed[i].error, nullptr);
+    EXPECT_LE(completed[i].begin, completed[i].end);
     if (i > 0) {
-      EXPECT_LE(told[i - 1].end, told[i].begin);
+      EXPECT_LE(completed[i - 1].end, completed[i].begin);
     }
   }
 }
@@ -130,20 +130,22 @@ TEST_F(CompletionsTest, AnErrorIsToldToTheWorkThatMadeIt) {
   const auto x = kernels::make_tensor(host_.data(), kernels::DType::i32, {9});
   const auto table = kernels::make_tensor(device_.data(), kernels::DType::f32, {11, 8});
   const auto y = kernels::make_tensor(device_.data() + 4096, kernels::DType::f32, {9, 8});
-  std::vector<std::string> told;
-  auto* list = &told;
-  const auto tell = [list](const Completion& completion) { list->push_back(completion.error == nullptr ? "" : completion.error->what()); };
-  completions.add(StreamKind::compute, "before", tell);
+  std::vector<std::string> outcomes;
+  auto* list = &outcomes;
+  const auto record = [list](const Completion& completion) {
+    list->push_back(completion.error == nullptr ? "" : completion.error->what());
+  };
+  completions.add(StreamKind::compute, "before", record);
   poll_to_the_end(completions);
   kernels::embedding_forward(context, x, table, y);
-  completions.add(StreamKind::compute, "the lookup", tell);
+  completions.add(StreamKind::compute, "the lookup", record);
   poll_to_the_end(completions);
-  completions.add(StreamKind::compute, "after", tell);
+  completions.add(StreamKind::compute, "after", record);
   poll_to_the_end(completions);
-  ASSERT_EQ(told.size(), 3U);
-  EXPECT_EQ(told[0], "");
-  EXPECT_NE(told[1].find("token 11 at position 6"), std::string::npos) << told[1];
-  EXPECT_EQ(told[2], "");
+  ASSERT_EQ(outcomes.size(), 3U);
+  EXPECT_EQ(outcomes[0], "");
+  EXPECT_NE(outcomes[1].find("token 11 at position 6"), std::string::npos) << outcomes[1];
+  EXPECT_EQ(outcomes[2], "");
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ TEST(ComputeWorker, SaysWhenItComputesAndWhenItHasNoTask) {
   for (std::size_t index = 0; index < said.size(); ++index) EXPECT_EQ(said[index], index % 2 == 0) << "by turns";
 }
 
-/// A transport beside it may nap while all workers compute, so a worker that only decides must not say that it computes.
+/// The transport thread may sleep while all workers compute, so a worker that only makes decisions must not report that it
+/// computes.
 TEST(ComputeWorker, DoesNotComputeWhileItDecides) {
   int said = 0;
   {
@@ -75,7 +76,7 @@ TEST(ComputeWorker, RefusesMoreTasksThanItHasRoomFor) {
   started.get_future().get();
   worker.post(Load::decides, [] {});
   worker.post(Load::decides, [] {});
-  tests::expect_error([&] { worker.post(Load::decides, [] {}); }, ExitCode::internal, {"2 tasks wait already"});
+  tests::expect_error([&] { worker.post(Load::decides, [] {}); }, ExitCode::internal, {"2 tasks are waiting already"});
   gate.set_value();
 }
 

@@ -335,7 +335,7 @@ TEST(Coordinator, CutsAnEvaluationShortWhenItIsAskedToEnd) {
   coordinator.receive(ShardWritten{1, 2, "{}", ""});
   coordinator.committed(2, "");
   EXPECT_EQ(port.ended, ExitCode::ok);
-  EXPECT_EQ(port.end_message, "stopped after step 2 as asked");
+  EXPECT_EQ(port.end_message, "stopped after step 2 as requested");
 }
 
 TEST(Coordinator, BeginsNoEvaluationWhenItIsAskedToEnd) {

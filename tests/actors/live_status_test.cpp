@@ -105,7 +105,7 @@ TEST(ProgressSlot, IsReadWhole) {
     while (!done) {
       const auto reading = slot.read();
       if (reading.since == 0) continue;
-      EXPECT_EQ(reading.told, reading.since);
+      EXPECT_EQ(reading.reported, reading.since);
       EXPECT_EQ(reading.progress.step, reading.since);
       EXPECT_EQ(reading.progress.microbatch, static_cast<std::int32_t>(reading.since));
     }
@@ -155,11 +155,11 @@ TEST(StatusJson, TellsOfCheckpoints) {
   history.add_checkpoint({30, "", {}});
   history.add_checkpoint({40, "disk full", {{runtime::CheckpointWarning::Cause::journal, "no line"}}});
   view.totals = history.read();
-  const auto told = nlohmann::json::parse(status_json(view))["checkpoints"];
-  EXPECT_EQ(told["step"], 30);
-  EXPECT_EQ(told["committed"], 2);
-  EXPECT_EQ(told["failed"], 1);
-  EXPECT_EQ(told["problems"], (nlohmann::json{"disk full", "no line"}));
+  const auto checkpoints = nlohmann::json::parse(status_json(view))["checkpoints"];
+  EXPECT_EQ(checkpoints["step"], 30);
+  EXPECT_EQ(checkpoints["committed"], 2);
+  EXPECT_EQ(checkpoints["failed"], 1);
+  EXPECT_EQ(checkpoints["problems"], (nlohmann::json{"disk full", "no line"}));
   const auto metrics = metrics_text(view);
   EXPECT_NE(metrics.find("\nmillrace_checkpoints_committed_total 2\n"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("\nmillrace_checkpoints_failed_total 1\n"), std::string::npos) << metrics;

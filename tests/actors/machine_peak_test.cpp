@@ -6,7 +6,7 @@ namespace millrace::actors {
 namespace {
 
 TEST(SharesOfPeak, ARankHasThatOfItsThreads) {
-  const auto machine = shares_of_peak(8e9, {8, 2, 2}, 2);  // measured with the four threads that compute
+  const auto machine = shares_of_peak(8e9, {8, 2, 2}, 2);  // the host's peak was measured with the four threads that compute
   EXPECT_DOUBLE_EQ(machine.peak_flops, 4e9);
   EXPECT_DOUBLE_EQ(machine.job_peak_flops, 8e9);
 }

@@ -155,7 +155,7 @@ TEST(PipelinePlan, RefusesATableOfForwardsAlone) {
   const tests::TemporaryFolder folder;
   auto own = request("1f1b", 1, 2, false);
   own.pipeline.plan = folder.write("table.csv", "0F0,0F1\n");
-  expect_error([&] { static_cast<void>(make_plan(own)); }, ExitCode::config, {"table.csv", "forwards alone"});
+  expect_error([&] { static_cast<void>(make_plan(own)); }, ExitCode::config, {"table.csv", "without backwards"});
 }
 
 TEST(RankBlueprint, HoldsTokensUpToTheSecondReplicasMicrobatches) {

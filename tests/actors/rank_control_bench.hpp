@@ -149,7 +149,7 @@ class Bench {
     }
     void failed(const TaskFailed& failure) override { control->failed(failure); }
 
-    /// The activity that it reports.
+    /// The activity that the rank reports.
     [[nodiscard]] std::string doing() const { return to_text(rank->progress().progress); }
     template <class Message>
     [[nodiscard]] std::vector<Message> reported() const {

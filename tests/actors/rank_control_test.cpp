@@ -162,7 +162,7 @@ TEST(RankControl, TellsWhatItWaitsForAndWhoIsToBlame) {
   EXPECT_EQ(first.rank->progress().progress.finished, 2) << "the forwards of the warm-up";
 
   while (last.doing() != "rank 1: backward, stage 1, microbatch 0, step 5") ASSERT_TRUE(bench.step({"action", "credit"})) << last.doing();
-  EXPECT_EQ(last.rank->progress().progress.peer, -1) << "it waits for nobody";
+  EXPECT_EQ(last.rank->progress().progress.peer, -1) << "it waits for no other rank";
 
   while (last.doing() != "rank 1: exchanges gradient sums, step 5") ASSERT_TRUE(bench.step()) << last.doing();
   bench.settle();
@@ -334,7 +334,7 @@ TEST(RankControl, PassesOverBatchesThatWereAskedForBeforeAStepIsRunAgain) {
   Bench bench({.ranks = 1, .microbatches = 1, .tied = false}), other({.ranks = 1, .microbatches = 1, .tied = false});
   bench.begin();
   bench.train(0);
-  bench.tell(RunStep{1, false, false}, {"batch"});  // the batches of the next step are on their way
+  bench.tell(RunStep{1, false, false}, {"batch"});  // the batches of the next step are still being loaded
   bench.tell(RunStep{1, false, true});
   EXPECT_EQ(bench.seats[0]->reported<StepReport>().size(), 3U);
   bench.tell(Optimize{1, 2, 0.5, 0.01});

@@ -67,7 +67,7 @@ TEST_F(Watch, NamesTheActionThatAllWaitFor) {
   // Rank 1 computes; ranks 2 and 3 wait for its output, rank 0 for a gradient that depends on them.
   const auto text = pass(4s, {doing(0, WaitReason::gradient, 0, 0, 4, 1, 1), doing(1, "forward", 1, 3, 3),
                               doing(2, WaitReason::activation, 2, 3, 3, 1, 1), doing(3, WaitReason::activation, 3, 3, 6, 2, 2)});
-  expect_part(text, "nothing comes for 1.5 s: rank ");
+  expect_part(text, "no progress for 1.5 s: rank ");
   expect_part(text, "rank 3 waits for the activation of microbatch 3 from stage 2 on rank 2 (1.5 s)");
   expect_part(text, "The cause: rank 1: forward, stage 1, microbatch 3, step 5, for 1.5 s");
 }
@@ -107,20 +107,21 @@ TEST_F(Watch, NamesASlowTransferWhileOthersGoOn) {
   std::optional<std::string> text;
   for (int microbatch = 2; microbatch < 8 && !text; ++microbatch)
     text = pass(400ms, {doing(0, "forward", 0, microbatch, microbatch), doing(1, WaitReason::activation, 1, 0, 0, 0, 0)});
-  expect_part(text, "nothing comes for ");
-  expect_part(text, "The cause: the transfer from rank 0 to rank 1: the activation of microbatch 0 was made on stage 0 and has not come");
+  expect_part(text, "no progress for ");
+  expect_part(text,
+              "The cause: the transfer from rank 0 to rank 1: the activation of microbatch 0 was produced on stage 0 and has not arrived");
 }
 
 TEST_F(Watch, NamesTheSilentProcess) {
   pass(200ms, {doing(0, "forward", 0, 0, 0), doing(1, "forward", 1, 0, 0)});
   const auto text = pass(3s, {doing(0, WaitReason::gradient, 0, 0, 4, 1, 1)});
-  expect_part(text, "The cause: rank 1 in process 1 is silent for ");
+  expect_part(text, "The cause: rank 1 in process 1 has been silent for ");
   expect_part(text, "last known: rank 1: forward, stage 1, microbatch 0, step 5");
 }
 
 TEST_F(Watch, NamesACycle) {
   const auto text = pass(3s, {doing(0, WaitReason::gradient, 0, 7, 1, 1, 1), doing(1, WaitReason::activation, 1, 7, 1, 0, 0)});
-  expect_part(text, "the waits are a cycle through rank 0");
+  expect_part(text, "the waits form a cycle through rank 0");
 }
 
 TEST_F(Watch, IsPatientWhereStepsAreLong) {

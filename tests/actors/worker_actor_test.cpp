@@ -18,12 +18,12 @@ namespace millrace::actors {
 namespace {
 
 struct Seen {
-  std::vector<std::pair<int, int>> messages;  // actor, number; the worker's
+  std::vector<std::pair<int, int>> messages;  // (actor, number); accessed on the worker
   std::vector<std::thread::id> threads;
   int made = 0, ended = 0;
 };
 
-/// Notes the numbers that it gets; throws at a negative one.
+/// Records the numbers that it receives; throws for a negative one.
 class Noting : public WorkerActor {
  public:
   Noting(caf::actor_config& config, ComputeWorker& worker, Seen& seen, int self)
@@ -57,8 +57,8 @@ class WorkerActors : public ::testing::Test {
   caf::actor_system system_{config_};
 };
 
-/// While the worker is busy a whole list is sent: to one actor several times in a row, then to the other. CAF's own scheduling would take
-/// the actors by turns.
+/// Several messages are sent while the worker is busy: some in a row to one actor, then some to the other. CAF's own scheduling
+/// would handle them actor by actor.
 TEST_F(WorkerActors, TakeMessagesInTheOrderOfSendingWhoeverGetsThem) {
   std::promise<void> gate;
   const std::shared_future<void> open = gate.get_future().share();

@@ -27,7 +27,7 @@ def check(condition, what):
 
 
 def start(millrace, mpiexec, output):
-    """The job, and where its page is."""
+    """Starts the job. Returns it and the URL of its page."""
     words = [mpiexec, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2", millrace, *RUN, f"run.directory={output.parent / 'run'}"]
     with open(output, "wb") as file:
         job = subprocess.Popen(words, cwd=SOURCE, stdout=file, stderr=subprocess.STDOUT)

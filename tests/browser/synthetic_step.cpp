@@ -97,7 +97,7 @@ class StepWriter {
   }
 
   void write_send(std::size_t rank, std::size_t at) {
-    const auto source = table_.token_source(action(at));
+    const auto source = table_.boundary_source(action(at));
     if (!source || source->rank.index() == rank) return;
     const std::size_t maker = run_.at(source->rank, source->index);
     step_.sends.push_back({source->rank.value, rank, action(maker).kind == ActionKind::forward ? "F" : "B", action(maker).microbatch.value,

@@ -210,20 +210,20 @@ std::optional<int> end_of_unread_child(bool reader_is_gone, const Body& body) {
 }
 
 /// Ends by abort_job, with a hook that signals the parent that it ran.
-void abort_with_hook(int told) {
+void abort_with_hook(int pipe_end) {
   signal(SIGPIPE, SIG_DFL);
-  add_abort_hook([told] { static_cast<void>(write(told, "h", 1)); });
+  add_abort_hook([pipe_end] { static_cast<void>(write(pipe_end, "h", 1)); });
   abort_job(ExitCode::numerics, "the message that nobody reads");
 }
 
 TEST(Abort, AStderrThatNobodyReadsOrThatIsClosedKeepsNeitherTheProcessNorItsHooksNorItsCode) {
   for (const bool gone : {false, true}) {
-    int told[2];
-    ASSERT_EQ(pipe2(told, O_NONBLOCK), 0);
-    EXPECT_EQ(end_of_unread_child(gone, [&] { abort_with_hook(told[1]); }), static_cast<int>(ExitCode::numerics)) << "gone: " << gone;
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+    EXPECT_EQ(end_of_unread_child(gone, [&] { abort_with_hook(ends[1]); }), static_cast<int>(ExitCode::numerics)) << "gone: " << gone;
     char byte = 0;
-    EXPECT_EQ(read(told[0], &byte, 1), 1) << "the hook did not run, gone: " << gone;
-    close(told[0]), close(told[1]);
+    EXPECT_EQ(read(ends[0], &byte, 1), 1) << "the hook did not run, gone: " << gone;
+    close(ends[0]), close(ends[1]);
   }
 }
 

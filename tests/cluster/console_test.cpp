@@ -75,15 +75,15 @@ TEST(TextWriter, EndsAlthoughNobodyReads) {
   for (int count = 0; count < 200; ++count) writer.put(std::string(4096, 'x'));
 }
 
-TEST(TextWriter, TellsOnceThatTheReaderIsGone) {
+TEST(TextWriter, ReportsOnceThatTheReaderIsGone) {
   Pipe pipe;
   pipe.hang_up();
-  int told = 0;
-  TextWriter writer(pipe.in(), TextWriter::default_limit, [&told](int error) { told += error == EPIPE ? 1 : 100; });
+  int calls = 0;
+  TextWriter writer(pipe.in(), TextWriter::default_limit, [&calls](int error) { calls += error == EPIPE ? 1 : 100; });
   for (int line = 0; line < 3; ++line) writer.put("line\n");
   EXPECT_TRUE(writer.drain(long_enough));
   EXPECT_EQ(writer.error(), EPIPE);
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(TextWriter, AFullDiskIsAnError) {

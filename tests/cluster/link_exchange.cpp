@@ -41,8 +41,8 @@ struct Ring {
 struct End {
   ChannelSpec spec;
   bool sends = false;
-  std::atomic<std::int64_t> told{0};  ///< messages that arrived, or slots that became writable again
-  std::vector<Arrival> arrivals;      ///< by sequence % depth
+  std::atomic<std::int64_t> reported{0};  ///< messages that arrived, or slots that became writable again
+  std::vector<Arrival> arrivals;          ///< by sequence % depth
   std::int64_t done = 0;
   std::size_t part_bytes = 0;  ///< size of the newest message that arrived in parts
 };
@@ -64,20 +64,20 @@ class Rank final : public LinkEvents {
 
   void on_arrival(const Arrival& arrival) override {
     End& end = *receiving_[static_cast<std::size_t>(arrival.channel)];
-    if (arrival.sequence != end.told.load()) wrong("an arrival out of order");
+    if (arrival.sequence != end.reported.load()) wrong("an arrival out of order");
     if (in_parts(end.spec) && std::exchange(end.part_bytes, 0) != arrival.bytes) wrong("parts that are not the message");
     end.arrivals[static_cast<std::size_t>(arrival.sequence % end.spec.depth)] = arrival;
-    tell(end);
+    count(end);
   }
   void on_part(const Arrival& part, std::size_t from) override {
     End& end = *receiving_[static_cast<std::size_t>(part.channel)];
-    if (part.sequence != end.told.load() || from != end.part_bytes || part.bytes > end.spec.part_bytes) wrong("a part out of order");
+    if (part.sequence != end.reported.load() || from != end.part_bytes || part.bytes > end.spec.part_bytes) wrong("a part out of order");
     end.part_bytes += part.bytes;
   }
   void on_writable(int channel, std::int64_t sequence) override {
     End& end = *sending_[static_cast<std::size_t>(channel)];
-    if (sequence != end.told.load()) wrong("a slot writable out of order");
-    tell(end);
+    if (sequence != end.reported.load()) wrong("a slot writable out of order");
+    count(end);
   }
 
   void run(const Links& links, const ExchangePlan& plan) {
@@ -106,27 +106,27 @@ class Rank final : public LinkEvents {
     return spec.part_bytes > 0 && !(topology.hosts(spec.from_rank) && topology.hosts(spec.to_rank));
   }
 
-  void tell(End& end) {
-    end.told.fetch_add(1);
+  void count(End& end) {
+    end.reported.fetch_add(1);
     const std::lock_guard lock(mutex_);
-    ++news_;
+    ++reports_;
     changed_.notify_all();
   }
 
   void wait() {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::seconds(60), [&] { return news_ != seen_; })) wrong("nothing moved for 60 s");
-    seen_ = news_;
+    if (!changed_.wait_for(lock, std::chrono::seconds(60), [&] { return reports_ != seen_; })) wrong("nothing moved for 60 s");
+    seen_ = reports_;
   }
 
   [[nodiscard]] bool ready(const End& end, const ExchangePlan& plan) const {
-    if (end.sends) return end.done < end.told.load() + end.spec.depth;
-    return end.told.load() >= (plan.hold_until_full ? std::min(end.done + end.spec.depth, plan.messages) : end.done + 1);
+    if (end.sends) return end.done < end.reported.load() + end.spec.depth;
+    return end.reported.load() >= (plan.hold_until_full ? std::min(end.done + end.spec.depth, plan.messages) : end.done + 1);
   }
 
   [[nodiscard]] bool all_writable(const ExchangePlan& plan) const {
     for (const auto& end : ends_) {
-      if (end->sends && end->told.load() < plan.messages) return false;
+      if (end->sends && end->reported.load() < plan.messages) return false;
     }
     return true;
   }
@@ -165,7 +165,7 @@ class Rank final : public LinkEvents {
   std::atomic<const char*> failed_{nullptr};
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::int64_t news_ = 0, seen_ = 0;
+  std::int64_t reports_ = 0, seen_ = 0;
 };
 
 void check_counters(const Links& links, const ChannelSpec& spec, const ExchangePlan& plan) {

@@ -50,7 +50,7 @@ TEST_F(InProcessLink, SharesTheReceiversRing) {
 
 TEST_F(InProcessLink, NamesTheChannelWhenASequenceIsLeftOut) {
   EXPECT_EQ(message_of([&] { links_.link(7).send(1, 10, 0); }),
-            "[cluster.link] channel 7 (gradient, rank 0 -> rank 1): message 1 is sent where 0 was due");
+            "[cluster.link] channel 7 (gradient, rank 0 -> rank 1): message 1 is sent, expected 0");
 }
 
 TEST_F(InProcessLink, RefusesToOverwriteASlotInUse) {
@@ -89,7 +89,7 @@ TEST_F(InProcessLink, RefusesChannelsThatCannotBe) {
   };
   EXPECT_EQ(open(spec_), "no error");
   EXPECT_EQ(open(with([](ChannelSpec& spec) { spec.id = 32767; })), "no error");
-  const auto words = "expected ids up to 32767 and existing ranks";
+  const auto words = "expected an id from 0 to 32767, a depth of at least 1 and ranks from 0 to 3";
   for (const ChannelSpec& spec : {with([](ChannelSpec& one) { one.id = -1; }), with([](ChannelSpec& one) { one.id = 32768; }),
                                   with([](ChannelSpec& one) { one.depth = 0; }), with([](ChannelSpec& one) { one.from_rank = -1; }),
                                   with([](ChannelSpec& one) { one.from_rank = 4; }), with([](ChannelSpec& one) { one.to_rank = -1; }),
@@ -106,7 +106,7 @@ TEST_F(InProcessLink, RefusesPartsAndAReleaseInAnotherOrder) {
   EXPECT_NE(message_of([&] { link.ready(0, 10); }).find("a part of message 0, expected it whole"), std::string::npos);
   link.send(0, 10, 0);
   link.send(1, 20, 0);
-  EXPECT_NE(message_of([&] { link.release(1); }).find("message 1 is released where 0 of 2 arrived was due"), std::string::npos);
+  EXPECT_NE(message_of([&] { link.release(1); }).find("message 1 is released, expected 0 of 2 arrived"), std::string::npos);
   link.release(0);
   const auto counters = link.counters();
   EXPECT_EQ(counters.messages_sent, 2);
@@ -131,9 +131,9 @@ TEST_F(InProcessLink, AMixUpOnTheWireIsANamedError) {
   write_prefix(spec_, ring_, 5, 10, 0);
   EXPECT_EQ(read_prefix(spec_, ring_, 5).bytes, 10u);
   EXPECT_EQ(message_of([&] { read_prefix(spec_, ring_, 6); }),
-            "[cluster.link] channel 7 (gradient, rank 0 -> rank 1): message 5 of channel 7 arrived where message 6 was due");
+            "[cluster.link] channel 7 (gradient, rank 0 -> rank 1): message 5 of channel 7 arrived, expected message 6");
   write_prefix({8, 0, 1, ChannelKind::gradient, 2, 100}, ring_, 5, 10, 0);
-  EXPECT_NE(message_of([&] { read_prefix(spec_, ring_, 5); }).find("message 5 of channel 8 arrived where message 5 was due"),
+  EXPECT_NE(message_of([&] { read_prefix(spec_, ring_, 5); }).find("message 5 of channel 8 arrived, expected message 5"),
             std::string::npos);
   write_prefix(spec_, ring_, 5, 100, 0);
   EXPECT_EQ(read_prefix(spec_, ring_, 5).bytes, 100U);
@@ -141,7 +141,7 @@ TEST_F(InProcessLink, AMixUpOnTheWireIsANamedError) {
   EXPECT_NE(message_of([&] { read_prefix(spec_, ring_, 5); }).find("message 5 claims 101 bytes, a slot has 100"), std::string::npos);
   write_prefix(spec_, ring_, 5, 10, 0);
   ring_[0] = std::byte{0};
-  EXPECT_NE(message_of([&] { read_prefix(spec_, ring_, 5); }).find("no message of a link"), std::string::npos);
+  EXPECT_NE(message_of([&] { read_prefix(spec_, ring_, 5); }).find("not a message of a link"), std::string::npos);
 }
 
 }  // namespace

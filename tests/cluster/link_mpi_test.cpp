@@ -33,7 +33,7 @@ TEST(Transport, TasksRunOnItsThreadAndGiveBackWhatTheyThrow) {
   EXPECT_THROW(transport->run([] { fail(ExitCode::data, "test", "thrown there"); }), Error);
 }
 
-/// Has nothing to do, and counts how often it is asked.
+/// A poller without work, which counts how often it is polled.
 class IdlePoller final : public Poller {
  public:
   Activity poll() override {
@@ -43,7 +43,8 @@ class IdlePoller final : public Poller {
   std::atomic<std::int64_t> polls{0};
 };
 
-// A transport that nothing is expected of looks about once a millisecond: it must not burn a core that others compute on.
+// A transport without posted work polls about once per millisecond, so that it does not occupy a core that other threads compute
+// on.
 TEST(Transport, NapsWhileItHasNothingToDo) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   IdlePoller idle;
@@ -53,7 +54,7 @@ TEST(Transport, NapsWhileItHasNothingToDo) {
   const auto before = idle.polls.load();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const auto looks = static_cast<double>(idle.polls.load() - before);
-  // However long the sleep was: without naps there would be hundreds of looks in each of its milliseconds.
+  // This holds however long the sleep was: without naps there would be hundreds of polls per millisecond.
   EXPECT_LT(looks, 10 + 10 * Milliseconds(std::chrono::steady_clock::now() - begin).count());
   transport->detach(idle);
 }
@@ -63,14 +64,14 @@ struct Silent final : LinkEvents {
   void on_writable(int, std::int64_t) override {}
 };
 
-// … and where receives are posted that nothing comes for.
+// … and if receives are posted for which no message arrives.
 TEST(Transport, NapsWhileItsLinksAreQuiet) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   const Topology topology(transport->processes(), transport->processes(), transport->process());
   Silent events;
   std::vector<ChannelEnds> channels;
   std::vector<std::unique_ptr<std::byte[]>> rings;
-  for (int rank = 0; rank < topology.ranks(); ++rank) {  // round the processes, short messages and long ones
+  for (int rank = 0; rank < topology.ranks(); ++rank) {  // channels around all processes, with short and long messages
     const ChannelSpec spec{rank, rank, (rank + 1) % topology.ranks(), ChannelKind::sums, 2, rank % 2 == 0 ? 100U : 100'000U};
     const auto ring = [&] {
       rings.push_back(std::make_unique<std::byte[]>(ring_bytes(spec) + 64));
@@ -107,7 +108,7 @@ void nap_until_rung(Doorbells& bells, std::uint32_t rings) {
 TEST(Doorbells, ANapEndsWhenAnotherThreadRings) {
   Doorbells bells;
   bells.ring();
-  bells.nap(0, never);  // it has rung since
+  bells.nap(0, never);  // returns immediately, since the bell has rung
   std::thread ringer([&bells] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     bells.ring();
@@ -121,7 +122,7 @@ TEST(Doorbells, ANapEndsWhenANeighbourRings) {
   transport->run([&] {
     bells.open();
     EXPECT_EQ(bells.heard_by_all(), transport->one_host());
-    // Rings go round the processes, so that each of them waits and rings.
+    // The rings travel around the processes, so each process waits and rings.
     const int next = (transport->process() + 1) % transport->processes();
     if (transport->process() == 0) bells.ring(next);
     nap_until_rung(bells, 1);
@@ -144,7 +145,7 @@ LinkWorld& link_world() {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  // Where bells are shared, rings end the waits: if a side leaves out a few, the test times out.
+  // If bells are shared, rings end the waits: if one side omits some of them, the test times out.
   millrace::cluster::ClusterConfig config;
   config.long_nap_microseconds = 30'000'000;
   millrace::cluster::transport = std::make_unique<millrace::cluster::Transport>(config);

@@ -1,5 +1,4 @@
-// The contract of a link, whatever carries it: in process (link_in_process_test) and over MPI (link_mpi_test) run these same
-// tests.
+// The contract of a link, whatever its implementation: link_in_process_test and link_mpi_test run these same tests.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -74,7 +73,7 @@ TEST(Link, ASenderHearsWhenItsSlotIsFree) {
 
 TEST(Link, MessagesComeThroughWhileAllWorkersCompute) {
   auto* transport = link_world().transport;
-  if (transport == nullptr) GTEST_SKIP() << "in process nobody waits for a transport";
+  if (transport == nullptr) GTEST_SKIP() << "within one process there is no transport to wait for";
   transport->set_workers(1);
   transport->computing(true);
   exchange(pipeline(2, 100'000), {.messages = 40, .size = any_size, .before_each = sleep_a_little});
@@ -99,7 +98,7 @@ TEST(Link, MessagesBeyondThePieceLimitGoInPieces) {
   exchange(pipeline(2, 100'000), {.messages = 40, .size = any_size, .piece_bytes = 1000});
 }
 
-// Handed over part by part where the channel leaves the process: the last part may be a single byte, and so may all of the message.
+// Sent part by part if the channel leaves the process. The last part, or the whole message, may be a single byte.
 TEST(Link, PartsMayBeAsShortAsAByte) {
   for (const auto& [bytes, part_bytes] : {std::pair<std::size_t, std::size_t>{129, 64}, {1, 1}, {100'001, 10'000}}) {
     auto specs = pipeline(3, bytes);
@@ -131,8 +130,7 @@ TEST(Link, ChannelsMayBeOpenedAnewUnderTheSameIds) {
 }
 
 TEST(Link, TheSteadyStateAllocatesNothing) {
-  // The rank's own count of its turns; between turns 100 and 500 of the first rank in this process no rank is near its start or
-  // end.
+  // Each rank counts its own turns. Between turns 100 and 500 of the first rank in this process, no rank is near its start or end.
   const int first = link_world().topology.first_rank();
   std::int64_t turn = 0, before = 0, after = 0;
   ExchangePlan plan{.messages = 400, .size = full, .before_each = [&](int rank) {

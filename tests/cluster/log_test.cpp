@@ -11,7 +11,7 @@
 namespace millrace::cluster {
 namespace {
 
-/// What stderr shows of what `action` logs.
+/// The text on stderr that `action` causes by logging.
 template <class Action>
 std::string shown(Action action) {
   ::testing::internal::CaptureStderr();

@@ -17,7 +17,7 @@ namespace {
 using tests::expect_error;
 
 /// Records the events of both ends.
-class Told final : public LinkEvents {
+class RecordedEvents final : public LinkEvents {
  public:
   void on_arrival(const Arrival& arrival) override { arrivals.push_back(arrival); }
   void on_part(const Arrival& part, std::size_t from) override { parts.emplace_back(from, part.bytes); }
@@ -34,7 +34,7 @@ class Pair {
   Pair(Kind kind, ChannelSpec spec, std::size_t piece_bytes = Links::default_piece_bytes, bool same_clock = true)
       : spec_(spec), memory_(2 * ring_bytes(spec) + 128) {
     auto* base = memory_.data() + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64;
-    const ChannelEnds ends{spec, {base, ring_bytes(spec)}, {base + ring_bytes(spec), ring_bytes(spec)}, &told, &told};
+    const ChannelEnds ends{spec, {base, ring_bytes(spec)}, {base + ring_bytes(spec), ring_bytes(spec)}, &events, &events};
     const MpiRoute route{transport().process(), same_clock};
     for (const bool sends : {true, false})
       (sends ? sender_ : receiver_) = kind == Kind::pieces ? make_piece_end(ends, transport(), route, sends, piece_bytes)
@@ -68,24 +68,24 @@ class Pair {
   bool post() {
     return on_transport([&] { return sender_->post(); });
   }
-  /// How many requests of an end end from here on, one after the other.
+  /// Polls an end and counts the requests that complete from now on.
   static int ended(MpiEnd& end) {
     int count = 0;
-    // What a process sends to itself has come after a few looks.
+    // A message of a process to itself arrives within a few polls.
     transport().run([&] {
       for (int look = 0; look < 300; ++look) count += end.advance_if_ended() ? 1 : 0;
     });
     return count;
   }
-  /// The receiver's oldest request ends.
+  /// Waits until the receiver's oldest request completes.
   void expect_one_more() {
     for (int look = 0; look < 1'000'000; ++look)
       if (on_transport([&] { return receiver_->advance_if_ended(); })) return;
     FAIL() << "nothing came";
   }
   void expect_message(std::size_t index, std::int64_t sequence, std::size_t bytes) {
-    ASSERT_LT(index, told.arrivals.size());
-    const Arrival& arrival = told.arrivals[index];
+    ASSERT_LT(index, events.arrivals.size());
+    const Arrival& arrival = events.arrivals[index];
     EXPECT_EQ(arrival.sequence, sequence);
     ASSERT_EQ(arrival.bytes, bytes);
     EXPECT_EQ(arrival.data, receiver_->slot(sequence));
@@ -93,7 +93,7 @@ class Pair {
       ASSERT_EQ(arrival.data[i], static_cast<std::byte>(i * 31 + static_cast<std::size_t>(sequence))) << i;
   }
 
-  Told told;
+  RecordedEvents events;
 
  private:
   ChannelSpec spec_;
@@ -116,16 +116,16 @@ TEST(PieceEnd, AReceiverIsAtATransferFromItsFirstPieceToItsLast) {
     EXPECT_TRUE(pair.sender().transferring());
     for (int piece = 0; piece < 4; ++piece) {
       EXPECT_EQ(pair.receiver().transferring(), piece > 0) << piece;
-      EXPECT_EQ(pair.told.arrivals.size(), static_cast<std::size_t>(sequence));
+      EXPECT_EQ(pair.events.arrivals.size(), static_cast<std::size_t>(sequence));
       pair.expect_one_more();
     }
     EXPECT_FALSE(pair.receiver().transferring());
     pair.expect_message(static_cast<std::size_t>(sequence), sequence, 300);
     EXPECT_EQ(pair.ended(pair.sender()), 4);
     EXPECT_FALSE(pair.sender().transferring()) << "nothing of it is out";
-    EXPECT_EQ(pair.told.writable.size(), static_cast<std::size_t>(sequence) + 1) << "with its last piece";
+    EXPECT_EQ(pair.events.writable.size(), static_cast<std::size_t>(sequence) + 1) << "with its last piece";
   }
-  EXPECT_TRUE(pair.told.parts.empty()) << "of channels with part_bytes alone";
+  EXPECT_TRUE(pair.events.parts.empty()) << "of channels with part_bytes alone";
 }
 
 TEST(PieceEnd, EveryMessageHasAllPiecesAndShortOnesHaveEmptyOnes) {
@@ -141,7 +141,8 @@ TEST(PieceEnd, EveryMessageHasAllPiecesAndShortOnesHaveEmptyOnes) {
 }
 
 TEST(PieceEnd, AShortSlotIsOnePieceWithItsPrefix) {
-  for (const auto& [piece_bytes, pieces] : {std::pair<std::size_t, int>{364, 1}, {363, 2}}) {  // a byte less: the prefix goes ahead
+  for (const auto& [piece_bytes, pieces] :
+       {std::pair<std::size_t, int>{364, 1}, {363, 2}}) {  // with one byte less the prefix is sent ahead
     Pair pair(Pair::Kind::pieces, self(2, 300), piece_bytes);
     pair.send(0, 300);
     (void)pair.post();
@@ -155,7 +156,7 @@ TEST(PieceEnd, AShortSlotIsOnePieceWithItsPrefix) {
 TEST(PieceEnd, PartsAreSentAsTheyBecomeReady) {
   Pair pair(Pair::Kind::pieces, self(2, 250, 100));
   for (std::int64_t sequence = 0; sequence < 3; ++sequence) {
-    const auto before = pair.told.parts.size();
+    const auto before = pair.events.parts.size();
     pair.write(sequence, 250);
     pair.sender().begin(sequence, 250, 1000 + sequence);
     EXPECT_TRUE(pair.post());
@@ -167,7 +168,7 @@ TEST(PieceEnd, PartsAreSentAsTheyBecomeReady) {
       EXPECT_EQ(pair.post(), pieces > 0) << bytes;
       EXPECT_EQ(pair.ended(pair.receiver()), pieces) << bytes;
     }
-    EXPECT_EQ(std::vector(pair.told.parts.begin() + static_cast<std::ptrdiff_t>(before), pair.told.parts.end()),
+    EXPECT_EQ(std::vector(pair.events.parts.begin() + static_cast<std::ptrdiff_t>(before), pair.events.parts.end()),
               (std::vector<std::pair<std::size_t, std::size_t>>{{0, 100}, {100, 100}, {200, 50}}));
     pair.expect_message(static_cast<std::size_t>(sequence), sequence, 250);
     EXPECT_EQ(pair.ended(pair.sender()), 4);
@@ -181,8 +182,8 @@ TEST(PieceEnd, APartMayBeASingleByteAndAShortMessageHasFewerParts) {
   pair.send(1, 101);
   (void)pair.post();
   EXPECT_EQ(pair.ended(pair.receiver()), 8);
-  EXPECT_EQ(pair.told.parts, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 100}, {100, 100}, {200, 1}, {0, 100}, {100, 1}}));
-  EXPECT_EQ(pair.told.arrivals.size(), 2U);
+  EXPECT_EQ(pair.events.parts, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 100}, {100, 100}, {200, 1}, {0, 100}, {100, 1}}));
+  EXPECT_EQ(pair.events.arrivals.size(), 2U);
   EXPECT_EQ(pair.ended(pair.sender()), 8);
 }
 
@@ -201,7 +202,8 @@ TEST(PieceEnd, AReceiverHasRoomForItsRingAndNoMore) {
   pair.expect_message(2, 2, 300);
 }
 
-// Slots of 192 bytes: what is handed over before the transport looks goes as one MPI message, up to the ring's end.
+// Slots of 192 bytes: the messages that are submitted before the transport polls are sent as one MPI message, up to the end of the
+// ring.
 TEST(BatchEnd, NeighbouringSlotsAreOneMessage) {
   Pair pair(Pair::Kind::batches, self(8, 100));
   EXPECT_FALSE(pair.post());
@@ -209,19 +211,19 @@ TEST(BatchEnd, NeighbouringSlotsAreOneMessage) {
   EXPECT_TRUE(pair.post());
   EXPECT_FALSE(pair.post());
   EXPECT_EQ(pair.ended(pair.sender()), 1);
-  EXPECT_EQ(pair.told.writable, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(pair.events.writable, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(pair.ended(pair.receiver()), 1);
-  ASSERT_EQ(pair.told.arrivals.size(), 6U);
+  ASSERT_EQ(pair.events.arrivals.size(), 6U);
   for (std::int64_t sequence = 0; sequence < 6; ++sequence) {
     pair.expect_message(static_cast<std::size_t>(sequence), sequence, sequence == 5 ? 7 : 100);
-    EXPECT_EQ(pair.told.arrivals[static_cast<std::size_t>(sequence)].producer_finish_ns, 1000 + sequence);
+    EXPECT_EQ(pair.events.arrivals[static_cast<std::size_t>(sequence)].producer_finish_ns, 1000 + sequence);
     pair.receiver().release(sequence);
   }
   for (std::int64_t sequence = 6; sequence < 10; ++sequence) pair.send(sequence, 100);
   EXPECT_TRUE(pair.post());
   EXPECT_EQ(pair.ended(pair.sender()), 2) << "6 and 7, and from the ring's begin 8 and 9";
   EXPECT_EQ(pair.ended(pair.receiver()), 2);
-  ASSERT_EQ(pair.told.arrivals.size(), 10U);
+  ASSERT_EQ(pair.events.arrivals.size(), 10U);
   for (std::int64_t sequence = 6; sequence < 10; ++sequence) pair.expect_message(static_cast<std::size_t>(sequence), sequence, 100);
 }
 
@@ -232,7 +234,7 @@ TEST(BatchEnd, ABatchIsNoLongerThanItsBuffer) {
   (void)pair.post();
   EXPECT_EQ(pair.ended(pair.receiver()), 2);
   EXPECT_EQ(pair.ended(pair.sender()), 2);
-  ASSERT_EQ(pair.told.arrivals.size(), 6U);
+  ASSERT_EQ(pair.events.arrivals.size(), 6U);
   for (std::int64_t sequence = 0; sequence < 6; ++sequence) pair.expect_message(static_cast<std::size_t>(sequence), sequence, 16320);
 }
 
@@ -248,11 +250,11 @@ TEST(BatchEnd, MessagesWaitForTheirSlotsWithoutHoldingTheSender) {
   (void)pair.post();
   EXPECT_EQ(pair.ended(pair.sender()), 1);
   (void)pair.ended(pair.receiver());
-  EXPECT_EQ(pair.told.arrivals.size(), 4U) << "as many as there are slots";
+  EXPECT_EQ(pair.events.arrivals.size(), 4U) << "as many as there are slots";
   for (std::int64_t sequence = 0; sequence < 4; ++sequence) {
     pair.receiver().release(sequence);
     (void)pair.ended(pair.receiver());
-    EXPECT_EQ(pair.told.arrivals.size(), static_cast<std::size_t>(sequence) + 5);
+    EXPECT_EQ(pair.events.arrivals.size(), static_cast<std::size_t>(sequence) + 5);
     pair.expect_message(static_cast<std::size_t>(sequence) + 4, sequence + 4, 100);
   }
 }
@@ -269,14 +271,14 @@ TEST(BatchEnd, IsForShortSlotsOfTheHostsMemory) {
 }
 
 TEST(MpiEnd, SaysHowTheTransportMayWaitForIt) {
-  for (const std::size_t bytes : {4031U, 4032U}) {  // with its prefix a byte less than 4096, and as many
+  for (const std::size_t bytes : {4031U, 4032U}) {  // with the prefix 4095 and 4096 bytes
     Pair pair(Pair::Kind::pieces, self(2, bytes));
     EXPECT_EQ(pair.receiver().while_waiting(), Activity::listening);
     pair.send(0, bytes);
     EXPECT_FALSE(pair.sender().outstanding());
     (void)pair.post();
     EXPECT_TRUE(pair.sender().outstanding());
-    EXPECT_EQ(pair.sender().while_waiting(), bytes < 4032 ? Activity::unheard : Activity::sending);
+    EXPECT_EQ(pair.sender().while_waiting(), bytes < 4032 ? Activity::unsignalled : Activity::sending);
     EXPECT_EQ(pair.ended(pair.receiver()), 1);
     EXPECT_EQ(pair.ended(pair.sender()), 1);
     EXPECT_FALSE(pair.sender().outstanding());
@@ -291,8 +293,8 @@ TEST(MpiEnd, TimesOfAnotherHostsClockAreNotHandedOn) {
       (void)pair.post();
       EXPECT_EQ(pair.ended(pair.sender()), 1);
       EXPECT_EQ(pair.ended(pair.receiver()), 1);
-      ASSERT_EQ(pair.told.arrivals.size(), 1U);
-      EXPECT_EQ(pair.told.arrivals[0].producer_finish_ns, same_clock ? 1000 : 0);
+      ASSERT_EQ(pair.events.arrivals.size(), 1U);
+      EXPECT_EQ(pair.events.arrivals[0].producer_finish_ns, same_clock ? 1000 : 0);
     }
 }
 
@@ -324,21 +326,21 @@ TEST(MpiEnd, RefusesWhatALinkDoesNotAllow) {
       expect_error(action, ExitCode::internal, {"channel 7 (gradient, rank 0 -> rank 0): " + part});
     };
     MpiEnd &sender = pair.sender(), &receiver = pair.receiver();
-    refuse([&] { sender.send(1, 10, 0); }, "message 1 is sent where 0 was due");
+    refuse([&] { sender.send(1, 10, 0); }, "message 1 is sent, expected 0");
     refuse([&] { sender.send(0, 101, 0); }, "a message of 101 bytes, a slot has 100");
     refuse([&] { sender.release(0); }, "release on the sending side");
     refuse([&] { receiver.send(0, 10, 0); }, "send on the receiving side");
-    refuse([&] { receiver.release(0); }, "message 0 is released where 0 of 0 arrived was due");
+    refuse([&] { receiver.release(0); }, "message 0 is released, expected 0 of 0 arrived");
     pair.send(0, 100);
     pair.send(1, 100);
     refuse([&] { sender.send(2, 10, 0); }, "message 2 is sent while its slot still holds message 0");
     (void)pair.post();
     (void)pair.ended(sender);
     (void)pair.ended(receiver);
-    refuse([&] { receiver.release(1); }, "message 1 is released where 0 of 2 arrived was due");
+    refuse([&] { receiver.release(1); }, "message 1 is released, expected 0 of 2 arrived");
     receiver.release(0);
     receiver.release(1);
-    refuse([&] { receiver.release(2); }, "message 2 is released where 2 of 2 arrived was due");
+    refuse([&] { receiver.release(2); }, "message 2 is released, expected 2 of 2 arrived");
     if (kind == Pair::Kind::batches) {
       refuse([&] { sender.begin(2, 10, 0); }, "message 2 begins in parts, expected it whole");
       refuse([&] { sender.ready(2, 10); }, "a part of message 2, expected it whole");

@@ -64,7 +64,7 @@ std::string error_of(ExitCode code, const StatusConfig& config, const std::strin
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// -- what is served ---------------------------------------------------------------------
+// -- content ---------------------------------------------------------------------
 
 TEST(StatusServer, ServesItsPages) {
   const Served served;
@@ -152,7 +152,7 @@ TEST(StatusServer, IsSilentBeforeItsStartAndAfterItsStop) {
   EXPECT_FALSE(Connection(server.port()).connected());
 }
 
-// -- bounds -----------------------------------------------------------------------------
+// -- limits -----------------------------------------------------------------------------
 
 TEST(StatusServer, BoundsTheHeader) {
   auto limits = hurried();
@@ -196,7 +196,7 @@ TEST(StatusServer, CutsOffWhoDoesNotRead) {
   const Served served(limits, "", served_pages);
   const Connection slow(served.port());
   slow.say(request_text("/large"));
-  // There is one place for a connection, and it becomes free.
+  // Only one connection is allowed at a time; the next one is served when it ends.
   EXPECT_EQ(get(served.port(), "/").code, 200);
   const auto heard = slow.listen();
   EXPECT_TRUE(heard.ended);
@@ -253,7 +253,7 @@ TEST(StatusServer, EndsWhileClientsHangOn) {
   for (const auto& client : clients) EXPECT_TRUE(client.listen().ended);
 }
 
-// -- who may look -----------------------------------------------------------------------
+// -- access -----------------------------------------------------------------------
 
 constexpr const char* secret = "0123456789abcdef/+";
 

@@ -13,7 +13,7 @@ TEST(Identity, HoldsWhatTheNumbersDependOn) {
   EXPECT_EQ(base.at("train.seed"), "1");
   EXPECT_EQ(base.at("model.hidden_size"), "32");
   EXPECT_EQ(base.at("model.head_dim"), "8");  // derived sizes are included
-  EXPECT_EQ(base.count("data.text"), 0u);     // data may be moved; its fingerprint may not change
+  EXPECT_EQ(base.count("data.text"), 0u);     // not part of the identity: the data's fingerprint is, its place is not
 
   EXPECT_TRUE(identity_changes(base, with({"pipeline.ranks=4", "pipeline.schedule=zb-h1", "rematerialize.policy=full",
                                            "data.text=elsewhere", "run.directory=other", "checkpoint.keep=5", "cluster.timeout_ms=5000"}))
@@ -26,7 +26,7 @@ TEST(Identity, HoldsWhatTheNumbersDependOn) {
   }
 }
 
-TEST(Identity, APresetIsWhatItResolvesTo) {
+TEST(Identity, OnlyTheResolvedValuesOfAPresetCount) {
   const auto preset = identity(load_text(small_run).config);
   const auto spelled_out = identity(load_text("data.text='x'\n[model]\nvocab_size=257\nhidden_size=32\nintermediate_size=80\nlayers="
                                               "4\nheads=4\nkv_heads=2\nmax_position_embeddings=256\n")
@@ -42,8 +42,8 @@ TEST(Identity, AutomaticThreadsAreTakenFromTheCheckpoint) {
   EXPECT_EQ(identity_changes(recorded, identity(load_text(small_run, {"train.threads=1"}).config)).size(), 1u);
 }
 
-/// A checkpoint of a time when the key was not there.
-TEST(Identity, AYoungerKeyHadItsDefault) {
+/// A checkpoint that was written before the key existed.
+TEST(Identity, AKeyThatTheCheckpointLacksHadItsDefault) {
   auto recorded = identity(load_text(small_run).config);
   recorded.erase("model.attention_sinks");
   recorded.erase("model.hidden_act");

@@ -30,11 +30,13 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
        {"model.family=gpt2", "model.sliding_window=4"},
        {"model.sliding_window = 4, which the family gpt2 does not have"}},
       {"MaxText's key", {"model.dropout_rate=0.1"}, {"model.dropout_rate = 0.1, which the family llama does not have"}},
-      {"a window that no layer has", {"model.family=mistral", "model.sliding_window=4"}, {"model.sliding_window = 4, but no layer slides"}},
+      {"a window that no layer has",
+       {"model.family=mistral", "model.sliding_window=4"},
+       {"model.sliding_window = 4, but no layer has a sliding window"}},
       {"chunks without a size",
        {"model.layer_types=chunked_attention,full_attention"},
        {"model.attention_chunk_size = 0, expected 1 or more, model.layer_types has chunked layers"}},
-      {"a chunk that no layer has", {"model.attention_chunk_size=8"}, {"model.attention_chunk_size = 8, but no layer has chunks"}},
+      {"a chunk that no layer has", {"model.attention_chunk_size=8"}, {"model.attention_chunk_size = 8, but no layer is chunked"}},
       {"more layers of a kind than layers",
        {"model.layer_positions=rope,none,rope,rope,none"},
        {"model.layer_positions", "expected at most model.layers = 4"}},
@@ -93,7 +95,7 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
       {"impatient", {"cluster.timeout_ms=200"}, {"cluster.timeout_ms = 200, expected three heartbeats or more"}},
       {"sample of token files",
        {"sample.tokens=5", "data.text=", "data.tokens=a.bin"},
-       {"command line: sample.tokens = 5, but a sample is written in bytes, expected data.text"}},
+       {"command line: sample.tokens = 5, but a sample is decoded as bytes, expected data.text"}},
       {"policy and label", {"rematerialize.policy=full,mlpwo"}, {"rematerialize.policy", "full is a policy"}},
       {"policies and a label put out", {"rematerialize.policy=full,offload:mlpwo,minimal"}, {"rematerialize.policy", "full is a policy"}},
       {"an unknown label put out", {"rematerialize.policy=offload:mlpwoo"}, {"rematerialize.policy", "did you mean offload:mlpwo?"}},
@@ -108,7 +110,7 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
   }
 }
 
-/// What no config.json of these families says: layers of several kinds.
+/// A combination that no config.json of these families can express: layers of several kinds.
 TEST(Check, LayersMayBeMixed) {
   const auto model = load_text(small_run, {"model.layer_types=chunked_attention,full_attention", "model.attention_chunk_size=16",
                                            "model.layer_positions=rope,none", "model.attention_sinks=true", "model.rope=proportional",

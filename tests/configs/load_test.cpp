@@ -128,7 +128,7 @@ TEST(Load, TakesTheModelFromAFolder) {
   const LoadedRun other = load(request);
   EXPECT_EQ(other.config.train.z_loss, 0.5);
   ASSERT_EQ(other.model_warnings.size(), 2u);
-  EXPECT_EQ(other.model_warnings[1], "command line: train.z_loss = 0.5 takes the place of z_loss_multiplier = 0.25 in llama/config.json");
+  EXPECT_EQ(other.model_warnings[1], "command line: train.z_loss = 0.5 overrides z_loss_multiplier = 0.25 in llama/config.json");
 }
 
 TEST(Load, AnIncompleteRunCanBeLookedAt) {

@@ -53,7 +53,7 @@ TEST(Presets, HoldSizesAlone) {
   const TemporaryFolder folder;
   const auto file = folder.write("mine.toml", "model.layers = 1\ntrain.steps = 5\n");
   expect_error([&] { (void)load_text("data.text = 'x'\n", {"model.preset=" + file}); }, ExitCode::config,
-               {"mine.toml:2:7", "train.steps in a preset, expected the model's sizes alone"});
+               {"mine.toml:2:7", "train.steps in a preset, expected only the model's sizes"});
   const auto nested = folder.write("nested.toml", "model.preset = 'tiny'\n");
   expect_error([&] { (void)load_text("data.text = 'x'\n", {"model.preset=" + nested}); }, ExitCode::config, {"model.preset in a preset"});
 }

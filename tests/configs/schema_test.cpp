@@ -41,7 +41,7 @@ TEST(Schema, HasTheKeysThatScriptsRelyOn) {
     EXPECT_NE(find_key(name), nullptr) << name;
   }
   EXPECT_EQ(find_key("train"), nullptr);
-  // What families and optimizers are made of grows with them; everything else stays few.
+  // The number of keys for families and optimizers grows with these; all other sections stay small.
   const auto grows = [](const Key& key) {
     return section_of(key.name) == "model" ||
            std::ranges::any_of(runtime::optimizer_choices, [&](const auto& choice) { return choice.reads(key.name); });

@@ -13,7 +13,7 @@ struct cublasLtMatmulDescOpaque_t {
   cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N, transpose_c = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
-  std::int32_t bias_type = -1;  // that of d
+  std::int32_t bias_type = -1;  // -1: the type of d
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type = CUDA_R_32F;
@@ -30,7 +30,8 @@ struct cublasLtMatmulPreferenceOpaque_t {
 
 namespace {
 
-constexpr std::uint64_t kAlgorithm = 0x6d616e79;  // in data[0] of what GetHeuristic gives; data[1]: which; data[2]: alignments
+constexpr std::uint64_t kAlgorithm =
+    0x6d616e79;  // data[0] of an algorithm that GetHeuristic returns; data[1] is its number, data[2] its alignments
 
 template <class T>
 cublasStatus_t take(T& into, const void* value, std::size_t bytes) {
@@ -66,7 +67,8 @@ Matrix matrix_of(const void* data, const cublasLtMatrixLayoutOpaque_t& layout, c
   return matrix;
 }
 
-// -- the product: blocks of both operands as fp32, packed so that the inner loop reads straight on ----------------------------------------
+// -- the product: blocks of both operands as fp32, packed so that the inner loop reads contiguously
+// ----------------------------------------
 
 constexpr std::int64_t kRows = 16, kColumns = 4;  // of one tile of sums
 constexpr std::int64_t kBlockRows = 128, kBlockDepth = 256, kBlockColumns = 256;
@@ -116,7 +118,8 @@ const auto add_one_tile = __builtin_cpu_supports("avx2") != 0 ? &add_tile_avx2 :
 const auto add_one_tile = &add_tile_anywhere;
 #endif
 
-/// element(part·each + i, d) at packed[part][d][i], zeros past the end; `along` and `across` are the steps of both indices.
+/// Packs element(part·each + i, d) to packed[part][d][i], with zeros past the end; `along` and `across` are the strides of the two
+/// indices.
 void pack(const Matrix& matrix, std::int64_t first, std::int64_t count, std::int64_t first_depth, std::int64_t depth, bool rows,
           std::int64_t each, float* packed) {
   for (std::int64_t begin = 0; begin < count; begin += each, packed += each * depth) {
@@ -160,7 +163,7 @@ struct Product {
             for (std::int64_t i = 0; i < rows; i += kRows)
               add_one_tile(deep, left.data() + i * deep, right.data() + j * deep, sums.data() + j * kBlockRows + i * kColumns);
         }
-        // A tile's sums lie together: column of tiles after column of tiles, 16 rows of 4 columns each.
+        // The sums of a tile are contiguous: 16 rows of 4 columns; tiles are stored column of tiles by column of tiles.
         for (std::int64_t j = 0; j < columns; ++j)
           for (std::int64_t i = 0; i < rows; ++i)
             finish(row + i, column + j,
@@ -182,7 +185,7 @@ bool fits(const cublasLtMatmulDescOpaque_t& description, const cublasLtMatrixLay
          b.batches == d.batches && c.batches == d.batches;
 }
 
-/// As on hardware: bf16 matrices whose lines do not begin at multiples of four bytes have no algorithm.
+/// As on hardware, there is no algorithm for bf16 matrices whose rows do not begin at multiples of four bytes.
 bool supported(const cublasLtMatmulDescOpaque_t& description, const cublasLtMatrixLayoutOpaque_t& a, const cublasLtMatrixLayoutOpaque_t& b,
                const cublasLtMatrixLayoutOpaque_t& c, const cublasLtMatrixLayoutOpaque_t& d) {
   for (const auto* const layout : {&a, &b, &c, &d})
@@ -333,7 +336,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   *count = 0;
   if (wanted <= 0 || !fits(*description, *a, *b, *c, *d)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!supported(*description, *a, *b, *c, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  std::uint64_t alignments = 0;  // a byte for each: the exponent
+  std::uint64_t alignments = 0;  // one byte per matrix: the exponent of its alignment
   for (int i = 3; i >= 0; --i) alignments = alignments << 8 | static_cast<std::uint64_t>(__builtin_ctz(preference->alignment[i] | 256U));
   for (; *count < std::min(wanted, 2); ++*count) {
     results[*count] = {};
@@ -376,7 +379,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!supported(*description, *a_layout, *b_layout, *c_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const float alpha_value = *static_cast<const float*>(alpha), beta_value = *static_cast<const float*>(beta);
-  if (algorithm != nullptr) {  // what the algorithm was chosen for has to hold
+  if (algorithm != nullptr) {  // the product must meet the conditions for which the algorithm was chosen
     if (algorithm->data[0] != kAlgorithm) return CUBLAS_STATUS_INVALID_VALUE;
     const void* const operands[] = {a, b, c, d};
     for (int i = 0; i < 4; ++i)

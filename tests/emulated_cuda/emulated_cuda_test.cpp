@@ -9,7 +9,7 @@
 
 namespace {
 
-/// What a kernel left in pinned memory.
+/// The numbers that a kernel wrote to pinned memory.
 template <class T>
 class Pinned {
  public:
@@ -70,7 +70,7 @@ TEST_F(EmulatedCuda, EveryThreadHasItsPlace) {
     }
 }
 
-// Sums over a block through shared memory, again and again, so that a barrier that lets one through early shows.
+// Repeated sums over a block through shared memory, which reveal a barrier that a thread passes too early.
 __global__ void turn_around(int* out, int rounds) {
   __shared__ int table[256];
   auto* const more = static_cast<int*>(emulated_cuda::dynamic_shared());
@@ -116,7 +116,7 @@ __global__ void shuffle(double* out) {
   const long long before = __shfl_up_sync(0xffffffffU, static_cast<long long>(thread), 2, 16);
   const int third = __shfl_sync(0xffffffffU, thread, 3, 8);
   const unsigned odd = __ballot_sync(0xffffffffU, lane % 2);
-  int half = 0;  // both halves of a warp by themselves, the lower one twice as often
+  int half = 0;  // the two halves of a warp separately, the lower one twice as often
   if (lane < 16) {
     half = __shfl_xor_sync(0x0000ffffU, thread, 1);
     half += __shfl_xor_sync(0x0000ffffU, thread, 2);
@@ -227,7 +227,7 @@ TEST_F(EmulatedCuda, CapturesAreLeftAlone) {
   EXPECT_EQ(cudaMalloc(&memory, 16), cudaErrorStreamCaptureUnsupported);
   EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
 
-  // Work that went to another stream and did not come back.
+  // Work on another stream that was not joined to the capturing stream.
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
   cudaEventRecord(event, stream_);
   EXPECT_EQ(cudaStreamWaitEvent(other, event), cudaSuccess);

@@ -32,7 +32,7 @@ void fiber_main();
 // -- switching from one stack to another ------------------------------------------------------------------------------------------------
 
 #ifdef __x86_64__
-// void switch_stacks(void** from, void* to): keeps what a called function has to keep on the old stack, takes it from the new one.
+// void switch_stacks(void** from, void* to): saves the callee-saved registers on the old stack and restores them from the new one.
 extern "C" void millrace_emulated_switch(void** from, void* to);
 asm(R"(
 .text
@@ -83,7 +83,7 @@ struct Context {
 struct Fiber {
   Context context;
   std::byte* memory = nullptr;
-  /// Stacks begin at other places of their pages, or all would meet in the same lines of the caches.
+  /// Stacks begin at different offsets in their pages; otherwise they would all compete for the same cache lines.
   explicit Fiber(std::size_t number) {
     void* const mapped = mmap(nullptr, kStack + kGuard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) {
@@ -152,7 +152,7 @@ struct Block {
     threadIdx = {which - row * blockDim.x, row % blockDim.y, row / blockDim.y};
   }
 
-  /// Makes the fiber that runs next current: that of a ready thread, else that of the next thread to begin. Null: none can run.
+  /// Selects the fiber that runs next: that of a ready thread, else that of the next thread to begin. Returns null if none can run.
   Fiber* choose() {
     if (waiting > 0) {
       const unsigned which = ready[first];
@@ -213,7 +213,7 @@ struct Block {
     }
   }
 
-  /// What it brought is in thread[current].
+  /// The value that the current thread contributes is in thread[current].
   void meet_in_warp(unsigned mask) {
     const unsigned which_warp = current / kWarp, bit = 1U << current % kWarp;
     Warp& w = warp[which_warp];
@@ -256,7 +256,7 @@ struct Block {
 };
 
 thread_local std::unique_ptr<Block> keeper;
-constinit thread_local Block* block = nullptr;  // the keeper's, without its guard
+constinit thread_local Block* block = nullptr;  // the same as the keeper's, without the guard of its initialisation
 
 void fiber_main() {
   Block& b = *block;
@@ -326,7 +326,7 @@ void run_grid(dim3 grid, dim3 threads, std::size_t shared_bytes, const std::func
   b.threads = threads.x * threads.y * threads.z;
   gridDim = grid;
   blockDim = threads;
-  // Another block's leftovers are what a kernel finds there; the first finds this. Past the end as well.
+  // Shared memory contains the remains of earlier blocks; for the first block it is filled with this pattern, also past its end.
   b.shared.assign(shared_bytes + 2048, std::byte{0xCB});
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)

@@ -40,7 +40,7 @@ const Settings& settings() {
 
 // -- errors -------------------------------------------------------------------------------------------------------------------------------
 
-std::atomic<int> broken{cudaSuccess};  // what a launch did to the process; stays
+std::atomic<int> broken{cudaSuccess};  // the permanent error that a launch caused
 std::atomic<long long> launches{0};
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int current_device = 0;
@@ -78,16 +78,16 @@ struct Point {
 
 struct Work {
   std::function<void()> run;
-  enum Kind { data, launch, order } kind = data;  // order: events, which a broken process passes as well
+  enum Kind { data, launch, order } kind = data;  // order: events, which are processed even after a permanent error
 };
 
 }  // namespace
 
-using StreamClock = std::map<cudaStream_t, std::size_t>;  // pieces of work of each stream that something comes after
+using StreamClock = std::map<cudaStream_t, std::size_t>;  // by stream: the number of its pieces of work that precede something
 
 struct CUgraph_st {
   std::vector<Work> work;
-  std::map<cudaStream_t, StreamClock> before;  // while it is captured: what a stream's next piece of work comes after
+  std::map<cudaStream_t, StreamClock> before;  // during a capture: the work that precedes a stream's next piece of work
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;
   bool valid = true, ended = false;
@@ -102,7 +102,7 @@ struct CUevent_st {
   std::mutex mutex;
   std::shared_ptr<Point> point;          // of the last recording; null: none
   std::shared_ptr<CUgraph_st> captured;  // recorded in a capture
-  StreamClock after;                     // and what it comes after there
+  StreamClock after;                     // the work that precedes it in the capture
 };
 
 // A queue with a thread of its own.
@@ -206,7 +206,7 @@ std::atomic<int> global_captures{0};
 thread_local int own_captures = 0;
 thread_local std::vector<std::weak_ptr<CUgraph_st>> own_graphs;
 
-/// What may not be called while something is captured: it would wait for the device, or might.
+/// Calls that are not allowed during a capture, since they wait for the device, or might.
 bool in_capture() {
   if (global_captures.load() == 0 && own_captures == 0) return false;
   for (const auto& weak : own_graphs)
@@ -236,7 +236,7 @@ void push(cudaStream_t stream, std::function<void()> run, Work::Kind kind = Work
   }
 }
 
-/// The range that holds an address; `fits`: and all the bytes after it.
+/// The range that contains an address; with `fits` it must contain all of the bytes from there.
 struct Found {
   cudaMemoryType type = cudaMemoryTypeUnregistered;
   int device = 0;
@@ -279,7 +279,7 @@ cudaError_t map_memory(void** memory, std::size_t bytes, cudaMemoryType type) {
   auto* const base = static_cast<std::byte*>(mapped);
   mprotect(base + mapped_bytes - guard, guard, PROT_NONE);
   *memory = base + mapped_bytes - guard - wanted;
-  // What was not written shows, where filling costs little.
+  // Fills new memory with a pattern that reveals reads of unwritten bytes, if the memory is small.
   if (bytes <= std::size_t{64} << 20) std::memset(*memory, 0xCB, wanted);
   Process& p = process();
   const std::lock_guard lock(p.mutex);
@@ -298,7 +298,7 @@ cudaError_t unmap_memory(void* memory, cudaMemoryType type) {
   return cudaSuccess;
 }
 
-/// Zeros; of whole pages by giving them back.
+/// Zeroes memory; whole pages are returned to the system instead.
 void fill(void* to, int value, std::size_t bytes) {
   constexpr std::size_t page = 4096, worth = std::size_t{4} << 20;
   auto* at = static_cast<std::byte*>(to);
@@ -318,7 +318,8 @@ cudaError_t copy(void* to, std::size_t to_pitch, const void* from, std::size_t f
   if (to_pitch < width || from_pitch < width) return cudaErrorInvalidValue;
   const Found target = find(to, (height - 1) * to_pitch + width), source = find(from, (height - 1) * from_pitch + width);
   if (!target.fits || !source.fits) return cudaErrorInvalidValue;
-  // Pinned memory is of both sides, as under unified addressing; ordinary memory is no device's, and a device's no host's.
+  // Pinned memory belongs to host and device, as under unified addressing; ordinary memory belongs only to the host, device memory
+  // only to the device.
   const auto suits = [&](const Found& what, bool device) {
     return kind == cudaMemcpyDefault || what.type == cudaMemoryTypeHost || (what.type == cudaMemoryTypeDevice) == device;
   };
@@ -334,7 +335,7 @@ cudaError_t copy(void* to, std::size_t to_pitch, const void* from, std::size_t f
     for (std::size_t row = 0; row < height; ++row)
       std::memcpy(static_cast<std::byte*>(out) + row * to_pitch, static_cast<const std::byte*>(in) + row * in_pitch, width);
   };
-  if (from_pageable) {  // its bytes as they are now
+  if (from_pageable) {  // copies the bytes now, since the source may change
     auto staged = std::make_shared<std::vector<std::byte>>(width * height);
     for (std::size_t row = 0; row < height; ++row)
       std::memcpy(staged->data() + row * width, static_cast<const std::byte*>(from) + row * from_pitch, width);
@@ -661,7 +662,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     const std::lock_guard lock(p.mutex);
     if (p.streams.erase(stream) == 0) return done(cudaErrorInvalidResourceHandle);
   }
-  delete stream;  // what is queued is done first
+  delete stream;  // queued work is completed first
   return done(cudaSuccess);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -702,7 +703,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     event->captured = stream->capture;
     event->after = stream->capture != nullptr ? stream->capture->before[stream] : StreamClock{};
   }
-  // In a graph the order of what was captured is the order of its work: nothing is left to do.
+  // In a graph, work runs in the order in which it was captured, so nothing remains to be done.
   if (stream->capture == nullptr) stream->push({[point] { point->reach(); }, Work::order});
   return done(cudaSuccess);
 }
@@ -759,7 +760,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
 }
 
 // -- graphs -------------------------------------------------------------------------------------------------------------------------------
-// What is captured is one list, in the order of the calls, over all streams that join: an order that every dependency allows.
+// A capture is a single list over all streams that join it, in the order of the calls, which satisfies every dependency.
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   if (is_broken()) return done(cudaSuccess);

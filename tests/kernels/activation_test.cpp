@@ -24,8 +24,9 @@ struct Point {
 /// tanh.
 constexpr double u = fp32_roundoff;
 
-/// The share of a normal distribution below z, and its density, where z is off by z_error. The share is within some ten units; where it is
-/// denormal, its steps and those of its products count, and beyond z = −14 it stays at the last of them.
+/// The cumulative normal distribution at z, and its density, if z has the error z_error. The cumulative value is accurate to about
+/// ten units; where it is denormal, its own spacing and that of its products count, and beyond z = −14 it stays at the last of
+/// these values.
 Point share_of(double z, double z_error) {
   constexpr double steps = 4 * std::numeric_limits<float>::denorm_min();
   const double share = 0.5 * std::erfc(-z / std::numbers::sqrt2), density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
@@ -113,7 +114,8 @@ Point point_of(Activation activation, double x) {
     const double s = 1 / (1 + std::exp(-x)), slope_terms = s * (1 + std::abs(x) * (1 - s)), rest_error = s * std::abs(x) * 7 * s * u;
     return {x * s, s * (1 + x * (1 - s)), 7 * u * std::abs(x * s), 10 * u * slope_terms + rest_error};
   }
-  // The tangent's argument a is off by five roundings of its terms, which have one sign, and tanh by (1 − t²)·a as much.
+  // The argument a of tanh has the error of five roundings of its terms, which have the same sign; the error of tanh is (1 − t²)·a
+  // times that.
   const double steep = std::sqrt(2 / std::numbers::pi), cubic = 0.044715, a = steep * (x + cubic * x * x * x), t = std::tanh(a);
   const double inner = 1 - t * t, t_error = u * (8 * std::abs(t) + 5 * std::abs(a) * inner);
   const double half = 0.5 * (1 + t), along = 0.5 * x * steep * (1 + 3 * cubic * x * x);

@@ -54,7 +54,7 @@ TEST(AdamPax, FollowsTheWorkedExample) {
   }
 }
 
-// Each scalar in its place, with numbers that none of the others could stand in for.
+// Every scalar must be used in its place: the values differ so much that swapping two changes the result.
 TEST(AdamPax, IsItsFormula) {
   const AdamPaxScalars scalars{
       .learning_rate = 0.03, .beta1 = 0.7, .beta2 = 0.9, .epsilon = 0.05, .weight_decay = 0.4, .gradient_scale = 0.37F, .update = 3};

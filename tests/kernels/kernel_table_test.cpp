@@ -4,7 +4,7 @@
 
 #include "tests/support/expect_error.hpp"
 
-// Rows that only this file has: what a backend's folder does, in small.
+// Rows that exist in this file only, filled as a backend's folder fills its own.
 namespace millrace::kernels::testing {
 namespace {
 

@@ -28,8 +28,8 @@
 #include "kernels/square_sum.hpp"
 #include "tests/kernels/fixture.hpp"
 
-/// How every kernel checks its operands, all kernels in one table: a wrong operand is refused by its name, and nothing beside the
-/// operands is touched.
+/// How every kernel checks its operands, all kernels in one table: the error names the wrong operand, and no memory outside the
+/// operands is accessed.
 namespace millrace::kernels::testing {
 namespace {
 

@@ -52,7 +52,7 @@ TEST(Sgd, FollowsTheWorkedExample) {
   }
 }
 
-// Each scalar in its place, with numbers that none of the others could stand in for.
+// Every scalar must be used in its place: the values differ so much that swapping two changes the result.
 TEST(Sgd, IsItsFormula) {
   ThreadTeam team(2);
   for (const auto implementation : {Implementation::fast, Implementation::reference}) {

@@ -90,7 +90,7 @@ TEST(Labels, AreMaxTexts) {
                                                                  "mlpwi_1", "mlpwo", "out_proj", "query_proj", "value_proj"}));
 }
 
-/// Every layer says its own kind, and its program is made of what it says.
+/// Every layer's spec has its own kind, and the layer's program follows the spec.
 TEST(LayerSpecs, SayWhatEachLayerIs) {
   ModelConfig config = llama32_1b();
   config.layers = 3;

@@ -63,7 +63,7 @@ ModelConfig odd_model(const std::string& name) {
     if (family != "gpt2") config.rope = {.kind = RopeKind::linear, .factor = 2, .proportion = 0.6};
   }
   if (!mixed) return config;
-  // Every layer another kind, with all that layers may have.
+  // Every layer has another kind, and together they use every feature of layers.
   config.layer_kinds = {LayerKind::chunked, LayerKind::full, LayerKind::sliding};
   config.attention_chunk = 3;
   config.layer_positions = {LayerPositions::rotary, LayerPositions::none, LayerPositions::rotary};

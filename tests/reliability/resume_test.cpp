@@ -22,7 +22,7 @@ class Resume : public ::testing::Test {
     const auto end = job.wait(Training::patience);
     ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
     EXPECT_EQ(end->code, 0) << end->out << end->err;
-    EXPECT_TRUE(has(end->out, "as asked")) << end->out;
+    EXPECT_TRUE(has(end->out, "as requested")) << end->out;
     EXPECT_FALSE(has(end->out, "step 40/")) << "it was over before it could be stopped";
   }
   void expect_as_undisturbed(const std::string& directory) {
@@ -111,8 +111,8 @@ TEST_F(Resume, AStoppedProcessIsLostAfterTheTimeout) {
     EXPECT_TRUE(has(end->err, "process 2 on ") && has(end->err, "(rank 2) was lost: it was silent for")) << end->err;
     EXPECT_TRUE(has(end->err, "step ")) << end->err;
     // A warning precedes that, and both messages say who waits for what.
-    EXPECT_TRUE(has(end->err, "warning: [actors.stall_watch] nothing comes for ")) << end->err;
-    EXPECT_TRUE(has(end->err, "The cause: rank 2 in process 2 is silent for ")) << end->err;
+    EXPECT_TRUE(has(end->err, "warning: [actors.stall_watch] no progress for ")) << end->err;
+    EXPECT_TRUE(has(end->err, "The cause: rank 2 in process 2 has been silent for ")) << end->err;
     EXPECT_TRUE(has(end->err, "from stage 2 on rank 2 (")) << end->err;
     EXPECT_TRUE(job.all_gone(Job::Seconds(10)));
   }

@@ -70,7 +70,7 @@ TEST_F(Signals, CtrlCAndAClosedTerminalSaveAndEnd) {
       const auto end = job.wait(Training::patience);
       ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
       EXPECT_EQ(end->code, 0) << end->out << end->err;
-      EXPECT_TRUE(has(end->out, "as asked")) << end->out;
+      EXPECT_TRUE(has(end->out, "as requested")) << end->out;
       EXPECT_FALSE(has(end->out, "step 40/")) << "it was over before it could be stopped";
     }
     const auto end = training_.run(1, directory);
@@ -85,7 +85,7 @@ TEST_F(Signals, ASecondCtrlCEndsAtOnce) {
   ASSERT_TRUE(job.wait_for("step 2/", Training::patience)) << job.out() << job.err();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // until step 3 runs: between two steps one signal ends the run
   ::kill(job.launcher(), SIGINT);
-  ASSERT_TRUE(job.wait_for("asked to stop", Training::patience)) << job.out() << job.err();
+  ASSERT_TRUE(job.wait_for("stop requested", Training::patience)) << job.out() << job.err();
   ::kill(job.launcher(), SIGINT);
   const auto end = job.wait(Training::patience);
   ASSERT_TRUE(end) << "the job hangs";
@@ -112,7 +112,7 @@ TEST_F(Signals, AnEvaluationIsCutShortAndMadeUpForByTheResumedRun) {
     const auto end = job.wait(Training::patience);
     ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
     EXPECT_EQ(end->code, 0) << end->out << end->err;
-    EXPECT_TRUE(has(end->out, "stopped after step 10 as asked")) << end->out;
+    EXPECT_TRUE(has(end->out, "stopped after step 10 as requested")) << end->out;
     EXPECT_FALSE(has(end->out, "evaluation after step 10")) << end->out;
   }
   const auto end = training_.run(2, "run");

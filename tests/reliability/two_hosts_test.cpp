@@ -11,9 +11,9 @@ namespace {
 class TwoHosts : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto told = folder_ / "told";
-    if (std::system(("'" + script_ + "' --check > '" + told + "' 2>&1").c_str()) == 0) return;
-    std::ifstream stream(told);
+    const auto output = folder_ / "output";
+    if (std::system(("'" + script_ + "' --check > '" + output + "' 2>&1").c_str()) == 0) return;
+    std::ifstream stream(output);
     std::string why;
     std::getline(stream, why);
     GTEST_SKIP() << "two hosts cannot be emulated: " << why;
@@ -56,7 +56,7 @@ TEST_F(TwoHosts, ACutLinkIsNamedAndTheRunResumes) {
       EXPECT_FALSE(has(end->out + end->err, "process " + std::to_string(process) + " on host1 (")) << end->err;
     EXPECT_TRUE(has(end->err, "on host2 (rank 2) was lost: it was silent for ")) << end->err;
     EXPECT_FALSE(has(end->out, "step " + std::to_string(Training::steps) + "/")) << "the run was over before the cut";
-    EXPECT_TRUE(job.all_gone(Job::Seconds(20))) << "processes on the far side go on";
+    EXPECT_TRUE(job.all_gone(Job::Seconds(20))) << "processes on the second host are still running";
   }
   // On one host only, since the other side's network is gone.
   const auto again = training_.run(4, "run");

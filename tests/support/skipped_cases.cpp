@@ -14,9 +14,9 @@ constexpr int nothing_ran = 77;
 /// The reason of a skipped result, on one line.
 std::string sentence(const ::testing::TestResult& result) {
   for (int part = 0; part < result.total_part_count(); ++part) {
-    const auto& told = result.GetTestPartResult(part);
-    if (!told.skipped()) continue;
-    std::string text = told.message();
+    const auto& part_result = result.GetTestPartResult(part);
+    if (!part_result.skipped()) continue;
+    std::string text = part_result.message();
     if (const auto head = text.find("Skipped\n"); head == 0) text.erase(0, 8);
     std::ranges::replace(text, '\n', ' ');
     return text;

@@ -120,7 +120,7 @@ TEST_F(Compare, NamesTheOperationAndTellsThatTheRunDoesNotLeaveItAgain) {
       result.out,
       {"2 of them identical",
        "first difference: step 3, microbatch 2, stage 1, forward, operation layers.1.mlp.swiglu, tensor layers.1.mlp.swiglu\n1 of the ",
-       "odd: run again, it leaves other values than were recorded", "run again, both leave the same values"});
+       "odd: the step was run again and gave other values than recorded", "when run again, both give the same values"});
 }
 
 TEST_F(Compare, RefusesWhatIsNoRecording) {

@@ -75,9 +75,9 @@ TEST_F(Convert, Gpt2GoesThroughLlmcAndTrainsFromIt) {
 
 TEST_F(Convert, NothingIsOverwrittenAndNoHalfIsLeft) {
   folder_.write("there/file", "mine");
-  expect_failure(convert({golden("hf_llama"), folder_ / "there"}), ExitCode::usage, {"there", "1 things in it (file", "expected an empty"});
+  expect_failure(convert({golden("hf_llama"), folder_ / "there"}), ExitCode::usage, {"there", "1 entries (file", "expected an empty"});
   EXPECT_EQ(read_file(folder_ / "there/file"), "mine");
-  expect_failure(convert({golden("hf_gpt2"), folder_ / "there/file", "--format", "llmc"}), ExitCode::usage, {"something is there"});
+  expect_failure(convert({golden("hf_gpt2"), folder_ / "there/file", "--format", "llmc"}), ExitCode::usage, {"exists already"});
   expect_failure(convert({golden("hf_llama"), folder_ / "llama.bin", "--format", "llmc"}), ExitCode::model,
                  {"model.family = llama", "gpt2"});
   expect_failure(convert({golden("hf_llama"), folder_ / "x", "--format", "lmc"}), ExitCode::usage, {"did you mean llmc?"});

@@ -75,7 +75,7 @@ TEST_F(DataIdentity, AChangedByteIsAnotherRun) {
   const auto changed = folder_ / "text/3.txt";
   flip(changed);
   flip(folder_ / "text/7.txt");
-  const Words parts{"step-00000004 is of another run: " + changed + ": its content has the hash ", ", expected ",
+  const Words parts{"step-00000004 belongs to another run: " + changed + ": its content has the hash ", ", expected ",
                     "and 1 more files differ"};
   expect_failure(train(), ExitCode::checkpoint, parts);
   EXPECT_EQ(read_file(record(folder_ / "run")), known) << "what is expected must not become what was found";
@@ -109,7 +109,7 @@ TEST_F(DataIdentity, AnUnchangedFileIsNotReadAgain) {
   // A recorded hash that is not that of the bytes, to show whether it is reused.
   text[0] = text[0] == '0' ? '1' : '0';
   runtime::write_text_file(path, text);
-  expect_failure(other(), ExitCode::checkpoint, {"step-00000004 is of another run: ", " has the hash "});
+  expect_failure(other(), ExitCode::checkpoint, {"step-00000004 belongs to another run: ", " has the hash "});
   std::filesystem::remove(path);
   EXPECT_EQ(other().code, 0);
 }
@@ -193,7 +193,7 @@ TEST_F(DataIdentity, ARunWithNothingToEvaluateIsRefused) {
   const Words of_tokens{"data.text=",      "data.tokens=" + folder_ / "tokens", "data.separator=2", "data.held_out=2",
                         "sample.tokens=0", "run.directory=" + folder_ / "other"};
   expect_failure(train(joined(of_tokens, {"evaluate.every=2"})), ExitCode::config,
-                 {"held out is 1 files with 4 tokens, none of which has a next one in its document"});
+                 {"held out is 1 files with 4 tokens, none of which has a next token in its document"});
   const auto silent = train(of_tokens);
   EXPECT_EQ(silent.code, 0) << silent.err;
   EXPECT_EQ(silent.out.find("held-out loss"), std::string::npos) << silent.out;
@@ -210,7 +210,7 @@ TEST_F(DataIdentity, ARunThatHeldNothingOutGoesOnLikeThat) {
   for (int start = 0; start < 2; ++start) {
     const auto again = train({single, "evaluate.every=2"});
     EXPECT_EQ(again.code, 0) << again.err;
-    expect_parts(again.out, {"held out  nothing, as since the run's beginning\n"});
+    expect_parts(again.out, {"held out  nothing, as since the run's start\n"});
     expect_parts(again.err, {"evaluate.every = 2, but there is nothing to evaluate"});
     EXPECT_EQ(state(folder_ / "run"), before);
     go_back(folder_ / "run");

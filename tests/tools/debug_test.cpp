@@ -103,14 +103,14 @@ TEST(Debug, NamesWhatWasMeant) {
     EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage)) << script << result.err;
     expect_parts(result.err, parts);
   };
-  refused("stpe\n", {"no command stpe; did you mean step?"});
+  refused("stpe\n", {"unknown command stpe; did you mean step?"});
   refused("print model.layers.1.mlp.up_prj.weight\n", {"did you mean model.layers.1.mlp.up_proj.weight?"});
   refused("print up_proj.weight\n", {"is the end of 4 names", "model.layers.0.mlp.up_proj.weight"});
   refused("break stagee 1\n", {"break … stagee", "did you mean stage?"});
   refused("break stage 9\n", {"stage 9, expected 0 to 3"});
   refused("break when nrom(layer 1) > 2\n", {"did you mean norm?"});
   refused("until 7F0\n", {"7F0 is in no list of schedule 1f1b"});
-  refused("step\nprint layers.0.mlp.gate_proj.dx\n", {"layers.0.mlp.gate_proj.dx is not of 0F0"});
+  refused("step\nprint layers.0.mlp.gate_proj.dx\n", {"layers.0.mlp.gate_proj.dx does not belong to 0F0"});
   refused("step\nprint layers.0.self_attn.q_proj\n", {"is in memory from operation", "of 0F0 only: break there"});
   refused("break when norm(layer 9) > 2\n", {"layer 9, expected 0 to 3"});
   refused("break when norm(layers.1.mlp.swigl) > 2\n", {"no operation or value layers.1.mlp.swigl", "did you mean layers.1.mlp.swiglu?"});
@@ -118,7 +118,7 @@ TEST(Debug, NamesWhatWasMeant) {
   refused("run 5\n", {"run 5, expected run alone"});
   refused("step 1 2\n", {"step 1 2, expected step [N]"});
   refused("until step 5000\n", {"until step 5000, the run has "});
-  refused("print layers.2.mlp.swiglu\n", {"no tensor layers.2.mlp.swiglu here: it is of stage 2"});
+  refused("print layers.2.mlp.swiglu\n", {"no tensor layers.2.mlp.swiglu here: it belongs to stage 2"});
   refused("back\n", {"back 1, expected at most 0"});
 }
 

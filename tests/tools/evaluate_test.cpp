@@ -48,7 +48,7 @@ TEST(Eval, HasTheBitsOfTheRunsOwnEvaluation) {
   EXPECT_EQ(loss_of({"--model", run.checkpoint()}, on_processes(2)), wanted);
   EXPECT_EQ(loss_of({"--model", run.checkpoint(), "data.text=" + run.data(), "data.held_out=4"}), wanted);
   EXPECT_NE(loss_of({"--model", run.checkpoint(), "data.text=" + run.data(), "data.held_out=3"}), wanted);
-  // Another tokenizer that gives the ids of bytes.
+  // A second tokenizer whose ids are the bytes.
   const auto tiktoken = measure({"--model", run.directory(), "--tokenizer", run.tiktoken()});
   EXPECT_EQ(tiktoken.at("loss_hex"), wanted);
   EXPECT_EQ(tiktoken.at("bits_per_byte"), own.at("bits_per_byte"));

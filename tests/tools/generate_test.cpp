@@ -112,7 +112,7 @@ TEST(Generate, TakesARunACheckpointOrAFolder) {
   EXPECT_EQ(write_on(run.exported(), "The pipeline", how).out, newest.out);
   const auto prompt = run.folder().write("prompt", "The pipeline");
   EXPECT_EQ(run_millrace(joined({"generate", "--checkpoint", run.directory(), "--prompt-file", prompt}, how)).out, newest.out);
-  // Another tokenizer that gives the ids of bytes: a .tiktoken file, given by name or found beside the weights.
+  // A second tokenizer whose ids are the bytes: a .tiktoken file, named on the command line or found beside the weights.
   EXPECT_EQ(write_on(run.exported(), "The pipeline", joined(how, {"--tokenizer", run.tiktoken()})).out, newest.out);
   const std::string beside = run.folder() / "beside";
   std::filesystem::copy(run.exported(), beside);
@@ -130,13 +130,13 @@ TEST(Generate, SaysWhatDoesNotFit) {
   const auto cut = write_on(golden("hf_gpt2"), prompt, joined(bytes, {"--tokens", "20", "--temperature", "0"}));
   EXPECT_EQ(cut.code, 0) << cut.err;
   EXPECT_EQ(cut.out.size(), 5U);
-  expect_parts(cut.err, {"--tokens 20 behind a prompt of 60, the model has learned 64 positions: 5 tokens at most"});
+  expect_parts(cut.err, {"--tokens 20 after a prompt of 60, the model has learned 64 positions: 5 tokens at most"});
   expect_parts(write_on(golden("hf_llama"), prompt, joined(bytes, {"--tokens", "20"})).err,
-               {"60 prompt and 20 new tokens, the model is meant for rows of 64"});
+               {"60 prompt and 20 new tokens, the model's context length is 64"});
   expect_failure(write_on(golden("hf_llama"), "caf\xc3\xa9", bytes), ExitCode::data,
                  {"the prompt has token 195 of the tokenizer byte (257 ids), the model's vocabulary has 128"});
   expect_failure(write_on(golden("hf_llama"), "a", {}), ExitCode::usage,
-                 {"nothing tells the tokenizer of tests/golden/hf_llama: it has no tokenizer.json", "128 ids", "--tokenizer PATH"});
+                 {"the tokenizer of tests/golden/hf_llama is not known: it has no tokenizer.json", "128 ids", "--tokenizer PATH"});
   expect_failure(write_on(golden("hf_llama"), "a", {"--tokenizer", "/no/such.model"}), ExitCode::data, {"/no/such.model"});
   expect_failure(write_on(golden("hf_llama"), "a", joined(bytes, {"--ranks", "9"})), ExitCode::config, {"9", "3"});
 }
@@ -149,7 +149,7 @@ TEST(Generate, RefusesToDrawFromWhatIsNoNumber) {
   folder.write("config.json", read_source(golden("hf_llama") + "/config.json"));
   for (const std::string& before : {std::string(), on_processes(2)}) {
     const auto result = write_on(folder.path().string(), "abc", {"--tokenizer", "byte"}, before);
-    expect_failure(result, ExitCode::numerics, {"the logits behind token 3 of the text are not finite"});
+    expect_failure(result, ExitCode::numerics, {"the logits after token 3 of the text are not finite"});
     EXPECT_EQ(result.out, "");
   }
 }

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* unknown = "new_switch is not known and not used";
-constexpr const char* z_loss = "z_loss_multiplier = 0.01: the loss has this z-loss in it";
+constexpr const char* z_loss = "z_loss_multiplier = 0.01: the loss includes this z-loss";
 
 int count(const std::string& text, const std::string& part) {
   int found = 0;
@@ -101,7 +101,7 @@ TEST_F(ModelFolderWords, TheZLossIsComputed) {
   EXPECT_EQ(with, loss("plain", {"train.z_loss=0.01"}));
   EXPECT_EQ(without, loss("model", {"train.z_loss=0"}));
   const auto own = run_millrace(joined({"config", "show", "train.z_loss=0"}, run()));
-  EXPECT_EQ(count(own.err, "command line: train.z_loss = 0.0 takes the place of z_loss_multiplier = 0.01"), 1) << own.err;
+  EXPECT_EQ(count(own.err, "command line: train.z_loss = 0.0 overrides z_loss_multiplier = 0.01"), 1) << own.err;
 
   const auto evaluated = [&](const std::string& model) {
     const auto result =
@@ -122,7 +122,7 @@ TEST_F(ModelFolderWords, AnExportThatCannotSayTheZLossTellsSo) {
   ASSERT_EQ(trained.code, 0) << trained.err;
   const auto result = run_millrace({"ckpt", "export-hf", folder_ / "tiny", folder_ / "hf"});
   EXPECT_EQ(result.code, 0);
-  EXPECT_EQ(count(result.err, "hf/config.json: transformers has no key for train.z_loss = 0.01: it stays behind"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "hf/config.json: transformers has no key for train.z_loss = 0.01: it is not exported"), 1) << result.err;
 }
 
 /// llm.c's file is a model for every command, not only for convert.

@@ -89,7 +89,7 @@ TEST_F(PlanScale, SaysWhatIsWrong) {
     expect_failure(plan(words, times), ExitCode::usage, {part});
   };
   refused({"--replicas", "2"}, "--replicas goes with times: --measure or --costs", false);
-  refused({"--spread", "0.1"}, "--spread without --replicas, which it is for");
+  refused({"--spread", "0.1"}, "--spread without --replicas, which it requires");
   refused({"--replicas", "1,,2"}, "--replicas has \"\", expected whole numbers from 1");
   refused({"--replicas", "1,x"}, "--replicas has \"x\"");
   refused({"--replicas", "0"}, "--replicas has \"0\"");

@@ -65,7 +65,7 @@ TEST(Plan, TakesTimesFromAFileAndWritesWhatItDecided) {
   EXPECT_NEAR(number_in(result.out, "([0-9.]+) tokens/s; without"), 16 * 4 * 64 / 0.114, 1);
   expect_parts(
       read_file(folder / "plan.toml"),
-      {"predicts 114 ms a step", "costs = [\"embedding,0,0,0,0\", \"layer 0-1,1,1,1,2\", \"layer 2-3,2,2,2,4\", \"head,2,2,2,4\"]\n",
+      {"predicts 114 ms per step", "costs = [\"embedding,0,0,0,0\", \"layer 0-1,1,1,1,2\", \"layer 2-3,2,2,2,4\", \"head,2,2,2,4\"]\n",
        "[pipeline]\nranks = 4\nchunks = 1\nschedule = \"1f1b\"\nlayout = \"E t*2 | t | t | H\"\n", "policy = [\"none\"]"});
 }
 
@@ -135,13 +135,13 @@ TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
     return result.out;
   };
   const auto roomy = within(1e12);
-  expect_parts(roomy, {"1 chunk a rank, rematerialize none"});
+  expect_parts(roomy, {"1 chunk per rank, rematerialize none"});
   const double free = bytes();
   // A little less than the fullest rank needs: that rank recomputes, the others need not.
   const auto less = within(0.9 * free);
-  EXPECT_TRUE(std::regex_search(less, std::regex("a rank, rematerialize [a-z_]*,?[a-z_,]*none"))) << less;
+  EXPECT_TRUE(std::regex_search(less, std::regex("per rank, rematerialize [a-z_]*,?[a-z_,]*none"))) << less;
   const auto tight = within(0.4 * free);
-  EXPECT_EQ(tight.find("1 chunk a rank, rematerialize none"), std::string::npos) << tight;
+  EXPECT_EQ(tight.find("1 chunk per rank, rematerialize none"), std::string::npos) << tight;
   for (const char* limit : {"1000", "1KiB"})
     expect_failure(plan({"--memory", limit, "--schedules", "1f1b"}), ExitCode::config,
                    {fmt::format("no schedule fits: a rank may have {} bytes, uniform 1f1b takes ", limit[1] == 'K' ? 1024 : 1000)});

@@ -125,7 +125,7 @@ TEST(Profile, OneProcessTellsOfAllItsRanks) {
   const auto run = profiled({}, "");
   expect_whole(run.profile, "1f1b", 1);
   expect_operations(run.profile);
-  expect_parts(run.result.out, {"1f1b, 4 ranks in 1 process", "by cause", "bubble", "imbalance", "planned", "late, by what it costs a step",
+  expect_parts(run.result.out, {"1f1b, 4 ranks in 1 process", "by cause", "bubble", "imbalance", "planned", "late, by cost per step",
                                 "operations: ", "of peak", "model FLOPs utilisation", "/trace.json"});
 }
 
@@ -203,7 +203,7 @@ TEST(Profile, RefusesWhatCannotBe) {
   expect_failure(run_millrace({"profile", "--check", "/no/such/folder"}), ExitCode::usage, {"/no/such/folder has no profile.json"});
   const auto nowhere = run_millrace({"profile", "configs/runs/tiny.toml", "data.text=docs", "data.held_out=0", "--out", "/proc/nowhere"});
   expect_failure(nowhere, ExitCode::storage, {"/proc/nowhere"});
-  EXPECT_EQ(nowhere.out, "") << "told before the first step";
+  EXPECT_EQ(nowhere.out, "") << "printed before the first step";
   expect_failure(run_millrace({"profile", "configs/runs/tiny.toml", "--check", "x"}), ExitCode::usage, {"--check with"});
 }
 

@@ -108,7 +108,7 @@ TEST(Rehearse, TheTextLaysBothSideBySide) {
   const auto result = run_millrace({"rehearse", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "2,2,2", "--steps", "1"});
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"step     measured", "predicted      18.00 ms", "ratio ", "bubble   measured",
-                            "late timers: ", "this runtime: ", "activation", "the greatest delays", "bubble of the schedule",
+                            "late timers: ", "this runtime: ", "activation", "the largest delays", "bubble of the schedule",
                             "1 process | median of 1 steps"});
 }
 
@@ -138,9 +138,10 @@ TEST(Rehearse, ASlowTransferIsToldWhileItLasts) {
       {"rehearse", "1f1b", "--ranks", "2", "--microbatches", "1", "--costs", "20,20,20", "--link-latency", "1900", "--steps", "1"},
       on_processes(2));
   EXPECT_EQ(result.code, 0) << result.err;
-  expect_parts(result.err,
-               {"warning: [actors.stall_watch] ", "rank 1 waits for the activation of microbatch 0 from stage 0 on rank 0 (",
-                "The cause: the transfer from rank 0 to rank 1: the activation of microbatch 0 was made on stage 0 and has not come"});
+  expect_parts(
+      result.err,
+      {"warning: [actors.stall_watch] ", "rank 1 waits for the activation of microbatch 0 from stage 0 on rank 0 (",
+       "The cause: the transfer from rank 0 to rank 1: the activation of microbatch 0 was produced on stage 0 and has not arrived"});
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct CommandResult {
 };
 
 /// Runs the built `millrace` with these arguments in the source folder, through a shell. `before` may contain variables or a
-/// launcher, `behind` further redirections.
+/// launcher, `behind` further redirections after the arguments.
 inline CommandResult run_millrace(const Words& words, const std::string& before = "", const std::string& behind = "") {
   const TemporaryFolder folder;
   const auto quote = [](const std::string& word) {

@@ -34,13 +34,13 @@ TEST(ScheduleHelp, TellsEveryOption) {
   const auto help = [](const char* word) { return run_millrace({"schedule", word, "--help"}).out; };
   expect_parts(help("show"), joined(joined(sizes, prices), {"--svg FILE", "--csv FILE", "--full-csv FILE", "--trace FILE"}));
   expect_parts(help("simulate"), joined(joined(sizes, prices), {"--json"}));
-  expect_parts(help("check"), joined(sizes, {"--slots N", "--outbox N", "ends with 0, with 1"}));
+  expect_parts(help("check"), joined(sizes, {"--slots N", "--outbox N", "code is 0, or 1"}));
 }
 
 TEST(ScheduleShow, DrawsAndCounts) {
   const auto result = run("show", "zb-h1");
   ASSERT_EQ(result.code, 0) << result.err;
-  expect_parts(result.out, {"zb-h1: 4 ranks, 1 stage a rank (placement single), 8 microbatches, 96 actions, hash ",
+  expect_parts(result.out, {"zb-h1: 4 ranks, 1 stage per rank (placement single), 8 microbatches, 96 actions, hash ",
                             "r3|.  .  .  F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 F6 I6 W3 F7 I7 W4 W5 W6 W7 |\n",
                             "makespan          27", "=  11.1 %", "rank       busy     idle     peak", "slots F to I"});
 }
@@ -48,7 +48,7 @@ TEST(ScheduleShow, DrawsAndCounts) {
 TEST(ScheduleShow, CostsWarmUpAndGroupReachTheSchedule) {
   expect_parts(run("show", "1f1b", {"--costs", "1,1.1,0.8,0.05"}).out, {"makespan        32.7", "link 0.05"});
   expect_parts(run("show", "1f1b", {"--warmup", "6"}).out, {"peak               7 "});
-  expect_parts(run("show", "interleaved", {"--chunks", "4"}).out, {"makespan       26.25", "4 stages a rank"});
+  expect_parts(run("show", "interleaved", {"--chunks", "4"}).out, {"makespan       26.25", "4 stages per rank"});
   expect_parts(run("show", "interleaved", {"--group", "8"}).out, {"peak             7.5 "});
   const Words unequal{"--costs", "1,1.4,0.6,0.2", "--memory"};
   for (const auto& [limit, makespan] : {std::pair("4", 31.8), std::pair("5", 30.0)}) {
@@ -141,7 +141,7 @@ TEST(ScheduleCheck, AnUnreadableTableIsAnotherMatter) {
   const TemporaryFolder folder;
   expect_failure(check(folder, "0F0,0X0\n"), ExitCode::config, {"own.csv:1: cell 2"});
   expect_failure(run_millrace({"schedule", "check", folder / "none.csv"}), ExitCode::config,
-                 {"none.csv is neither a schedule that is built in nor a file"});
+                 {"none.csv is neither a built-in schedule nor a file"});
   EXPECT_EQ(run("check", "dualpipe", {"--microbatches", "7"}).code, static_cast<int>(ExitCode::config));
 }
 
@@ -168,7 +168,7 @@ TEST(ScheduleSimulate, TheTextNamesEachCause) {
   const auto result = run("simulate", "1f1b", {"--costs", "10,10,10,0.5", "--slow", "2:1.3", "--jitter", "0.1", "--seed", "4"});
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"work ", "bubble of the schedule", "slow ranks", "link latency", "jitter", "critical path: ", "most on rank 2",
-                            "one unit more adds", "F 10, I 10, W 10, link 0.5, slow 2:1.3, jitter 0.1 seed 4"});
+                            "increase of the makespan per unit", "F 10, I 10, W 10, link 0.5, slow 2:1.3, jitter 0.1 seed 4"});
   EXPECT_EQ(run("simulate", "1f1b", {"--jitter", "0.1", "--seed", "4"}).out,
             run("simulate", "1f1b", {"--jitter", "0.1", "--seed", "4"}).out);
   EXPECT_NE(run("simulate", "1f1b", {"--jitter", "0.1", "--seed", "4"}).out,

@@ -47,9 +47,9 @@ TEST(SkippedCases, CTestCountsThemBySentence) {
   const TemporaryFolder build;
   const auto summary = [&](const std::string& log) {
     build.write("Testing/Temporary/LastTest.log", log);
-    const auto told = run("python3 '" + source_path("tests/support/skipped_cases.py") + "' '" + build.path().string() + "'");
-    EXPECT_EQ(told.code, 0) << told.text;
-    return told.text;
+    const auto run_result = run("python3 '" + source_path("tests/support/skipped_cases.py") + "' '" + build.path().string() + "'");
+    EXPECT_EQ(run_result.code, 0) << run_result.text;
+    return run_result.text;
   };
   EXPECT_EQ(summary("1/1 Testing: one\n[  PASSED  ] 3 tests.\n"), "\n0 cases were skipped\n");
   EXPECT_EQ(summary("1/3 Testing: one\nskipped: A.a: there is no GPU\nskipped: A.b: there is no GPU\nskipped: A.b: there is no GPU\n"

@@ -111,17 +111,17 @@ TEST_F(Status, ShowsARunOfTwoProcessesWithoutChangingIt) {
   EXPECT_EQ(status["run"]["schedule"], "1f1b");
   ASSERT_EQ(status["ranks"].size(), 4U);
   for (int rank = 0; rank < 4; ++rank) {
-    const auto& told = status["ranks"][static_cast<std::size_t>(rank)];
-    EXPECT_EQ(told["rank"], rank);
-    EXPECT_EQ(told["process"], rank / 2);
-    EXPECT_GT(told["step"].get<int>(), 0);
+    const auto& reported = status["ranks"][static_cast<std::size_t>(rank)];
+    EXPECT_EQ(reported["rank"], rank);
+    EXPECT_EQ(reported["process"], rank / 2);
+    EXPECT_GT(reported["step"].get<int>(), 0);
     for (const char* name : {"seconds", "heard_seconds"}) {
-      EXPECT_GE(told[name].get<double>(), 0) << name;
-      EXPECT_LE(told[name].get<double>(), status["up_seconds"].get<double>()) << name;
+      EXPECT_GE(reported[name].get<double>(), 0) << name;
+      EXPECT_LE(reported[name].get<double>(), status["up_seconds"].get<double>()) << name;
     }
-    EXPECT_EQ(told["activations"]["slots"].get<int>() > 0, rank > 0);
-    EXPECT_EQ(told["gradients"]["slots"].get<int>() > 0, rank < 3);
-    const auto& times = told["last_step"];
+    EXPECT_EQ(reported["activations"]["slots"].get<int>() > 0, rank > 0);
+    EXPECT_EQ(reported["gradients"]["slots"].get<int>() > 0, rank < 3);
+    const auto& times = reported["last_step"];
     EXPECT_GT(times["compute"].get<double>(), 0);
     const double sum = times["compute"].get<double>() + times["bubble"].get<double>() + times["wait"].get<double>() +
                        times["data"].get<double>() + times["other"].get<double>();
@@ -197,14 +197,15 @@ TEST_F(Status, AProfileWithoutAFolderIsWarnedOf) {
 
 TEST_F(Status, PromtoolTakesTheMetrics) {
   if (std::system("command -v promtool > /dev/null") != 0)
-    GTEST_SKIP() << "promtool is not installed (Debian's package prometheus): /metrics is not held against it";
+    GTEST_SKIP() << "promtool is not installed (Debian's package prometheus): /metrics is not checked with it";
   Job job({}, words("metrics", {"status.port=0", "train.steps=100000"}));
   const int port = port_of(job);
   ASSERT_GT(port, 0) << job.err();
   ASSERT_TRUE(job.wait_for("\nstep 2/", patience)) << job.err();
   const auto file = folder_.write("metrics.txt", get(port, "/metrics").body);
-  EXPECT_EQ(std::system(("promtool check metrics < '" + file + "' > '" + file + ".told' 2>&1").c_str()), 0) << read_file(file + ".told");
-  EXPECT_EQ(read_file(file + ".told"), "");
+  EXPECT_EQ(std::system(("promtool check metrics < '" + file + "' > '" + file + ".problems' 2>&1").c_str()), 0)
+      << read_file(file + ".problems");
+  EXPECT_EQ(read_file(file + ".problems"), "");
 }
 
 TEST_F(Status, ARunIsOffUnlessAsked) {

@@ -76,7 +76,7 @@ class ChangedRecording : public ::testing::Test {
   }
 };
 
-// Each number of the training is read: with another one the recording is missed.
+// Every number of the training matters: with another value the steps differ from the recording.
 TEST_F(ChangedRecording, IsMissed) {
   for (const auto& change : std::vector<nlohmann::json>{{{"adam_b1", 0.8}},
                                                         {{"adam_b2", 0.9}},
@@ -99,8 +99,8 @@ TEST_F(ChangedRecording, IsMissed) {
 TEST_F(ChangedRecording, IsRefusedWhereItNeedsWhatIsNotHere) {
   const std::pair<nlohmann::json, std::vector<std::string>> cases[] = {
       {{{"opt_type", "muon"}}, {"opt_type = \"muon\"", "expected adamw, adam_pax or sgd"}},
-      {{{"gradient_accumulation_steps", 2}}, {"gradient_accumulation_steps = 2", "accumulation as MaxText counts it is not here"}},
-      {{{"skip_step_on_spikes", true}}, {"skip_step_on_spikes = true", "no step is skipped here"}},
+      {{{"gradient_accumulation_steps", 2}}, {"gradient_accumulation_steps = 2", "MaxText's gradient accumulation is not supported"}},
+      {{{"skip_step_on_spikes", true}}, {"skip_step_on_spikes = true", "skipping steps is not supported"}},
       {{{"mu_dtype", "bfloat16"}}, {"mu_dtype = \"bfloat16\"", "states are fp32"}},
       {{{"adam_eps_root", 1e-3}}, {"adam_eps_root = 0.001", "outside of the root"}},
       {{{"trainable_parameters_mask", {"mlp"}}}, {"trainable_parameters_mask", "every parameter is trained"}},

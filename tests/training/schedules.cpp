@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kRanks = 4, kMicrobatches = 8;
 
-// Written by hand, with the weight gradients of the last microbatches in the bubble at the end; rank 3 splits its first backwards
-// too.
-constexpr const char* kByHand =
+// A schedule written by hand: it fills the bubble at the end with the weight gradients of the last microbatches. Rank 3 also splits
+// its first backwards.
+constexpr const char* kHandWritten =
     "#millrace-schedule 1\n"
     "# 1f1b with a tail of split backwards\n"
     "0F0,0F1,0F2,0F3,,,,0B0,0F4,0B1,0F5,0B2,0F6,0B3,0F7,0I4,0W4,0I5,0W5,0I6,0W6,0I7,0W7\n"
@@ -24,24 +24,24 @@ constexpr const char* kByHand =
 
 std::string key(const char* name, int value) { return std::string(name) + "=" + std::to_string(value); }
 
-ScheduleCase of_name(const std::string& schedule) {
-  ScheduleCase one{schedule, {key("pipeline.ranks", kRanks), key("pipeline.chunks", runtime::usual_chunks(schedule))}};
-  one.words.push_back("pipeline.schedule=" + schedule);
-  std::ranges::replace(one.name, '-', '_');
-  if (std::isdigit(static_cast<unsigned char>(one.name.front()))) one.name = "of_" + one.name;
+ScheduleCase named_case(const std::string& schedule) {
+  ScheduleCase result{schedule, {key("pipeline.ranks", kRanks), key("pipeline.chunks", runtime::usual_chunks(schedule))}};
+  result.words.push_back("pipeline.schedule=" + schedule);
+  std::ranges::replace(result.name, '-', '_');
+  if (std::isdigit(static_cast<unsigned char>(result.name.front()))) result.name = "of_" + result.name;
   if (schedule == "dualpipe") {
-    one.parts = 2;
-    one.words.push_back("train.accumulators=1");  // the plan changes it to two by itself
+    result.parts = 2;
+    result.words.push_back("train.accumulators=1");  // make_plan() doubles it: one gradient sum per replica
   }
-  return one;
+  return result;
 }
 
-ScheduleCase of_table(const std::string& name, const std::string& table, int chunks) {
+ScheduleCase table_case(const std::string& name, const std::string& table, int chunks) {
   static const TemporaryFolder folder;  // lives as long as the tests
   return {name, {key("pipeline.ranks", kRanks), key("pipeline.chunks", chunks), "pipeline.plan=" + folder.write(name + ".csv", table)}};
 }
 
-std::string printed(const std::string& schedule, int chunks) {
+std::string printed_table(const std::string& schedule, int chunks) {
   runtime::ScheduleRequest request;
   request.name = schedule;
   request.ranks = kRanks;
@@ -55,11 +55,11 @@ std::string printed(const std::string& schedule, int chunks) {
 const std::vector<ScheduleCase>& schedule_cases() {
   static const std::vector<ScheduleCase> all = [] {
     std::vector<ScheduleCase> list;
-    for (const auto& schedule : runtime::schedule_names()) list.push_back(of_name(schedule));
-    list.push_back(of_table("printed_v_half", printed("v-half", 2), 2));
-    list.push_back(of_table("printed_dualpipe", printed("dualpipe", 1), 1));
+    for (const auto& schedule : runtime::schedule_names()) list.push_back(named_case(schedule));
+    list.push_back(table_case("printed_v_half", printed_table("v-half", 2), 2));
+    list.push_back(table_case("printed_dualpipe", printed_table("dualpipe", 1), 1));
     list.back().parts = 2;
-    list.push_back(of_table("table_by_hand", kByHand, 1));
+    list.push_back(table_case("table_by_hand", kHandWritten, 1));
     return list;
   }();
   return all;

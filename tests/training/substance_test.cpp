@@ -97,7 +97,7 @@ std::int64_t time_before_tokens_were_made(const Records& rank, const Records& ne
     const bool token = record.reason == runtime::WaitReason::activation || record.reason == runtime::WaitReason::gradient;
     if (record.kind != runtime::SpanKind::wait || !token) continue;
     const auto made = made_at(record, neighbour);
-    EXPECT_GT(made, 0) << "a wait for what nobody makes";
+    EXPECT_GT(made, 0) << "a wait for a boundary that no rank makes";
     EXPECT_LE(made, record.end) << "the wait for a token ended before the token was made";
     total += std::clamp(made, record.begin, record.end) - record.begin;
     ++waits;

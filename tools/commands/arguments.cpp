@@ -14,9 +14,9 @@ std::string Arguments::text(const std::string& name) const {
   return text(name, "");
 }
 
-std::string Arguments::text(const std::string& name, const std::string& otherwise) const {
+std::string Arguments::text(const std::string& name, const std::string& fallback) const {
   const auto found = given_.find(name);
-  return found == given_.end() ? otherwise : found->second.back();
+  return found == given_.end() ? fallback : found->second.back();
 }
 
 std::vector<std::string> Arguments::texts(const std::string& name) const {
@@ -34,8 +34,8 @@ long Arguments::integer(const std::string& name, long min, long max) const {
   return number;
 }
 
-long Arguments::integer(const std::string& name, long otherwise, long min, long max) const {
-  return given(name) ? integer(name, min, max) : otherwise;
+long Arguments::integer(const std::string& name, long fallback, long min, long max) const {
+  return given(name) ? integer(name, min, max) : fallback;
 }
 
 std::uint64_t Arguments::bytes(const std::string& name) const {
@@ -48,8 +48,8 @@ std::uint64_t Arguments::bytes(const std::string& name) const {
   const auto found = std::find(units.begin(), units.end(), unit);
   const auto shift = 10 * (found - units.begin());
   MILLRACE_CHECK(end != value.c_str() && found != units.end() && errno == 0 && number > 0 && number <= (1LL << (60 - shift)),
-                 ExitCode::usage, "millrace", "--{} {}, expected bytes as 16000000000 or with a unit, KiB, MiB, GiB or TiB, as 15GiB", name,
-                 value);
+                 ExitCode::usage, "millrace",
+                 "--{} {}, expected bytes such as 16000000000, or with a unit, KiB, MiB, GiB or TiB, such as 15GiB", name, value);
   return static_cast<std::uint64_t>(number) << shift;
 }
 

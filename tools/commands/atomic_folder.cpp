@@ -7,20 +7,20 @@
 
 namespace millrace::tools {
 
-void want_nothing_at(const std::string& to, bool folder, const char* who) {
+void want_nothing_at(const std::string& to, bool folder, const char* component) {
   const auto kind = runtime::kind_of(to);
   if (kind == runtime::PathKind::missing) return;
-  MILLRACE_CHECK(folder && kind == runtime::PathKind::directory, ExitCode::usage, who, "{}: something is there, expected a new {}", to,
+  MILLRACE_CHECK(folder && kind == runtime::PathKind::directory, ExitCode::usage, component, "{}: exists already, expected a new {}", to,
                  folder ? "folder" : "file");
   const auto names = runtime::list_directory(to);
-  MILLRACE_CHECK(names.empty(), ExitCode::usage, who, "{}: a folder with {} things in it ({} …), expected an empty or a new one", to,
+  MILLRACE_CHECK(names.empty(), ExitCode::usage, component, "{}: a folder with {} entries ({} …), expected an empty or a new one", to,
                  names.size(), names.front());
 }
 
-void write_whole_folder(const std::string& to, const char* who, const std::function<void(const std::string& place)>& fill) {
+void write_whole_folder(const std::string& to, const char* component, const std::function<void(const std::string& place)>& fill) {
   const std::string temporary = to + ".tmp";
-  MILLRACE_CHECK(runtime::kind_of(temporary) == runtime::PathKind::missing, ExitCode::storage, who,
-                 "{}: left by a command that was killed, or one is at work; remove it if not", temporary);
+  MILLRACE_CHECK(runtime::kind_of(temporary) == runtime::PathKind::missing, ExitCode::storage, component,
+                 "{}: left by a killed command, or in use by a running one; remove it if none is running", temporary);
   runtime::make_directories(temporary);
   try {
     fill(temporary);

@@ -5,11 +5,11 @@
 
 namespace millrace::tools {
 
-/// Refuses a path that has something at it: Error(usage). An empty folder will do where a folder is to be made.
-void want_nothing_at(const std::string& to, bool folder, const char* who);
+/// Throws Error(usage) if the path exists. An empty folder is accepted if a folder is to be created.
+void want_nothing_at(const std::string& to, bool folder, const char* component);
 
-/// fill(place) makes the folder under another name, `to`.tmp, and it is renamed when all is there; nothing is left where it fails.
-/// Errors: those of `fill`, and Error(storage).
-void write_whole_folder(const std::string& to, const char* who, const std::function<void(const std::string& place)>& fill);
+/// Creates a folder atomically: fill(`to`.tmp) writes its content under a temporary name, which is then renamed. Nothing is left
+/// behind if it fails. Errors: those of `fill`, and Error(storage).
+void write_whole_folder(const std::string& to, const char* component, const std::function<void(const std::string& place)>& fill);
 
 }  // namespace millrace::tools

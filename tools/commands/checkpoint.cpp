@@ -10,19 +10,19 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* who = "millrace ckpt";
+constexpr const char* component = "millrace ckpt";
 
 int list(const std::string& path) {
-  const auto listed = committed_checkpoints(path, who);
+  const auto listed = committed_checkpoints(path, component);
   if (listed.empty()) fmt::print("no checkpoints\n");
   for (const auto& line : listed) {
     fmt::print("step {:>8}  {:>10}  {}  {}\n", line.step, line.problem.empty() ? runtime::bytes_text(line.bytes) : "?", line.folder,
-               line.problem.empty() ? "whole (data not read: ckpt verify does)" : line.problem);
+               line.problem.empty() ? "complete (data not read: ckpt verify does)" : line.problem);
   }
   return 0;
 }
 
-/// Reads every byte from the disk. True when all is well.
+/// Reads every byte from the disk. Returns true if the checkpoint is intact.
 bool verify_one(const std::string& folder) {
   const auto problems = runtime::verify_checkpoint(folder);
   for (const auto& problem : problems) fmt::print("{}: {}\n", folder, runtime::to_string(problem));
@@ -37,19 +37,19 @@ int verify(const std::string& path) {
   std::vector<std::string> folders{path};
   if (!is_checkpoint(path)) {
     folders.clear();
-    for (const auto& line : committed_checkpoints(path, who)) folders.push_back(line.folder);
-    MILLRACE_CHECK(!folders.empty(), ExitCode::checkpoint, who, "{}: no checkpoint was committed", path);
+    for (const auto& line : committed_checkpoints(path, component)) folders.push_back(line.folder);
+    MILLRACE_CHECK(!folders.empty(), ExitCode::checkpoint, component, "{}: no checkpoint was committed", path);
   }
   bool good = true;
   for (const auto& folder : folders) good = verify_one(folder) && good;
   return good ? 0 : static_cast<int>(ExitCode::difference);
 }
 
-/// The hash of the data; quick: of what the manifest says about them.
+/// Prints the hash of the data; with `quick` the one recorded in the manifest, without reading the data.
 int hash(const std::string& path, bool quick) {
-  const auto checkpoint = open_checkpoint(path, who);
+  const auto checkpoint = open_checkpoint(path, component);
   if (quick) {
-    fmt::print("{}  as the manifest says: the data was not read\n", checkpoint.state_hash().hex());
+    fmt::print("{}  from the manifest: the data was not read\n", checkpoint.state_hash().hex());
   } else {
     fmt::print("{}\n", checkpoint.hash_data().hex());
   }
@@ -57,8 +57,8 @@ int hash(const std::string& path, bool quick) {
 }
 
 int export_model_folder(const std::string& path, std::string out, const std::string& dtype) {
-  const auto checkpoint = open_checkpoint(path, who);
-  const auto model = model_of(checkpoint, who);
+  const auto checkpoint = open_checkpoint(path, component);
+  const auto model = model_of(checkpoint, component);
   std::vector<float> elements;
   const auto read = [&](const layers::ParameterSpec& spec) -> std::span<const float> {
     elements.resize(static_cast<std::size_t>(spec.shape.elements()));
@@ -71,18 +71,18 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   while (out.size() > 1 && out.back() == '/') out.pop_back();
   if (model.numerics != "maxtext" && config.z_loss > 0)
     print_warnings(
-        std::vector{fmt::format("{}/config.json: transformers has no key for train.z_loss = {}: it stays behind", out, config.z_loss)});
-  want_nothing_at(out, true, who);
-  write_whole_folder(out, who, [&](const std::string& place) {
+        std::vector{fmt::format("{}/config.json: transformers has no key for train.z_loss = {}: it is not exported", out, config.z_loss)});
+  want_nothing_at(out, true, component);
+  write_whole_folder(out, component, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
   });
-  fmt::print("{}: {} weights of step {} in {}; train on with model.from={}, or load it with transformers\n", out,
+  fmt::print("{}: {} weights of step {} in {}; continue training with model.from={}, or load it with transformers\n", out,
              layers::count_parameters(model), checkpoint.step(), dtype, out);
   return 0;
 }
 
 const std::string& single_path(const Arguments& arguments, const char* command, const char* expected) {
-  MILLRACE_CHECK(arguments.positional().size() == 1, ExitCode::usage, who, "{} with {} paths, expected {}", command,
+  MILLRACE_CHECK(arguments.positional().size() == 1, ExitCode::usage, component, "{} with {} paths, expected {}", command,
                  arguments.positional().size(), expected);
   return arguments.positional().front();
 }
@@ -109,7 +109,7 @@ Command checkpoint_command() {
           {.name = "hash",
            .words = path,
            .summary = "Print the hash of a checkpoint's state, read from the disk.",
-           .options = {{.name = "quick", .help = "Print the hash that the manifest has, without reading the data."}},
+           .options = {{.name = "quick", .help = "Print the hash in the manifest, without reading the data."}},
            .offer = offer_folders,
            .run =
                [](const Arguments& given) {
@@ -122,7 +122,7 @@ Command checkpoint_command() {
            .offer = offer_folders,
            .run = [](const Arguments& given) {
              const auto& paths = given.positional();
-             MILLRACE_CHECK(paths.size() == 2, ExitCode::usage, who,
+             MILLRACE_CHECK(paths.size() == 2, ExitCode::usage, component,
                             "export-hf with {} paths, expected a run directory or checkpoint, and OUT", paths.size());
              return export_model_folder(paths[0], paths[1], given.text("dtype"));
            }}}};

@@ -28,24 +28,24 @@ namespace millrace::tools {
 [[nodiscard]] Command doctor_command();
 [[nodiscard]] Command completion_command();
 
-/// What `millrace --help` lists, in its order.
+/// The commands in the order in which `millrace --help` lists them.
 [[nodiscard]] const std::vector<Command>& all_commands();
 
-/// The words of a command that loads a run, for --help.
+/// How --help describes the positional words of a command that loads a run.
 inline constexpr const char* run_words = "RUN.toml [key=value …]";
-/// What a shell offers for them.
+/// The completions that a shell offers for them.
 inline constexpr std::uint8_t offer_run = offer_files | offer_assignments;
 
 /// Splits positional words into files and "key=value" overrides and loads the run; MILLRACE_… variables of the environment are a layer
 /// between the two. `complete` false: values that a run needs may be missing.
 [[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete = true);
 
-/// Logs each as a warning and waits until they are written. In a job of several processes one of them calls it.
+/// Logs each text as a warning and waits until all are written. In a job of several processes only one of them calls it.
 void print_warnings(const std::vector<std::string>& warnings);
-/// Does so with the warnings of the reader of model.from, and those about values that have no effect.
+/// The same for the warnings about model.from and about values that have no effect.
 void print_warnings(const configs::LoadedRun& run);
 
-/// What this binary was built from: version, compiler, libraries. Equal on all processes of a job.
+/// Identifies the build of this binary: version, compiler, libraries. It must be equal in all processes of a job.
 [[nodiscard]] std::string build_id();
 
 }  // namespace millrace::tools

@@ -71,7 +71,7 @@ class HelpFormatter final : public CLI::Formatter {
   std::string words_;
 };
 
-/// A command as CLI11 has it, and what was given to it.
+/// A command as a CLI11 app, and the values that the user gave to it.
 struct Parsed {
   const Command* command = nullptr;
   CLI::App* app = nullptr;
@@ -85,7 +85,7 @@ std::string help_of(const Option& option) {
   return text;
 }
 
-/// Values are read back as they were given, not through CLI11's conversions, which have a meaning of their own for "{}" and "[a,b]".
+/// Values are read back as the text that was given, since CLI11's conversions interpret "{}" and "[a,b]".
 CLI::callback_t keep() {
   return [](const CLI::results_t&) { return true; };
 }
@@ -96,7 +96,7 @@ void add_option(CLI::App& app, const Option& option) {
     app.add_flag("--" + option.name, help);
     return;
   }
-  // One value each time that it is given; the command reads the last one or all.
+  // The option may be repeated, with one value each time; the command reads the last one or all.
   app.add_option("--" + option.name, keep(), help_of(option))->take_all()->option_text(option.value);
 }
 
@@ -125,7 +125,7 @@ std::string path_of(const CLI::App& app) {
   return parent == nullptr ? app.get_name() : path_of(*parent) + " " + app.get_name();
 }
 
-/// An option that `app` does not have.
+/// Reports an option that `app` does not have.
 [[noreturn]] void refuse_option(const CLI::App& app, const std::string& word, std::vector<Option> known) {
   const auto name = word.substr(word.starts_with("--") ? 2 : 1, word.find('=') == std::string::npos ? word.npos : word.find('=') - 2);
   std::vector<std::string> names{"help"};
@@ -135,7 +135,7 @@ std::string path_of(const CLI::App& app) {
        nearest.empty() ? "one that " + path_of(app) + " --help lists" : "--" + nearest);
 }
 
-/// No command of a group, or none that there is.
+/// Reports a group without a command, or with an unknown one.
 [[noreturn]] void refuse_command(const CLI::App& app, const std::vector<std::string>& unknown, const std::vector<Command>& known) {
   std::vector<std::string> names;
   for (const auto& command : known) names.push_back(command.name);
@@ -157,7 +157,7 @@ void check_choices(const std::vector<Option>& options, const std::map<std::strin
   }
 }
 
-/// The command that was named, with what was given to it.
+/// Returns the command that the user named, with its arguments.
 Invocation invocation_of(const Parsed& parsed) {
   const auto& command = *parsed.command;
   if (!command.parts.empty()) {
@@ -179,7 +179,7 @@ Invocation invocation_of(const Parsed& parsed) {
           .arguments = Arguments(command, std::move(given), parsed.app->get_option(positional_words)->results())};
 }
 
-/// CLI11 takes the word after "--name=" for its value; here the value is empty.
+/// "--name=" gives an empty value; CLI11 would take the next word as the value.
 std::vector<std::string> with_empty_values(const std::vector<std::string>& words) {
   std::vector<std::string> result;
   for (const auto& word : words) {

@@ -9,10 +9,11 @@
 
 #include "kernels/base/check.hpp"
 
-/// Commands, their options and their words as data. Parsing, --help and the scripts of `millrace completion` are all made from it.
+/// Describes commands, options and positional words as data. Parsing, --help and the scripts of `millrace completion` all use this
+/// description.
 namespace millrace::tools {
 
-/// What a shell offers for a value or a word. Combined with |.
+/// The kinds of completions that a shell offers for a value or a word. They can be combined with |.
 enum Offer : std::uint8_t {
   offer_nothing = 0,
   offer_files = 1,
@@ -25,9 +26,9 @@ enum Offer : std::uint8_t {
 /// An option of a command: "--steps N", or a flag.
 struct Option {
   std::string name;                  // without dashes
-  std::string value;                 // what --help calls the value; empty: a flag, which takes none
+  std::string value;                 // the name of the value in --help; empty: a flag, which takes no value
   std::string help;                  // one or two sentences
-  std::string fallback;              // the value where the option is not given; empty: none, or one that depends on other things
+  std::string fallback;              // the default value; empty: none, or one that depends on other things
   std::vector<std::string> choices;  // all values that are allowed; empty: any
   std::uint8_t offer = offer_nothing;
 };
@@ -37,7 +38,7 @@ class Arguments;
 /// A word after `millrace`, or after the word of its group.
 struct Command {
   std::string name;
-  std::string words;    // what --help calls the positional words: "RUN.toml [key=value …]"
+  std::string words;    // the names of the positional words in --help: "RUN.toml [key=value …]"
   std::string summary;  // one sentence, in lists of commands
   std::string notes;    // paragraphs after the options
   std::vector<Option> options;
@@ -46,7 +47,8 @@ struct Command {
   std::vector<Command> parts;                        // of a group
 };
 
-/// What was given to a command. Options that have no fallback and are not given read as empty text.
+/// The arguments that the user gave to a command. An option that was not given reads as its fallback, or as empty text if it has
+/// none.
 class Arguments {
  public:
   Arguments(const Command& command, std::map<std::string, std::vector<std::string>> given, std::vector<std::string> positional)
@@ -56,16 +58,16 @@ class Arguments {
   [[nodiscard]] bool given(const std::string& name) const { return given_.contains(name); }
   /// The last value that was given, else the option's fallback.
   [[nodiscard]] std::string text(const std::string& name) const;
-  /// The last value that was given, else `otherwise`, for a default that depends on other things.
-  [[nodiscard]] std::string text(const std::string& name, const std::string& otherwise) const;
+  /// The last value that was given, else `fallback`, for a default that depends on other things.
+  [[nodiscard]] std::string text(const std::string& name, const std::string& fallback) const;
   /// Every value that was given, in order.
   [[nodiscard]] std::vector<std::string> texts(const std::string& name) const;
-  /// Throws Error(usage) for text that is no whole number from `min` to `max`.
+  /// Throws Error(usage) unless the text is an integer from `min` to `max`.
   [[nodiscard]] long integer(const std::string& name, long min, long max) const;
-  [[nodiscard]] long integer(const std::string& name, long otherwise, long min, long max) const;
+  [[nodiscard]] long integer(const std::string& name, long fallback, long min, long max) const;
   /// "16000000000" or "15GiB", of an option that was given. Throws Error(usage) for anything else.
   [[nodiscard]] std::uint64_t bytes(const std::string& name) const;
-  /// Throws Error(usage) for text that is no number above 0.
+  /// Throws Error(usage) unless the text is a number above 0.
   [[nodiscard]] double real(const std::string& name) const;
 
  private:
@@ -74,13 +76,13 @@ class Arguments {
   std::vector<std::string> positional_;
 };
 
-/// Options that every command has, --help aside.
+/// Options that every command has, besides --help.
 [[nodiscard]] const std::vector<Option>& common_options();
 
-/// What a command line asks for: a command with its arguments, or text.
+/// A parsed command line: a command with its arguments, or a text to print.
 struct Invocation {
-  ExitCode code = ExitCode::ok;  // where there is no command
-  std::string text;              // where there is no command: help or the version; on stderr if `code` is not ok
+  ExitCode code = ExitCode::ok;  // if there is no command
+  std::string text;              // if there is no command: help or the version; printed on stderr if `code` is not ok
   const Command* command = nullptr;
   std::optional<Arguments> arguments;
 };

@@ -16,19 +16,19 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* who = "millrace compare";
+constexpr const char* component = "millrace compare";
 
-/// One of the two.
+/// One of the two runs.
 struct Side {
   std::string directory;
   RecordedRun run;
   runtime::HashRecording recording;
 
   explicit Side(const std::string& run_directory)
-      : directory(run_directory), run(recorded_run({run_directory}, who)), recording(run_directory) {}
+      : directory(run_directory), run(recorded_run({run_directory}, component)), recording(run_directory) {}
 };
 
-/// Keys that decide about the numbers and differ.
+/// Prints the keys whose values differ and affect the numbers.
 void print_settings(const Side& left, const Side& right) {
   const auto& there = right.run.settings.identity.keys;
   for (const auto& [key, value] : left.run.settings.identity.keys) {
@@ -48,16 +48,16 @@ std::string describe(const runtime::Difference& difference) {
                      difference.left.operation, tensor);
 }
 
-/// The tensor as the run makes it again; a line to the person where that is not what was recorded.
+/// Runs the step again and returns the tensor that it computes; prints a line if its hash differs from the recorded one.
 std::optional<actors::RecapturedTensor> run_again(const Side& side, std::int64_t step, const runtime::RecordedHash& recorded) {
   try {
     const auto run = run_before(side.run.settings, side.directory, step);
     auto values = actors::recapture_tensor(*run, step, recorded);
     if (!values) {
-      fmt::print("{}: run again, it does not come to this tensor\n", side.directory);
+      fmt::print("{}: the step was run again, but did not compute this tensor\n", side.directory);
     } else if (runtime::hash_of(std::span<const std::byte>(values->bytes)).low != recorded.record.hash) {
       fmt::print(
-          "{}: run again, it leaves other values than were recorded: what made the difference is not in its description, data and "
+          "{}: the step was run again and gave other values than recorded: the cause of the difference is not in its description, data or "
           "checkpoints\n",
           side.directory);
     }
@@ -76,7 +76,7 @@ void print_values(const Side& left, const Side& right, const runtime::Difference
     fmt::print("{} {} here, {} {} there\n", to_string(here->tensor.dtype), to_string(here->tensor.shape), to_string(there->tensor.dtype),
                to_string(there->tensor.shape));
   } else if (here->bytes == there->bytes) {
-    fmt::print("run again, both leave the same values\n");
+    fmt::print("when run again, both give the same values\n");
   } else {
     fmt::print("{} {}: {}\n", to_string(here->tensor.dtype), to_string(here->tensor.shape),
                actors::differences(here->tensor, there->tensor));
@@ -84,7 +84,7 @@ void print_values(const Side& left, const Side& right, const runtime::Difference
 }
 
 int compare(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} names, expected the directories of two runs",
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, component, "{} names, expected the directories of two runs",
                  parsed.positional().size());
   cluster::widen_affinity();
   const Side left(parsed.positional()[0]), right(parsed.positional()[1]);
@@ -95,7 +95,8 @@ int compare(const Arguments& parsed) {
   fmt::print("steps {} to {} are in both recordings; {} of them identical, {} tensors\n", found.first_step, found.last_step,
              found.equal_steps, found.equal_tensors);
   if (found.only_left + found.only_right > 0)
-    fmt::print("{} tensors are here alone, {} there alone, as with another rematerialisation\n", found.only_left, found.only_right);
+    fmt::print("{} tensors are only here, {} only there, for example because of another rematerialisation\n", found.only_left,
+               found.only_right);
   if (!found.first) {
     fmt::print("identical\n");
     return 0;

@@ -14,10 +14,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr const char* who = "millrace completion";
+constexpr const char* component = "millrace completion";
 
-/// What both shells share, in what POSIX shells have and "local". $1 is the word under the cursor, the rest are the words between
-/// "millrace" and it. Prints candidates for the whole word, one per line; @files and @folders stand for the shell's own.
+/// The part that both shells share, in POSIX shell language plus "local". $1 is the word under the cursor, the other arguments are
+/// the words between "millrace" and it. Prints the candidates for the whole word, one per line; @files and @folders stand for the
+/// shell's own completion of paths.
 constexpr const char* candidates_function = R"sh(
 _millrace_candidates() {
   local current=$1 command="" previous="" value=""
@@ -66,7 +67,7 @@ _millrace_expand() {
 }
 )sh";
 
-/// bash splits words at "=", so that after one only the part behind it is replaced.
+/// bash splits words at "=" and replaces only the part after it.
 constexpr const char* bash_adapter = R"sh(
 _millrace() {
   local line=${COMP_LINE:0:COMP_POINT} current="" head="" replaced="" candidate="" file=""
@@ -182,13 +183,13 @@ struct Branches {
   }
 };
 
-/// A value of a key may be a path where the key says nothing about it.
+/// A value may be a path if the key does not list its choices.
 Words values_of(const configs::Key& key) {
   if (key.name == "model.preset") {
     try {
       return configs::preset_names(configs::find_configs_folder() / "models");
     } catch (const Error&) {
-      return {};  // a program without its configs still completes all else
+      return {};  // without the folder configs/ everything else is still completed
     }
   }
   if (!key.choices.empty()) return key.choices;
@@ -202,8 +203,8 @@ std::string shared_functions() {
   std::string key_values;
   for (const auto& key : configs::schema())
     if (const auto values = values_of(key); !values.empty()) key_values += branch(key.name, values);
-  const auto function = [](const char* name, const char* subject, const std::string& cases, const char* otherwise) {
-    return fmt::format("\n{}() {{\n  case {} in\n{}    *) {} ;;\n  esac\n}}\n", name, subject, cases, otherwise);
+  const auto function = [](const char* name, const char* subject, const std::string& cases, const char* fallback) {
+    return fmt::format("\n{}() {{\n  case {} in\n{}    *) {} ;;\n  esac\n}}\n", name, subject, cases, fallback);
   };
   const auto lines = [](const char* name, const Words& words) {
     return fmt::format("\n{}() {{\n  printf '%s\\n' {}\n}}\n", name, fmt::join(words, " "));
@@ -216,7 +217,7 @@ std::string shared_functions() {
 }
 
 void check_words(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{} after the shell, expected no more words",
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, component, "{} after the shell, expected no more words",
                  arguments.positional().front());
 }
 

@@ -18,9 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* who = "millrace convert";
+constexpr const char* component = "millrace convert";
 
-/// What may stand beside a model's weights and belongs to its text.
+/// Files beside a model's weights that belong to its tokenizer or generation.
 constexpr std::array companions = {"added_tokens.json",  "chat_template.jinja",     "chat_template.json", "generation_config.json",
                                    "merges.txt",         "special_tokens_map.json", "tokenizer.json",     "tokenizer.model",
                                    "tokenizer.tiktoken", "tokenizer_config.json",   "vocab.json"};
@@ -40,11 +40,11 @@ std::string without_slashes(std::string path) {
 }
 
 int convert(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, who, "{} paths, expected FROM and TO", parsed.positional().size());
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, component, "{} paths, expected FROM and TO", parsed.positional().size());
   const std::string from = without_slashes(parsed.positional()[0]), to = without_slashes(parsed.positional()[1]);
   const bool folder = parsed.text("format") == "folder";
   const std::string dtype_name = parsed.text("dtype");
-  want_nothing_at(to, folder, who);
+  want_nothing_at(to, folder, component);
 
   const auto config = layers::read_config_file(from);
   print_warnings(config.warnings);
@@ -57,7 +57,7 @@ int convert(const Arguments& parsed) {
     return elements;
   };
   if (folder) {
-    write_whole_folder(to, who, [&](const std::string& place) {
+    write_whole_folder(to, component, [&](const std::string& place) {
       layers::export_model_folder(place, config, dtype, read);
       copy_companions(from, place);
     });
@@ -78,7 +78,7 @@ Command convert_command() {
           .notes =
               "FROM is a folder of transformers or MaxText (config.json, model.safetensors or its shards), or a GPT-2 of llm.c "
               "(gpt2_124M.bin). TO is a folder that does not exist yet or is empty; with --format llmc, a file that does not exist "
-              "yet. TO appears when all of it is written. Tokenizer files and generation_config.json are copied beside the weights.",
+              "yet. TO gets its name only when it is complete. Tokenizer files and generation_config.json are copied beside the weights.",
           .options = {{.name = "dtype",
                        .value = "TYPE",
                        .help = "Type of the weights. Default: as in FROM (fp32 if its tensors differ).",

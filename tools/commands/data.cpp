@@ -5,20 +5,20 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* who = "millrace data";
+constexpr const char* component = "millrace data";
 
 int tokenize(const Arguments& given) {
   TokenizeRequest request;
   request.tokenizer = given.text("tokenizer");
   request.out = given.text("out");
-  MILLRACE_CHECK(!request.tokenizer.empty() && !request.out.empty(), ExitCode::usage, who,
+  MILLRACE_CHECK(!request.tokenizer.empty() && !request.out.empty(), ExitCode::usage, component,
                  "tokenize without --{}, expected --tokenizer PATH and --out PREFIX (Megatron) or --out FILE (--format llmc)",
                  request.tokenizer.empty() ? "tokenizer" : "out");
   request.target = given.text("format") == "llmc" ? runtime::TokenTarget::llmc : runtime::TokenTarget::megatron;
   request.overwrite = given.given("overwrite");
   request.suffixes = given.texts("suffix");
   request.sources = given.positional();
-  MILLRACE_CHECK(!request.sources.empty(), ExitCode::usage, who, "tokenize without names, expected files or folders of text");
+  MILLRACE_CHECK(!request.sources.empty(), ExitCode::usage, component, "tokenize without names, expected files or folders of text");
   request.options.begin_of_document = given.given("prepend-bod");
   request.options.end_of_document = !given.given("no-eod");
   request.options.text_key = given.text("text-key");
@@ -26,7 +26,7 @@ int tokenize(const Arguments& given) {
 }
 
 int inspect_file(const Arguments& given) {
-  MILLRACE_CHECK(given.positional().size() == 1, ExitCode::usage, who, "inspect with {} names, expected one token file",
+  MILLRACE_CHECK(given.positional().size() == 1, ExitCode::usage, component, "inspect with {} names, expected one token file",
                  given.positional().size());
   return inspect_tokens(given.positional().front(), given.text("tokenizer"), given.integer("tokens", 1, 1 << 20));
 }
@@ -39,7 +39,7 @@ Command data_command() {
                          .help = "tokenizer.json, a .model or .tiktoken file, a folder with one of them, or byte.",
                          .offer = offer_files | offer_folders};
   return {.name = "data",
-          .summary = "Make token files from text, or print what is in one.",
+          .summary = "Make token files from text, or print the content of one.",
           .parts = {{.name = "tokenize",
                      .words = "FILES|FOLDERS …",
                      .summary = "Make a token file from text: each file is a document, or each line of .jsonl.",
@@ -57,7 +57,7 @@ Command data_command() {
                                  {.name = "prepend-bod", .help = "Write a begin-of-document token before each document."},
                                  {.name = "suffix",
                                   .value = "SUFFIX",
-                                  .help = "Read only files of folders that end in this, as .txt. May be given several times."},
+                                  .help = "From folders, read only files with this suffix, such as .txt. May be given several times."},
                                  {.name = "text-key", .value = "KEY", .help = "Key of the text in a line of .jsonl.", .fallback = "text"},
                                  {.name = "overwrite", .help = "Replace existing files."}},
                      .offer = offer_files | offer_folders,

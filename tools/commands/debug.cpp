@@ -17,10 +17,10 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* who = "millrace debug";
+constexpr const char* component = "millrace debug";
 
 int debug(const Arguments& parsed) {
-  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "no run description, expected RUN.toml or key=value");
+  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, component, "no run description, expected RUN.toml or key=value");
   actors::DebugSession* session = nullptr;
   std::unique_ptr<actors::LineReader> reader;
   if (parsed.given("script") || isatty(STDIN_FILENO) == 0) {
@@ -36,9 +36,9 @@ int debug(const Arguments& parsed) {
   if (parsed.given("checkpoint")) checkpoint.emplace(parsed.text("checkpoint"));
   const actors::SteppedRun stepped(settings, std::move(checkpoint));
   const auto& plan = stepped.plan();
-  MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, who,
+  MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, component,
                  "the checkpoint is of step {}, expected one before train.steps = {}", stepped.first_step(), settings.train.steps);
-  fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches a step, {} threads a rank\n", plan.model.family, plan.ranks(),
+  fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches per step, {} threads per rank\n", plan.model.family, plan.ranks(),
              plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, stepped.threads());
 
   actors::DebugSession debugging(stepped.setup(), std::move(reader));

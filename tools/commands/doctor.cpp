@@ -25,7 +25,7 @@ namespace {
 
 using kernels::DType;
 
-/// Prints "ok   name   what was found" or "warn name   what was found" with an arrow to what can be done; counts the warnings.
+/// Prints "ok   name   what was found", or "warn name   what was found" followed by an arrow and advice; counts the warnings.
 class Report {
  public:
   void ok(std::string_view name, const std::string& found) { fmt::print("ok    {:<14} {}\n", name, found); }
@@ -43,7 +43,7 @@ class Report {
   int warnings_ = 0;
 };
 
-/// The first line of a file; empty where there is none.
+/// The first line of a file; empty if the file cannot be read.
 std::string first_line(const std::string& path) {
   std::ifstream stream(path);
   std::string line;
@@ -94,7 +94,7 @@ void processor(Report& report) {
   if (const auto quota = cluster::core_quota(cluster::HostFiles::of_this_host()))
     report.check(quota->cores >= static_cast<double>(cores.size()), "cpu quota",
                  fmt::format("{:.1f} cores: {}", quota->cores, quota->source),
-                 fmt::format("less than the cores that are seen: runs take it for {} core{}", cluster::usable_cores(),
+                 fmt::format("less than the visible cores: runs count it as {} core{}", cluster::usable_cores(),
                              cluster::usable_cores() == 1 ? "" : "s"));
 }
 
@@ -109,11 +109,12 @@ void peaks(Report& report) {
 
 void memory(Report& report) {
   const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
-  if (bounds.empty()) report.warn("memory", "not known: /proc/meminfo and the control groups say nothing", "a run is not held against it");
+  if (bounds.empty())
+    report.warn("memory", "not known: /proc/meminfo and the control groups say nothing", "a run is not checked against it");
   for (const auto& bound : bounds)
     report.check(bound.free > (std::uint64_t{1} << 30), &bound == &bounds.front() ? "memory" : "memory limit",
                  fmt::format("{} free: {}", runtime::bytes_text(bound.free), bound.source),
-                 "little is left; `millrace inspect RUN.toml` tells what each rank will take");
+                 "little is free; `millrace inspect RUN.toml` shows what each rank needs");
   const auto pages = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   report.check(pages.find("[never]") == std::string::npos && !pages.empty(), "huge pages", pages.empty() ? "unknown" : pages,
                "arenas ask for huge pages; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
@@ -125,12 +126,12 @@ void disks(Report& report) {
   if (!error) {
     report.check(here.available > (std::uint64_t{1} << 30), "disk",
                  fmt::format("{} free in the current folder", runtime::bytes_text(here.available)),
-                 "a checkpoint takes 12 bytes a weight, and three are on the disk while one is written");
+                 "a checkpoint takes 12 bytes per weight, and three are on the disk while one is written");
   }
   const auto shared = std::filesystem::space("/dev/shm", error);
   if (!error) {
     report.check(shared.available > (std::uint64_t{64} << 20), "/dev/shm", fmt::format("{} free", runtime::bytes_text(shared.available)),
-                 "processes of one host meet there; a container wants --shm-size=1g or more");
+                 "processes of one host communicate there; a container needs --shm-size=1g or more");
   }
 }
 
@@ -147,7 +148,7 @@ std::string find_program(const std::string& name) {
 void launchers(Report& report) {
   const auto mpirun = find_program("mpirun");
   report.check(!mpirun.empty(), "mpirun", mpirun.empty() ? "not found in PATH" : mpirun,
-               "several processes want it: apt-get install openmpi-bin");
+               "needed for several processes: apt-get install openmpi-bin");
   const bool allowed = std::getenv("OMPI_ALLOW_RUN_AS_ROOT") != nullptr && std::getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") != nullptr;
   if (!mpirun.empty() && geteuid() == 0 && !allowed)
     report.warn("root", "mpirun refuses to run as root", "give it --allow-run-as-root, and --oversubscribe for more processes than cores");
@@ -155,7 +156,7 @@ void launchers(Report& report) {
 
 void devices(Report& report) {
   const auto devices = kernels::cuda_devices();
-  if (devices.empty()) return report.ok("cuda", kernels::why_no_cuda() + "; device = \"cpu\" is what runs");
+  if (devices.empty()) return report.ok("cuda", kernels::why_no_cuda() + "; only device = \"cpu\" can be used");
   report.ok("cuda", kernels::device_type(kernels::DeviceKind::cuda).libraries());
   constexpr double gibibyte = std::size_t{1} << 30;
   for (const auto& device : devices) {
@@ -165,7 +166,7 @@ void devices(Report& report) {
                           static_cast<double>(total - used) / gibibyte, static_cast<double>(total) / gibibyte));
   }
   report.ok("MPI and GPUs",
-            cluster::mpi_reaches_devices() ? "MPI sends from a GPU's memory" : "tokens go through pinned memory of the host");
+            cluster::mpi_reaches_devices() ? "MPI sends from a GPU's memory" : "boundaries are copied through pinned host memory");
 }
 
 void folders(Report& report) {

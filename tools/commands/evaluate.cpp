@@ -28,20 +28,20 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* who = "millrace eval";
+constexpr const char* component = "millrace eval";
 
-/// What to measure, read from words in every process alike.
+/// The evaluation that the command line describes; every process parses the same one.
 struct Request {
   TrainedModel model;
-  NamedTokenizer tokens;  // of data.text
+  NamedTokenizer tokens;  // for data.text
   actors::ForwardJob job;
-  std::unique_ptr<actors::EvaluationData> data;  // of text or tokens; or
-  std::unique_ptr<runtime::ChoiceFile> choices;  // these
+  std::unique_ptr<actors::EvaluationData> data;  // from data.text or data.tokens; or
+  std::unique_ptr<runtime::ChoiceFile> choices;  // multiple-choice examples
   std::int64_t microbatches = 0;
   bool json = false;
   std::string choices_path;
 
-  /// All that is read of the data, here.
+  /// Every data file that this process reads.
   [[nodiscard]] std::vector<runtime::DataFile> files() const {
     return choices ? runtime::list_data_files(std::vector{choices_path}) : data->files();
   }
@@ -49,18 +49,18 @@ struct Request {
 
 bool names_data(const std::string& word) { return word.starts_with("data.text=") || word.starts_with("data.tokens="); }
 
-/// Data, rows and dtype: the checkpoint's, under what the command line says.
+/// Data, rows and dtype of the checkpoint's run, overridden by the command line.
 configs::RunConfig config_of(const TrainedModel& model, const Arguments& arguments) {
   const auto& words = arguments.positional();
   static constexpr std::array known = {"data.text", "data.tokens", "data.suffixes", "data.separator", "data.held_out", "data.packing"};
   for (const auto& word : words) {
     const auto key = word.substr(0, word.find('='));
-    MILLRACE_CHECK(key != word && std::find(known.begin(), known.end(), key) != known.end(), ExitCode::usage, who,
+    MILLRACE_CHECK(key != word && std::find(known.begin(), known.end(), key) != known.end(), ExitCode::usage, component,
                    "{}: expected options and data.…=… alone{}", word,
                    did_you_mean(key, std::vector<std::string>(known.begin(), known.end())));
   }
   const bool given = std::any_of(words.begin(), words.end(), names_data);
-  MILLRACE_CHECK(given || !model.run.empty(), ExitCode::usage, who,
+  MILLRACE_CHECK(given || !model.run.empty(), ExitCode::usage, component,
                  "neither data.text=… nor data.tokens=… is given, and {} is in no run directory whose files could be taken", model.path());
   configs::LoadRequest request;
   request.complete = false;
@@ -84,23 +84,23 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     const auto data = data_of_run(model);
     config.data.text = data.text;
     config.data.tokens = data.tokens;
-    MILLRACE_CHECK(config.data.held_out > 0 && !actors::held_nothing_out(model.identity), ExitCode::usage, who,
+    MILLRACE_CHECK(config.data.held_out > 0 && !actors::held_nothing_out(model.identity), ExitCode::usage, component,
                    "{} held nothing out, expected data.text=… or data.tokens=…", model.run);
   }
   return config;
 }
 
 void read_choices(Request& request, const Arguments& arguments, const actors::Session& session) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{} with --choices, expected one of them",
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, component, "{} with --choices, expected one of them",
                  arguments.positional().front());
   for (const char* option : {"sequence", "batch", "microbatches", "tokenizer"})
-    MILLRACE_CHECK(!arguments.given(option), ExitCode::usage, who, "--{} with --choices, whose rows are what they are", option);
+    MILLRACE_CHECK(!arguments.given(option), ExitCode::usage, component, "--{} with --choices, whose file determines the rows", option);
   const auto path = request.choices_path = arguments.text("choices");
   const auto& model = request.model.model;
   request.choices = std::make_unique<runtime::ChoiceFile>(path, model.vocab_size);
   const actors::ChoiceData data(*request.choices);
   const auto longest = layers::longest_row(model);
-  MILLRACE_CHECK(!longest || data.sequence() <= *longest, ExitCode::data, who,
+  MILLRACE_CHECK(!longest || data.sequence() <= *longest, ExitCode::data, component,
                  "{}: a context with its completion has {} tokens, the model has learned {} positions", path, data.sequence() + 1,
                  longest.value_or(0));
   request.microbatches = data.evaluation_microbatches();
@@ -109,7 +109,7 @@ void read_choices(Request& request, const Arguments& arguments, const actors::Se
 
 Request read(const Arguments& arguments, const actors::Session& session) {
   Request request;
-  request.model = find_model(arguments, who);
+  request.model = find_model(arguments, component);
   request.json = arguments.given("json");
   if (arguments.given("choices")) {
     read_choices(request, arguments, session);
@@ -118,8 +118,8 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   const auto config = config_of(request.model, arguments);
   const auto vocabulary = request.model.model.vocab_size;
   const bool text = !config.data.text.empty();
-  MILLRACE_CHECK(text || !arguments.given("tokenizer"), ExitCode::usage, who, "--tokenizer with data.tokens, expected data.text");
-  if (text) request.tokens = find_tokenizer(request.model, arguments, who);
+  MILLRACE_CHECK(text || !arguments.given("tokenizer"), ExitCode::usage, component, "--tokenizer with data.tokens, expected data.text");
+  if (text) request.tokens = find_tokenizer(request.model, arguments, component);
   runtime::BatchShape shape;
   shape.rows = config.train.batch;
   shape.sequence = config.train.sequence;
@@ -136,9 +136,9 @@ Request read(const Arguments& arguments, const actors::Session& session) {
 void introduce(const Request& request) {
   const auto& train = request.job.request.train;
   print_warnings(request.model.warnings);
-  const bool from_run = !request.model.checkpoint.empty();  // the reader of a folder says it
+  const bool from_run = !request.model.checkpoint.empty();  // for a folder, its reader has printed this warning already
   if (from_run && train.z_loss > 0)
-    print_warnings(std::vector{fmt::format("as in its run, the loss has the z-loss in it ({})", train.z_loss)});
+    print_warnings(std::vector{fmt::format("the loss includes the z-loss ({}), as in the run of the checkpoint", train.z_loss)});
   fmt::print(stderr, "model       {}\n", describe(request.model, request.job));
   if (request.choices) {
     fmt::print(stderr, "data        {} examples with {} completions | rows of {} tokens\n", request.choices->examples().size(),
@@ -150,9 +150,9 @@ void introduce(const Request& request) {
              request.tokens.tokenizer ? ", tokenizer " + request.tokens.name : "", request.microbatches, train.batch, train.sequence);
 }
 
-void tell(const Request& request, const actors::Evaluated& evaluated) {
+void print_losses(const Request& request, const actors::Evaluated& evaluated) {
   const auto targets = request.data->evaluation_targets(request.microbatches);
-  MILLRACE_CHECK(targets > 0, ExitCode::data, who, "no token has a next one in its document, so there is no loss");
+  MILLRACE_CHECK(targets > 0, ExitCode::data, component, "no token has a next token in its document, so there is no loss");
   const double loss = evaluated.sum() / static_cast<double>(targets), bits = loss / std::log(2.0), perplexity = std::exp(loss);
   const auto terms = runtime::add_loss_terms(evaluated.terms, std::numeric_limits<int>::max(), {targets, request.microbatches}).shown();
   const double rate = static_cast<double>(targets) / std::max(evaluated.seconds, 1e-9);
@@ -176,11 +176,11 @@ void tell(const Request& request, const actors::Evaluated& evaluated) {
     for (const auto& term : terms) fmt::print("{:<11} {:.6f}\n", term.name, term.value);
     if (bits_per_byte) fmt::print("per byte    {:.6f} bits, of {} bytes\n", *bits_per_byte, *bytes);
   }
-  MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, who, "the loss is not finite");
+  MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, component, "the loss is not finite");
 }
 
-void tell_choices(const Request& request, const actors::Evaluated& evaluated) {
-  for (const double loss : evaluated.losses) MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, who, "a loss is not finite");
+void print_accuracy(const Request& request, const actors::Evaluated& evaluated) {
+  for (const double loss : evaluated.losses) MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, component, "a loss is not finite");
   const auto examples = static_cast<std::int64_t>(request.choices->examples().size());
   const auto right = actors::count_right(*request.choices, evaluated.losses);
   const double accuracy = static_cast<double>(right) / static_cast<double>(examples);
@@ -203,7 +203,7 @@ void measure(actors::Session& session, const Request& request) {
   const actors::BatchProvider& batches = choices ? static_cast<const actors::BatchProvider&>(*choices) : *request.data;
   const auto evaluated = actors::evaluate(session, request.job, batches, request.microbatches, progress);
   line.wipe();
-  if (session.leads()) (choices ? tell_choices : tell)(request, evaluated);
+  if (session.leads()) (choices ? print_accuracy : print_losses)(request, evaluated);
 }
 
 int evaluate(const Arguments& arguments) {
@@ -216,26 +216,27 @@ int evaluate(const Arguments& arguments) {
 }  // namespace
 
 Command evaluate_command() {
-  return {.name = "eval",
-          .words = "data.text=FILES|data.tokens=FILES [data.…=… …]",
-          .summary = "Print the loss of a trained model on files: nats per token, perplexity, bits per byte. Alone or under mpirun.",
-          .notes =
-              "data.text names text files and folders, each file a document; data.tokens names token files. data.suffixes, "
-              "data.separator and data.packing are as in a run; data.held_out=N takes what a run holds out: every N-th file, or the "
-              "last part of a single one. Without data, a run directory's own held-out data is taken.",
-          .options = with_model_options(
-              {{.name = "sequence",
-                .value = "S",
-                .help = "Tokens per row. Default: the run's, else 512 or what the model is meant for if that is less."},
-               {.name = "batch", .value = "B", .help = "Rows per microbatch. Default: the run's, else 4."},
-               {.name = "microbatches", .value = "M", .help = "Stop after this many; 0 takes all. Default: 0."},
-               {.name = "choices",
-                .value = "FILE",
-                .help = "In place of data: accuracy on a multiple-choice file of llm.c, by the lowest mean loss of a completion.",
-                .offer = offer_files},
-               {.name = "json", .help = "Print one line of JSON."}}),
-          .offer = offer_assignments,
-          .run = evaluate};
+  return {
+      .name = "eval",
+      .words = "data.text=FILES|data.tokens=FILES [data.…=… …]",
+      .summary = "Print the loss of a trained model on files: nats per token, perplexity, bits per byte. Alone or under mpirun.",
+      .notes =
+          "data.text names text files and folders, each file a document; data.tokens names token files. data.suffixes, "
+          "data.separator and data.packing are as in a run; data.held_out=N takes the part that a run holds out: every N-th file, or the "
+          "last part of a single one. Without data, a run directory's own held-out data is taken.",
+      .options = with_model_options(
+          {{.name = "sequence",
+            .value = "S",
+            .help = "Tokens per row. Default: the run's, else 512 or the model's context length if that is less."},
+           {.name = "batch", .value = "B", .help = "Rows per microbatch. Default: the run's, else 4."},
+           {.name = "microbatches", .value = "M", .help = "Stop after this many; 0 takes all. Default: 0."},
+           {.name = "choices",
+            .value = "FILE",
+            .help = "In place of data: accuracy on a multiple-choice file of llm.c, by the lowest mean loss of a completion.",
+            .offer = offer_files},
+           {.name = "json", .help = "Print one line of JSON."}}),
+      .offer = offer_assignments,
+      .run = evaluate};
 }
 
 }  // namespace millrace::tools

@@ -1,4 +1,4 @@
-// millrace generate: a trained model writes on behind a prompt.
+// millrace generate: a trained model continues a prompt.
 
 #include "actors/jobs/generation.hpp"
 
@@ -19,10 +19,10 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* who = "millrace generate";
+constexpr const char* component = "millrace generate";
 constexpr std::uint64_t longest_prompt = std::uint64_t{64} << 20;  // bytes
 
-/// What to write, read from words in every process alike.
+/// The generation that the command line describes; every process parses the same one.
 struct Request {
   TrainedModel model;
   NamedTokenizer tokens;
@@ -33,16 +33,16 @@ struct Request {
 };
 
 std::string prompt_of(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.given("prompt") != arguments.given("prompt-file"), ExitCode::usage, who, "{}, expected one of them",
+  MILLRACE_CHECK(arguments.given("prompt") != arguments.given("prompt-file"), ExitCode::usage, component, "{}, expected one of them",
                  arguments.given("prompt") ? "--prompt and --prompt-file are both given" : "neither --prompt nor --prompt-file is given");
   if (arguments.given("prompt")) {
     const auto prompt = arguments.text("prompt");
-    MILLRACE_CHECK(!prompt.empty(), ExitCode::usage, who, "--prompt is empty, expected text to go on behind");
+    MILLRACE_CHECK(!prompt.empty(), ExitCode::usage, component, "--prompt is empty, expected text to continue");
     return prompt;
   }
   const auto path = arguments.text("prompt-file");
   auto prompt = runtime::read_text_file(path, longest_prompt, ExitCode::data);
-  MILLRACE_CHECK(!prompt.empty(), ExitCode::data, who, "{} is empty, expected text to go on behind", path);
+  MILLRACE_CHECK(!prompt.empty(), ExitCode::data, component, "{} is empty, expected text to continue", path);
   return prompt;
 }
 
@@ -50,31 +50,31 @@ std::vector<std::int32_t> encode(const NamedTokenizer& tokens, const std::string
   std::vector<std::int32_t> ids;
   if (const auto begin = tokens.tokenizer->begin_of_document()) ids.push_back(*begin);
   tokens.tokenizer->encode(prompt, ids);
-  MILLRACE_CHECK(!ids.empty(), ExitCode::data, who, "{} makes no tokens of the prompt, expected one or more", tokens.name);
+  MILLRACE_CHECK(!ids.empty(), ExitCode::data, component, "{} gives no tokens for the prompt, expected one or more", tokens.name);
   for (const auto id : ids)
-    MILLRACE_CHECK(id >= 0 && id < vocabulary, ExitCode::data, who,
+    MILLRACE_CHECK(id >= 0 && id < vocabulary, ExitCode::data, component,
                    "the prompt has token {} of the tokenizer {} ({} ids), the model's vocabulary has {}; is it this model's tokenizer?", id,
                    tokens.name, tokens.tokenizer->vocabulary(), vocabulary);
   return ids;
 }
 
-/// How many tokens fit behind the prompt: the last one written is never read.
-std::int64_t fitting(Request& request, std::int64_t wanted) {
+/// The number of tokens that fit after the prompt. The last generated token is never an input.
+std::int64_t fitting(Request& request, std::int64_t requested) {
   const auto prompt = static_cast<std::int64_t>(request.settings.prompt.size());
   const auto& model = request.model.model;
   if (const auto longest = layers::longest_row(model)) {
-    MILLRACE_CHECK(prompt <= *longest, ExitCode::usage, who,
+    MILLRACE_CHECK(prompt <= *longest, ExitCode::usage, component,
                    "a prompt of {} tokens, the model has learned {} positions: expected at most {}", prompt, *longest, *longest);
     const auto most = *longest - prompt + 1;
-    if (wanted > most)
-      request.notes.push_back(fmt::format("--tokens {} behind a prompt of {}, the model has learned {} positions: {} tokens at most",
-                                          wanted, prompt, *longest, most));
-    return std::min(wanted, most);
+    if (requested > most)
+      request.notes.push_back(fmt::format("--tokens {} after a prompt of {}, the model has learned {} positions: {} tokens at most",
+                                          requested, prompt, *longest, most));
+    return std::min(requested, most);
   }
-  if (prompt + wanted - 1 > model.max_position_embeddings)
+  if (prompt + requested - 1 > model.max_position_embeddings)
     request.notes.push_back(
-        fmt::format("{} prompt and {} new tokens, the model is meant for rows of {}", prompt, wanted, model.max_position_embeddings));
-  return wanted;
+        fmt::format("{} prompt and {} new tokens, the model's context length is {}", prompt, requested, model.max_position_embeddings));
+  return requested;
 }
 
 double temperature_of(const Arguments& arguments) {
@@ -84,19 +84,19 @@ double temperature_of(const Arguments& arguments) {
 }
 
 Request read(const Arguments& arguments, const actors::Session& session) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "{}: expected options alone (a prompt goes behind --prompt)",
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, component, "{}: expected options alone (a prompt follows --prompt)",
                  arguments.positional().front());
   Request request;
   const auto prompt = prompt_of(arguments);
-  request.model = find_model(arguments, who);
-  request.tokens = find_tokenizer(request.model, arguments, who);
+  request.model = find_model(arguments, component);
+  request.tokens = find_tokenizer(request.model, arguments, component);
   auto& settings = request.settings;
   settings.prompt = encode(request.tokens, prompt, request.model.model.vocab_size);
   settings.tokens = fitting(request, arguments.integer("tokens", 1, 1 << 24));
   settings.sampling.temperature = temperature_of(arguments);
   settings.sampling.top_k = arguments.integer("top-k", 0, 1 << 30);
   settings.sampling.top_p = arguments.real("top-p");
-  MILLRACE_CHECK(settings.sampling.top_p <= 1, ExitCode::usage, who, "--top-p {}, expected a share above 0 and at most 1",
+  MILLRACE_CHECK(settings.sampling.top_p <= 1, ExitCode::usage, component, "--top-p {}, expected a probability above 0 and at most 1",
                  settings.sampling.top_p);
   settings.sampling.seed = static_cast<std::uint64_t>(arguments.integer("seed", 0, INT64_MAX));
   request.stop = arguments.text("stop");
@@ -108,10 +108,10 @@ Request read(const Arguments& arguments, const actors::Session& session) {
 void put(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
-  MILLRACE_CHECK(std::ferror(stdout) == 0, ExitCode::storage, who, "the text cannot be written to stdout");
+  MILLRACE_CHECK(std::ferror(stdout) == 0, ExitCode::storage, component, "the text cannot be written to stdout");
 }
 
-/// The text to stdout as it comes; all else to stderr.
+/// Writes the text to stdout as it is generated, and everything else to stderr.
 void write(actors::Session& session, Request& request) {
   auto& settings = request.settings;
   const auto& tokenizer = *request.tokens.tokenizer;
@@ -123,7 +123,7 @@ void write(actors::Session& session, Request& request) {
                std::min(tokenizer.vocabulary(), request.model.model.vocab_size), request.model.model.vocab_size);
   }
   runtime::StreamedText text(tokenizer, settings.prompt, request.stop);
-  // On a terminal that shows the text itself, that is progress enough.
+  // A terminal that shows the text needs no other sign of progress.
   ProgressLine progress(session.leads() && watched(session.launch(), STDERR_FILENO) && !watched(session.launch(), STDOUT_FILENO));
   std::int64_t written = 0;
   const char* why = "as many as expected";
@@ -173,7 +173,7 @@ Command generate_command() {
                {.name = "top-k", .value = "K", .help = "Draw from the K most probable tokens; 0 draws from all.", .fallback = "0"},
                {.name = "top-p",
                 .value = "P",
-                .help = "Draw from the fewest most probable tokens that together have this probability.",
+                .help = "Draw from the smallest set of most probable tokens with this total probability.",
                 .fallback = "1"},
                {.name = "seed", .value = "S", .help = "Random seed.", .fallback = "1"}}),
           .run = generate};

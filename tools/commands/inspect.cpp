@@ -17,10 +17,10 @@ namespace {
 
 using runtime::ProgramKind;
 
-constexpr const char* who = "millrace inspect";
+constexpr const char* component = "millrace inspect";
 constexpr double giga = 1e9;
 
-/// --program's words.
+/// The values of --program.
 const std::vector<std::pair<std::string, ProgramKind>>& program_words() {
   static const std::vector<std::pair<std::string, ProgramKind>> words{{"forward", ProgramKind::forward},
                                                                       {"input_gradient", ProgramKind::input_gradient},
@@ -30,16 +30,16 @@ const std::vector<std::pair<std::string, ProgramKind>>& program_words() {
   return words;
 }
 
-/// Everything that is printed comes from here: the run, its plan, and each rank's memory.
+/// The input of everything that is printed: the run, its plan, and each rank's memory.
 struct Inspection {
   configs::RunConfig config;
   actors::PipelinePlan plan;
   actors::RankResources options;
   bool threads_given = false;
-  std::string data;  // what train reads and holds out, or why that is not known
+  std::string data;  // what training reads and holds out, or why that is unknown
 };
 
-/// Data need not be there to look at a plan: where they are, what is held out is counted, else it is guessed.
+/// Determines the held-out microbatches. A plan can be inspected without its data: the number is then an estimate.
 void look_at_data(Inspection& run) {
   const auto& config = run.config;
   auto& evaluated = run.options.evaluation_microbatches;
@@ -51,7 +51,7 @@ void look_at_data(Inspection& run) {
     evaluated = batches.evaluation_microbatches();
     if (config.evaluate.batches > 0) evaluated = std::min(evaluated, config.evaluate.batches);
     run.data = fmt::format("data      {} tokens in {} files\nheld out  {}{}", data.train->size(), data.train_files, data.held_out_text,
-                           data.held_out ? fmt::format(" | {} microbatches an evaluation", evaluated) : "");
+                           data.held_out ? fmt::format(" | {} microbatches per evaluation", evaluated) : "");
   } catch (const Error& error) {
     run.data = fmt::format("data      not read: {}", error.what());
     if (evaluated > 0 && config.evaluate.batches == 0)
@@ -66,7 +66,7 @@ Inspection inspection_of(const std::vector<std::string>& words) {
   print_warnings(run);
   result.config = std::move(run.config);
   const auto& config = result.config;
-  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,
+  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, component,
                  "the model's sizes are not given: name a model with model.preset or model.from");
   result.plan = actors::make_plan(
       {config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device), !config.data.packing});
@@ -135,7 +135,7 @@ void print_stages(const Inspection& run, const std::vector<std::unique_ptr<RankP
 void print_channels(const actors::PipelinePlan& plan) {
   const auto channels = plan.channels();
   if (channels.empty()) return;
-  fmt::print("\n{:>7} {:>5} {:>5}  {:<11} {:>6} {:>14}\n", "channel", "from", "to", "carries", "depth", "bytes a slot");
+  fmt::print("\n{:>7} {:>5} {:>5}  {:<11} {:>6} {:>14}\n", "channel", "from", "to", "carries", "depth", "bytes/slot");
   for (const auto& channel : channels) {
     const char* carries = channel.kind == cluster::ChannelKind::activation ? "activation"
                           : channel.kind == cluster::ChannelKind::gradient ? "gradient"
@@ -151,7 +151,7 @@ std::string stages_text(const std::vector<runtime::StageId>& stages) {
   return text;
 }
 
-/// The step laid out in time by FLOPs alone: links that cost nothing, ranks of one speed.
+/// The step simulated with durations proportional to FLOPs, free links and equally fast ranks.
 runtime::Timeline timeline_of(const actors::PipelinePlan& plan, const std::vector<std::unique_ptr<RankPreview>>& ranks) {
   std::vector<runtime::StageCost> costs;
   for (int index = 0; index < plan.stages(); ++index) {
@@ -164,8 +164,8 @@ runtime::Timeline timeline_of(const actors::PipelinePlan& plan, const std::vecto
   return runtime::replay(plan.schedule, costs, 0);
 }
 
-/// What the ranks need beside what this machine has: all on one host, as a run without a launcher has them. A plan may be meant for other
-/// machines, so this is reported and is not an error.
+/// Prints the memory that the ranks need and the memory that this machine has, assuming that all ranks run on one host as without a
+/// launcher. A plan may be meant for other machines, so too little memory is reported but is no error.
 void print_room(const Inspection& run, const std::vector<std::unique_ptr<RankPreview>>& ranks) {
   const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
   if (bounds.empty()) return;
@@ -179,7 +179,7 @@ void print_room(const Inspection& run, const std::vector<std::unique_ptr<RankPre
   fmt::print("It does not fit: train would end with code {} before it allocates anything.\n", static_cast<int>(ExitCode::memory));
   for (const auto& rank : ranks)
     fmt::print("  rank {}: {} ({})\n", rank->rank().value, runtime::bytes_text(actors::host_bytes(rank->memory())), rank->memory().needs());
-  if (run.plan.ranks() > 1) fmt::print("On several hosts each has to hold its own ranks.\n");
+  if (run.plan.ranks() > 1) fmt::print("On several hosts each needs memory for its own ranks only.\n");
 }
 
 void print_overview(const Inspection& run) {
@@ -241,7 +241,7 @@ void print_stage(const Inspection& run, runtime::StageId stage, const std::strin
 
 int inspect(const Arguments& parsed) {
   const auto program = parsed.text("program");
-  MILLRACE_CHECK(parsed.given("stage") || !parsed.given("program"), ExitCode::usage, who, "--program {} without --stage", program);
+  MILLRACE_CHECK(parsed.given("stage") || !parsed.given("program"), ExitCode::usage, component, "--program {} without --stage", program);
   const auto run = inspection_of(parsed.positional());
   const long stage = parsed.integer("stage", 0, run.plan.stages() - 1);
   print_head(run);

@@ -34,27 +34,26 @@ int parity(const Arguments& parsed) {
 }  // namespace
 
 Command parity_command() {
-  return {
-      .name = "parity",
-      .words = "DIR",
-      .summary = "Compare a converted model with reference outputs, gradients included. Alone or under mpirun.",
-      .notes =
-          "DIR has config.json, model.safetensors and golden.safetensors. Ends with 1 beyond tolerance. Prints a hash that is the "
-          "same for every layout.",
-      .options = {{.name = "dtype", .value = "TYPE", .help = "Type that is computed in.", .fallback = "fp32", .choices = {"fp32", "bf16"}},
-                  {.name = "device", .value = "DEVICE", .help = "cpu, cuda or cuda:N.", .fallback = "cpu"},
-                  {.name = "ranks", .value = "P", .help = "Ranks of the pipeline. Default: one per process."},
-                  {.name = "chunks", .value = "V", .help = "Stages per rank.", .fallback = "1"},
-                  {.name = "schedule",
-                   .value = "NAME",
-                   .help = "Default: 1f1b, or looped-bfs with several stages per rank.",
-                   .offer = offer_schedules},
-                  {.name = "layout", .value = "LAYOUT", .help = "Layers of each stage, as \"E t*2 | t H\"."},
-                  {.name = "rematerialize", .value = "POLICY", .help = "The same as rematerialize.policy.", .fallback = "none"},
-                  {.name = "tolerance", .value = "X", .help = "Factor on the tolerances of the folder.", .fallback = "1"},
-                  {.name = "threads", .value = "T", .help = "Threads per rank.", .fallback = "1"}},
-      .offer = offer_folders,
-      .run = parity};
+  return {.name = "parity",
+          .words = "DIR",
+          .summary = "Compare a converted model with reference outputs, gradients included. Alone or under mpirun.",
+          .notes =
+              "DIR has config.json, model.safetensors and golden.safetensors. Ends with 1 beyond tolerance. Prints a hash that is the "
+              "same for every layout.",
+          .options = {{.name = "dtype", .value = "TYPE", .help = "Compute dtype.", .fallback = "fp32", .choices = {"fp32", "bf16"}},
+                      {.name = "device", .value = "DEVICE", .help = "cpu, cuda or cuda:N.", .fallback = "cpu"},
+                      {.name = "ranks", .value = "P", .help = "Ranks of the pipeline. Default: one per process."},
+                      {.name = "chunks", .value = "V", .help = "Stages per rank.", .fallback = "1"},
+                      {.name = "schedule",
+                       .value = "NAME",
+                       .help = "Default: 1f1b, or looped-bfs with several stages per rank.",
+                       .offer = offer_schedules},
+                      {.name = "layout", .value = "LAYOUT", .help = "Layers of each stage, such as \"E t*2 | t H\"."},
+                      {.name = "rematerialize", .value = "POLICY", .help = "The same as rematerialize.policy.", .fallback = "none"},
+                      {.name = "tolerance", .value = "X", .help = "Factor on the tolerances of the folder.", .fallback = "1"},
+                      {.name = "threads", .value = "T", .help = "Threads per rank.", .fallback = "1"}},
+          .offer = offer_folders,
+          .run = parity};
 }
 
 }  // namespace millrace::tools

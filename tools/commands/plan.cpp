@@ -1,4 +1,4 @@
-// millrace plan: which layout, schedule and rematerialisation a model should run with on these ranks, by what its parts cost.
+// millrace plan: finds the best layout, schedule and rematerialisation of a model on these ranks, from the costs of its parts.
 
 #include <algorithm>
 #include <cmath>
@@ -21,13 +21,13 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* who = "millrace plan";
+constexpr const char* component = "millrace plan";
 
 std::vector<std::string> names_of(const std::string& text) {
   auto names = runtime::split(text, ',');
   const auto& known = runtime::schedule_names();
   for (const auto& name : names)
-    MILLRACE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ExitCode::usage, who,
+    MILLRACE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ExitCode::usage, component,
                    "--schedules has \"{}\", expected names of schedules{}", name, did_you_mean(name, known));
   return names;
 }
@@ -48,26 +48,27 @@ actors::RankResources needs_of(const configs::RunConfig& config) {
 double positive(const Arguments& arguments, const char* option) {
   if (!arguments.given(option)) return 0;
   const double number = arguments.real(option);
-  MILLRACE_CHECK(std::isfinite(number), ExitCode::usage, who, "--{} {}, expected a finite number above 0", option, arguments.text(option));
+  MILLRACE_CHECK(std::isfinite(number), ExitCode::usage, component, "--{} {}, expected a finite number above 0", option,
+                 arguments.text(option));
   return number;
 }
 
-/// Everything that is printed and written comes from here.
+/// The input of everything that is printed and written.
 struct Planning {
   configs::RunConfig config;
   actors::PlanSearch search;
-  actors::ModelCosts costs;  // with the run's own policy
+  actors::ModelCosts costs;  // with the run's own rematerialisation policy
 };
 
 void choose_costs(Planning& planning, const Arguments& arguments) {
   const bool measure = arguments.given("measure"), file = arguments.given("costs");
-  MILLRACE_CHECK(!measure || !file, ExitCode::usage, who, "--measure and --costs, expected one of them");
-  MILLRACE_CHECK(measure || !arguments.given("repeats"), ExitCode::usage, who, "--repeats without --measure, which it is for");
+  MILLRACE_CHECK(!measure || !file, ExitCode::usage, component, "--measure and --costs, expected one of them");
+  MILLRACE_CHECK(measure || !arguments.given("repeats"), ExitCode::usage, component, "--repeats without --measure, expected both");
   auto& search = planning.search;
   if (file) {
     const auto costs = actors::read_costs(arguments.text("costs"), static_cast<int>(planning.config.model.layers));
     search.costs = [costs](const actors::PlanRequest&) { return costs; };
-    search.may_rematerialize = false;  // the file has the times of one policy
+    search.may_rematerialize = false;  // the file's times are those of a single policy
   } else if (measure) {
     const int repeats = static_cast<int>(arguments.integer("repeats", 1, 10000));
     search.costs = [threads = search.needs.threads, repeats](const actors::PlanRequest& request) {
@@ -77,20 +78,20 @@ void choose_costs(Planning& planning, const Arguments& arguments) {
     search.costs = actors::flop_costs;
   }
   planning.costs = search.costs(search.request);
-  // What was printed is what is planned with: the run's own policy is measured once.
+  // The run's own policy is measured only once, so the costs that are printed are those used for planning.
   search.costs = [other = search.costs, own = planning.costs, policy = search.request.rematerialize](const actors::PlanRequest& request) {
     return request.rematerialize == policy ? own : other(request);
   };
 }
 
 Planning planning_of(const Arguments& arguments) {
-  MILLRACE_CHECK(!arguments.positional().empty(), ExitCode::usage, who, "no run description, expected RUN.toml or key=value");
+  MILLRACE_CHECK(!arguments.positional().empty(), ExitCode::usage, component, "no run description, expected RUN.toml or key=value");
   Planning planning;
   auto run = load_run(arguments.positional(), false);
   print_warnings(run);
   planning.config = std::move(run.config);
   const auto& config = planning.config;
-  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, who,
+  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, component,
                  "the model's sizes are not given: name a model with model.preset or model.from");
   auto& search = planning.search;
   search.request = {
@@ -102,7 +103,7 @@ Planning planning_of(const Arguments& arguments) {
   choose_costs(planning, arguments);
   search.latency = positive(arguments, "link-latency");
   search.bytes_per_unit = positive(arguments, "link-rate") / 1000;
-  MILLRACE_CHECK(planning.costs.unit == "ms" || (search.latency == 0 && search.bytes_per_unit == 0), ExitCode::usage, who,
+  MILLRACE_CHECK(planning.costs.unit == "ms" || (search.latency == 0 && search.bytes_per_unit == 0), ExitCode::usage, component,
                  "--link-latency and --link-rate go with times: --measure or --costs");
   return planning;
 }
@@ -148,7 +149,7 @@ void print_ranks(const actors::PlannedRun& uniform, const actors::PlannedRun& pl
                100 * plan.idle[rank], runtime::bytes_text(plan.bytes[rank]));
 }
 
-/// Without --memory no layout is left out for it, but what this machine has is printed.
+/// Without --memory no layout is excluded for its memory, but this machine's memory is printed.
 void print_room(const actors::PlannedRun& plan) {
   const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
   if (bounds.empty()) return;
@@ -166,7 +167,7 @@ void print_choice(const Planning& planning, const actors::PlanResult& result) {
   print_ranks(result.uniform, plan);
   if (!planning.search.memory) print_room(plan);
   const auto& train = planning.config.train;
-  fmt::print("\nplan      {}, {}, {} chunk{} a rank, rematerialize {}\n", plan.layout, plan.schedule, plan.chunks,
+  fmt::print("\nplan      {}, {}, {} chunk{} per rank, rematerialize {}\n", plan.layout, plan.schedule, plan.chunks,
              plan.chunks == 1 ? "" : "s", plan.policy_text());
   fmt::print("predicts  a step of {} {}, {:.3f} x the tokens/s of uniform 1f1b ({} {})", number(plan.step), planning.costs.unit,
              result.uniform.step / plan.step, number(result.uniform.step), planning.costs.unit);
@@ -180,8 +181,8 @@ std::string plan_file(const Planning& planning, const actors::PlanResult& result
   const auto& plan = result.runs.front();
   const auto& pipeline = planning.config.pipeline;
   std::string text =
-      fmt::format("# millrace plan: predicts {:.6g} {} a step, {:.3f} x uniform 1f1b, bubble {:.1f} %, fullest rank {} bytes.\n", plan.step,
-                  planning.costs.unit, result.uniform.step / plan.step, 100 * plan.bubble, plan.max_bytes());
+      fmt::format("# millrace plan: predicts {:.6g} {} per step, {:.3f} x uniform 1f1b, bubble {:.1f} %, fullest rank {} bytes.\n",
+                  plan.step, planning.costs.unit, result.uniform.step / plan.step, 100 * plan.bubble, plan.max_bytes());
   text += fmt::format("# For {} microbatches of {} x {} tokens. Costs in {}: {}, rematerialize {}.\n", planning.config.train.microbatches,
                       planning.config.train.batch, planning.config.train.sequence, planning.costs.unit, planning.costs.source,
                       policy_text(planning.config.rematerialize.policy));
@@ -203,7 +204,7 @@ int plan(const Arguments& parsed) {
   print_head(planning);
   const auto result = actors::search_plans(planning.search);
   print_runs(planning, result);
-  MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, who, "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}",
+  MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, component, "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}",
                  planning.search.memory.value_or(0), result.uniform.max_bytes());
   print_choice(planning, result);
   if (scale) print_scale(*scale, planning.search.request, result.runs.front());
@@ -232,7 +233,7 @@ Command plan_command() {
        .offer = offer_schedules},
       {.name = "memory",
        .value = "BYTES",
-       .help = "Memory per rank, as 15GiB: choose layouts that fit, and where none does, keep less from forward to backward."},
+       .help = "Memory per rank, such as 15GiB: choose layouts that fit and, if none does, keep less from forward to backward."},
       {.name = "link-latency", .value = "MS", .help = "Latency of the links between ranks. Default: 0."},
       {.name = "link-rate", .value = "BYTES_PER_SECOND", .help = "Bandwidth of the links between ranks. Default: unlimited."},
       {.name = "out",
@@ -243,7 +244,7 @@ Command plan_command() {
   options.insert(options.end(), scale.begin(), scale.end());
   return {.name = "plan",
           .words = run_words,
-          .summary = "Choose layout, schedule and rematerialisation by what the model's parts cost.",
+          .summary = "Choose layout, schedule and rematerialisation by the costs of the model's parts.",
           .notes = "docs/planning.md explains what is printed.",
           .options = options,
           .offer = offer_run,

@@ -32,16 +32,16 @@ std::vector<Option> scale_options() {
 
 namespace {
 
-constexpr const char* who = "millrace plan";
+constexpr const char* component = "millrace plan";
 constexpr long max_replicas = 1L << 24;
 
-/// The value of this option, from `least` to `most`; 0 if it is not given.
+/// The value of this option, which must be from `least` to `most`; 0 if it is not given.
 double number(const Arguments& arguments, const char* option, double least, double most, const char* expected) {
   if (!arguments.given(option)) return 0;
   const auto text = arguments.text(option);
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
-  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(value) && value >= least && value <= most, ExitCode::usage, who,
+  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(value) && value >= least && value <= most, ExitCode::usage, component,
                  "--{} {}, expected {}", option, text, expected);
   return value;
 }
@@ -51,8 +51,8 @@ std::vector<int> replicas_of(const std::string& text) {
   for (const auto& word : runtime::split(text, ',')) {
     char* end = nullptr;
     const long value = std::strtol(word.c_str(), &end, 10);
-    MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= max_replicas, ExitCode::usage, who,
-                   "--replicas has \"{}\", expected whole numbers from 1 to {}, as in 1,16,256", word, max_replicas);
+    MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= max_replicas, ExitCode::usage, component,
+                   "--replicas has \"{}\", expected whole numbers from 1 to {}, such as 1,16,256", word, max_replicas);
     replicas.push_back(static_cast<int>(value));
   }
   return replicas;
@@ -60,11 +60,11 @@ std::vector<int> replicas_of(const std::string& text) {
 
 void check_together(const Arguments& arguments) {
   for (const auto& [option, value, help, fallback, choices, offer] : scale_options())
-    MILLRACE_CHECK(!arguments.given(option) || arguments.given("replicas"), ExitCode::usage, who,
-                   "--{} without --replicas, which it is for", option);
+    MILLRACE_CHECK(!arguments.given(option) || arguments.given("replicas"), ExitCode::usage, component,
+                   "--{} without --replicas, which it requires", option);
   const auto needs = [&](const char* option, const char* other) {
-    MILLRACE_CHECK(!arguments.given(option) || arguments.given(other), ExitCode::usage, who, "--{} without --{}, which it is for", option,
-                   other);
+    MILLRACE_CHECK(!arguments.given(option) || arguments.given(other), ExitCode::usage, component, "--{} without --{}, which it requires",
+                   option, other);
   };
   needs("reduce-latency", "reduce-rate");
   needs("restart-minutes", "mtbf-hours");
@@ -73,7 +73,7 @@ void check_together(const Arguments& arguments) {
   needs("error-ranks", "error");
 }
 
-/// As actors::make_plan makes it for a run with this plan.
+/// The pipeline that actors::make_plan would create for a run with this plan.
 actors::PipelinePlan pipeline_of(actors::PlanRequest request, const actors::PlannedRun& plan) {
   request.pipeline.schedule = plan.schedule;
   request.pipeline.chunks = plan.chunks;
@@ -85,7 +85,7 @@ actors::PipelinePlan pipeline_of(actors::PlanRequest request, const actors::Plan
   return actors::make_plan(request);
 }
 
-/// By stage: sums are fp32. A table whose two uses share a rank is reduced once.
+/// Bytes of the fp32 gradient sums, by stage. A table whose two uses share a rank is reduced once.
 std::vector<double> gradient_bytes(const actors::PipelinePlan& plan) {
   std::vector<double> bytes;
   for (int stage = 0; stage < plan.stages(); ++stage) {
@@ -133,10 +133,10 @@ void print_point(const ScaleRequest& scale, const runtime::ScalePoint& point, do
 std::optional<ScaleRequest> read_scale(const Arguments& arguments) {
   check_together(arguments);
   if (!arguments.given("replicas")) return std::nullopt;
-  MILLRACE_CHECK(arguments.given("measure") || arguments.given("costs"), ExitCode::usage, who,
+  MILLRACE_CHECK(arguments.given("measure") || arguments.given("costs"), ExitCode::usage, component,
                  "--replicas goes with times: --measure or --costs");
   constexpr double endless = std::numeric_limits<double>::max();
-  constexpr const char* part = "a number from 0 to 1, as 0.02 for 2 %";
+  constexpr const char* part = "a number from 0 to 1, such as 0.02 for 2 %";
   constexpr const char* any = "a number of 0 or more";
   constexpr const char* positive = "a number above 0";
   constexpr double least = std::numeric_limits<double>::min();

@@ -10,23 +10,24 @@
 
 namespace millrace::tools {
 
-/// The options of a prediction for a plan on more ranks: data-parallel replicas of it, with times in milliseconds.
+/// The options of `millrace plan --replicas`, which predicts the step time of a plan with data-parallel replicas. Times are in
+/// milliseconds.
 struct ScaleRequest {
   std::vector<int> replicas;
-  runtime::ScaleModel model;  // without the bytes of gradients, which are the plan's
+  runtime::ScaleModel model;  // except the bytes of gradients, which the plan gives
   double jitter = 0;
-  bool reduces = false;  // the reduction is priced
-  bool error = false;    // how far predictions are off is known
+  bool reduces = false;  // options for the gradient reduction were given
+  bool error = false;    // options for the error of predictions were given
 };
 
-/// Options of `millrace plan` that belong here; all of them take a value.
+/// The options of `millrace plan` that read_scale() reads; all of them take a value.
 [[nodiscard]] std::vector<Option> scale_options();
 
-/// Reads them; nothing where none is given. Error(usage) for a number out of its range, for one of them without --replicas, and without
-/// costs in milliseconds (--measure or --costs).
+/// Reads these options; returns nothing if none was given. Throws Error(usage) for a number out of its range, for an option without
+/// --replicas, and if the costs are not in milliseconds (neither --measure nor --costs).
 [[nodiscard]] std::optional<ScaleRequest> read_scale(const Arguments& arguments);
 
-/// Prints a line for every number of replicas of this plan: `request` is the request of the search, `plan` one of its results.
+/// Prints one line for every number of replicas. `request` is the input of the plan search, `plan` one of its results.
 void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const actors::PlannedRun& plan);
 
 }  // namespace millrace::tools

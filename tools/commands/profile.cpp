@@ -1,4 +1,4 @@
-// millrace profile: some steps of a run, and where their time went.
+// millrace profile: trains some steps of a run and reports where their time went.
 
 #include <optional>
 
@@ -19,10 +19,10 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* who = "millrace profile";
+constexpr const char* component = "millrace profile";
 
 int check(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, who, "--check with {}, expected the folder alone",
+  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, component, "--check with {}, expected the folder alone",
                  parsed.positional().front());
   const auto folder = parsed.text("check");
   const auto problems = check_profile(folder);
@@ -30,7 +30,7 @@ int check(const Arguments& parsed) {
   return problems.empty() ? 0 : static_cast<int>(ExitCode::difference);
 }
 
-/// What pipeline.costs says of the stages; nothing where the run has none.
+/// The stage costs according to pipeline.costs; nothing if the run has none.
 std::optional<runtime::Costs> promised_costs(const configs::LoadedRun& run, const runtime::Measured& measured) {
   const auto& config = run.config;
   if (config.pipeline.costs.empty()) return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<runtime::Costs> promised_costs(const configs::LoadedRun& run, cons
   return costs;
 }
 
-int tell(const runtime::Profile& profile, const std::string& folder) {
+int print_and_write(const runtime::Profile& profile, const std::string& folder) {
   const auto problems = write_profile(profile, folder);
   fmt::print("{}\n{}/profile.json, {}/trace.json, {}/report.html\n", print(profile), folder, folder, folder);
   if (problems.empty()) return 0;
@@ -68,12 +68,12 @@ int profile(const Arguments& parsed) {
     if (session.leads()) print_warnings(*run);
     settings.run = settings_of(run->config, build_id());
     settings.stepped = [line = actors::LogLine(0)](const actors::StepRecord& record) mutable {
-      std::fputs((line.format(record) + "\n").c_str(), stdout);  // fmt::print throws where stdout cannot be written
+      std::fputs((line.format(record) + "\n").c_str(), stdout);  // fmt::print would throw if stdout cannot be written
       std::fflush(stdout);
     };
     if (auto measured = actors::profile_training(session, settings)) {
       measured->planned = promised_costs(*run, *measured);
-      code = tell(runtime::analyze(std::move(*measured)), parsed.text("out"));
+      code = print_and_write(runtime::analyze(std::move(*measured)), parsed.text("out"));
     }
   });
   return code;

@@ -51,7 +51,7 @@ std::string print_head(const runtime::Profile& profile) {
   return text;
 }
 
-/// Sums over the steps, by rank; the last is that of all ranks.
+/// Sums over the steps, by rank; the last entry is the sum over all ranks.
 std::vector<runtime::Attribution> sums_of(const runtime::Profile& profile) {
   const std::size_t ranks = profile.measured.schedule.ranks.size();
   std::vector<runtime::Attribution> sums(ranks + 1);
@@ -66,7 +66,7 @@ std::vector<runtime::Attribution> sums_of(const runtime::Profile& profile) {
   return sums;
 }
 
-/// A line a rank, percent of its time; causes that took nothing anywhere have no column.
+/// One line per rank, in percent of its time; causes that took no time on any rank have no column.
 std::string print_causes(const runtime::Profile& profile) {
   const auto sums = sums_of(profile);
   std::string head = fmt::format("{:>5} {:>9}", "rank", "stages"), lines;
@@ -87,7 +87,7 @@ std::string print_causes(const runtime::Profile& profile) {
       lines += fmt::format(" {:>9.1f}%", 100 * static_cast<double>(sums[rank].parts[cause]) / static_cast<double>(sums[rank].wall));
     lines += '\n';
   }
-  return fmt::format("\n{} ms a step, by cause\n{}\n{}", fmt::format("{:.1f}", profile.prediction.measured_duration), head, lines);
+  return fmt::format("\n{} ms per step, by cause\n{}\n{}", fmt::format("{:.1f}", profile.prediction.measured_duration), head, lines);
 }
 
 std::string print_prediction(const runtime::Profile& profile) {
@@ -96,7 +96,7 @@ std::string print_prediction(const runtime::Profile& profile) {
   std::string text =
       fmt::format("\nstep       measured {:.2f} ms, planned {:.2f} ms with {}\n", whole, prediction.duration, prediction.source);
   text +=
-      fmt::format("idle       measured {:.2f} ms ({:.1f}%), planned {:.2f} ms ({:.1f}%) on a rank, of a step\n", prediction.measured_bubble,
+      fmt::format("idle       measured {:.2f} ms ({:.1f}%), planned {:.2f} ms ({:.1f}%) per rank and step\n", prediction.measured_bubble,
                   100 * prediction.measured_bubble / whole, prediction.bubble, 100 * prediction.bubble / prediction.duration);
   if (prediction.promised_duration)
     text += fmt::format("plan       pipeline.costs had promised {:.2f} ms\n", *prediction.promised_duration);
@@ -104,8 +104,8 @@ std::string print_prediction(const runtime::Profile& profile) {
 }
 
 std::string print_lateness(const runtime::Profile& profile) {
-  if (profile.lateness.empty()) return "\nlate      nothing that costs 0.1 % of a step\n";
-  std::string text = "\nlate, by what it costs a step\n";
+  if (profile.lateness.empty()) return "\nlate      nothing that costs 0.1 % of a step or more\n";
+  std::string text = "\nlate, by cost per step\n";
   for (const auto& late : profile.lateness)
     text += fmt::format("{:>9.2f} ms {:>5.1f}%  {}\n", late.cost, 100 * late.cost / profile.prediction.measured_duration, late.what);
   return text;
@@ -120,7 +120,7 @@ std::string print_machine(const runtime::Measured& measured) {
 
 std::string percent_of(double rate, double best) { return best > 0 ? fmt::format("{:.1f}%", 100 * rate / best) : "-"; }
 
-/// Milliseconds are means of an action.
+/// Milliseconds are means per action.
 std::string print_device_actions(const runtime::Profile& profile) {
   const auto& measured = profile.measured;
   if (measured.device_actions.empty()) return "";
@@ -140,7 +140,7 @@ std::string print_device_actions(const runtime::Profile& profile) {
   return text + fmt::format("launch gaps, of the device's time: {}\n", fmt::join(shares, ", "));
 }
 
-/// A line a process and GPU.
+/// One line per process and GPU.
 std::string print_device_memory(const runtime::Profile& profile) {
   const auto& measured = profile.measured;
   std::map<std::pair<int, int>, std::vector<std::size_t>> ranks;  // by process and GPU
@@ -165,7 +165,7 @@ std::string print_operations(const runtime::Profile& profile) {
   std::stable_sort(operations.begin(), operations.end(), [](const auto& a, const auto& b) { return a.nanoseconds > b.nanoseconds; });
   std::int64_t all = 0;
   for (const auto& operation : operations) all += operation.nanoseconds;
-  std::string text = fmt::format("\noperations: {} took {:.1f} ms of compute a step{}\n", operations.size(),
+  std::string text = fmt::format("\noperations: {} took {:.1f} ms of compute per step{}\n", operations.size(),
                                  milliseconds(all) / static_cast<double>(profile.steps.size()), print_machine(profile.measured));
   text += fmt::format("{:>6} {:>7} {:>8} {:>5} {:>9} {:>10}  {}\n", "share", "ms", "stage", "pass", "of peak", "of memory", "operation");
   for (std::size_t i = 0; i < std::min(max_operations, operations.size()); ++i) {

@@ -7,7 +7,7 @@
 
 namespace millrace::tools {
 
-/// One rank as the run would build it, its memory planned but not asked for.
+/// One rank as the run would build it, with its memory planned but not allocated.
 class RankPreview {
  public:
   RankPreview(const actors::PipelinePlan& plan, runtime::RankId rank, const actors::RankResources& needs);
@@ -21,7 +21,7 @@ class RankPreview {
   [[nodiscard]] std::size_t shard_bytes(runtime::StageId stage) const noexcept;
   /// The arena, rings included: the peak, since the run allocates nothing else of size.
   [[nodiscard]] std::size_t peak_bytes() const noexcept { return memory().total_bytes(); }
-  /// The arena's table, the peak below.
+  /// The sections of the arena as a table, with the peak below.
   [[nodiscard]] std::string print() const;
 
  private:

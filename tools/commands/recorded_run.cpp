@@ -11,10 +11,10 @@
 
 namespace millrace::tools {
 
-RecordedRun recorded_run(const std::vector<std::string>& words, const char* who) {
+RecordedRun recorded_run(const std::vector<std::string>& words, const char* component) {
   auto sources = words;
   sources.front() = runtime::join_path(words.front(), "run.toml");
-  MILLRACE_CHECK(runtime::kind_of(sources.front()) == runtime::PathKind::file, ExitCode::usage, who,
+  MILLRACE_CHECK(runtime::kind_of(sources.front()) == runtime::PathKind::file, ExitCode::usage, component,
                  "{}: no run directory, it has no run.toml", words.front());
   auto run = load_run(sources);
   return {settings_of(run.config, build_id()), std::move(run.model_warnings)};

@@ -9,17 +9,17 @@
 
 namespace millrace::tools {
 
-/// A run as its directory keeps it.
+/// A run as its run directory describes it.
 struct RecordedRun {
   actors::RunSettings settings;
-  std::vector<std::string> model_warnings;  // what the reader of its model.from found
+  std::vector<std::string> model_warnings;  // warnings from reading its model.from
 };
 
-/// The settings that a run directory keeps, with keys of the command line over them; `words` are the directory and key=value. Errors:
-/// Error(usage) for a folder that is none, in the name of `who`.
-[[nodiscard]] RecordedRun recorded_run(const std::vector<std::string>& words, const char* who);
+/// The settings stored in a run directory, overridden by keys of the command line; `words` are the directory and key=value. Throws
+/// Error(usage), with the component `component`, for a folder that is not a run directory.
+[[nodiscard]] RecordedRun recorded_run(const std::vector<std::string>& words, const char* component);
 
-/// The run from its newest usable checkpoint before `step` (counted from 1), else from its beginning.
+/// Opens the run at its newest usable checkpoint before `step` (counted from 1), or at its beginning if there is none.
 [[nodiscard]] std::unique_ptr<actors::SteppedRun> run_before(const actors::RunSettings& settings, const std::string& directory,
                                                              std::int64_t step);
 

@@ -29,7 +29,7 @@ constexpr std::array<Cause, 7> causes{{{"busy", &runtime::RankTime::busy},
                                        {"launch", &runtime::RankTime::launch},
                                        {"drain", &runtime::RankTime::drain}}};
 
-/// When each action of a rehearsed step ended, found by what it made.
+/// The end of each action of a rehearsed step, by the boundary that it produced.
 class Ends {
  public:
   Ends(const runtime::Schedule& schedule, const actors::RehearsedStep& step) : placement_(schedule.placement) {
@@ -39,8 +39,8 @@ class Ends {
         if (action.kind != runtime::ActionKind::weight_gradient) ends_[key(action.stage, action)] = step.ranks[rank].end.at(index);
       }
   }
-  /// When the token that the action takes from another stage was there; 0 where it takes none.
-  [[nodiscard]] double token(const runtime::Action& action, const std::vector<runtime::LinkCost>& links) const {
+  /// When the boundary that the action takes from another stage had arrived; 0 if it takes none.
+  [[nodiscard]] double boundary(const runtime::Action& action, const std::vector<runtime::LinkCost>& links) const {
     if (action.kind == runtime::ActionKind::weight_gradient) return 0;
     const bool gradient = runtime::makes_gradient(action.kind);
     const auto source = gradient ? placement_.next(action.stage) : placement_.previous(action.stage);
@@ -71,7 +71,7 @@ std::vector<RehearsalComparison::Delay> delays_of(const runtime::Schedule& sched
       const std::size_t action = simulation.first[rank] + index;
       RehearsalComparison::Delay delay{runtime::RankId(rank), schedule.ranks[rank][index]};
       const double before = index > 0 ? measured.end[index - 1] : 0;
-      delay.began = measured.begin[index] - std::max(before, ends.token(delay.action, costs.links));
+      delay.began = measured.begin[index] - std::max(before, ends.boundary(delay.action, costs.links));
       delay.lasted = measured.end[index] - measured.begin[index] - (simulation.end[action] - simulation.begin[action]);
       delays.push_back(delay);
     }
@@ -81,7 +81,7 @@ std::vector<RehearsalComparison::Delay> delays_of(const runtime::Schedule& sched
   return delays;
 }
 
-/// The step again, each action as long as it was measured.
+/// Simulates the step again with the measured duration of each action.
 runtime::Simulation as_timed(const runtime::Schedule& schedule, const runtime::Costs& costs, const actors::RehearsedStep& step) {
   auto timed = costs;
   timed.noise = {};
@@ -127,8 +127,8 @@ std::string print(const RehearsalComparison& comparison, const runtime::Simulati
                                  comparison.predicted, comparison.ratio());
   text += fmt::format("{:<8} measured {:>10.2f} %    predicted {:>10.2f} %\n", "bubble", 100 * comparison.measured_bubble,
                       100 * comparison.predicted_bubble);
-  text += fmt::format("{:<8} with actions as long as the machine let them be, predicted {:.2f} ms, ratio {:.4f}, bubble {:.2f} %\n\n",
-                      "timers", comparison.as_timed, comparison.ratio_as_timed(), 100 * comparison.bubble_as_timed);
+  text += fmt::format("{:<8} with the measured durations of the actions: predicted {:.2f} ms, ratio {:.4f}, bubble {:.2f} %\n\n", "timers",
+                      comparison.as_timed, comparison.ratio_as_timed(), 100 * comparison.bubble_as_timed);
   text += fmt::format("where the predicted step's time goes, and what the runtime adds\n{}", runtime::to_string(comparison.lost, "ms"));
   text += fmt::format("late timers: {:+.2f} ms, this runtime: {:+.2f} ms\n\n", comparison.as_timed - comparison.predicted,
                       comparison.measured - comparison.as_timed);
@@ -143,7 +143,7 @@ std::string print(const RehearsalComparison& comparison, const runtime::Simulati
     text += '\n';
   }
 
-  text += "\nthe greatest delays, ms: after the list and the token let the action begin, and of its duration beyond the timer's\n";
+  text += "\nthe largest delays, ms: of the begin after the action could have begun, and of the duration beyond the timer's\n";
   for (const auto& delay : comparison.delays)
     text += fmt::format("  {:<8} on rank {:<3} began {:+.2f}, lasted {:+.2f}\n", to_string(delay.action), delay.rank.value, delay.began,
                         delay.lasted);

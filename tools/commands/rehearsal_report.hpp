@@ -8,24 +8,25 @@
 
 namespace millrace::tools {
 
-/// A rehearsed step laid over its prediction, milliseconds.
+/// A rehearsed step compared with its prediction, in milliseconds.
 struct RehearsalComparison {
   double measured = 0, predicted = 0;
-  double measured_bubble = 0, predicted_bubble = 0;  // of the step's time on all ranks, 0 … 1
+  double measured_bubble = 0, predicted_bubble = 0;  // fraction of all ranks' time in the step, 0 … 1
   runtime::LostTime lost;                            // of the prediction
-  /// The prediction with the actions as long as the machine let them be: a timer whose processor is away ends late. What is measured beyond
-  /// it is the runtime's own.
+  /// The prediction with the measured durations of the actions: a timer ends late if its thread is not scheduled in time. Time
+  /// beyond this prediction is the overhead of the runtime.
   double as_timed = 0, bubble_as_timed = 0;
 
-  /// What an action lost that no other action had lost before it.
+  /// The delay that an action added to those that it inherited from earlier actions.
   struct Delay {
     runtime::RankId rank;
     runtime::Action action;
-    double began = 0;   // after the action before it in the list had ended and its token was due: messages and a late worker
-    double lasted = 0;  // beyond its predicted duration
+    double began =
+        0;  // begin − the time at which the previous action had ended and the input was due: messages, and a worker that woke late
+    double lasted = 0;  // duration − predicted duration
     [[nodiscard]] double added() const { return began + lasted; }
   };
-  std::vector<Delay> delays;  // the greatest, most first
+  std::vector<Delay> delays;  // the largest ones, in descending order
   [[nodiscard]] double ratio() const { return measured / predicted; }
   [[nodiscard]] double ratio_as_timed() const { return measured / as_timed; }
 };
@@ -38,12 +39,13 @@ struct RehearsalComparison {
 
 /// One JSON object with a newline at the end:
 ///
-///     schedule, ranks, chunks, microbatches, hash, steps (each measured one), actions (by rank, of `step`, as all that is measured)
+///     schedule, ranks, chunks, microbatches, hash, steps (all measured ones), actions (by rank, of `step`, like all measurements
+///     below)
 ///     measured, predicted, ratio, measured_bubble, predicted_bubble
-///     as_timed, ratio_as_timed, bubble_as_timed: the prediction with the actions as long as they came
+///     as_timed, ratio_as_timed, bubble_as_timed: the prediction with the measured durations of the actions
 ///     measured_times, predicted_times: busy time and waits of each rank
-///     lost_time: of the prediction, and what late timers and the runtime add
-///     delays: the greatest
+///     lost_time: of the prediction, plus the time added by late timers and by the runtime
+///     delays: the largest ones
 [[nodiscard]] std::string to_json(const RehearsalComparison& comparison, const runtime::Schedule& schedule,
                                   const runtime::Simulation& simulation, const actors::Rehearsal& rehearsal,
                                   const actors::RehearsedStep& step);

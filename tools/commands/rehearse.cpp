@@ -1,4 +1,4 @@
-// millrace rehearse: the runtime with timers in the place of compute, beside the simulator.
+// millrace rehearse: runs the runtime with timers in place of compute, and compares it with the simulator.
 
 #include <algorithm>
 #include <optional>
@@ -16,13 +16,13 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* who = "millrace rehearse";
+constexpr const char* component = "millrace rehearse";
 
-/// What is rehearsed, and in words what its actions last.
+/// The schedule to rehearse, and a description of its costs.
 struct Request {
   actors::RehearsalSettings settings;
   std::string costs;
-  double tokens = 0;  // of a step; 0 where there is no model
+  double tokens = 0;  // per step; 0 without a model
   configs::LoadedRun run;
 };
 
@@ -31,15 +31,16 @@ bool is_run(const std::vector<std::string>& words) {
                      [](const std::string& word) { return word.ends_with(".toml") || word.find('=') != std::string::npos; });
 }
 
-/// A run description with the plan that was made for it: its schedule, with the stages as long as their parts were found to take.
+/// A request from a run description with the plan that was made for it: its schedule, and the stage durations from its costs
+/// (pipeline.costs).
 Request run_request(const Arguments& parsed) {
   refuse_sizes("of the run", parsed);
   Request request;
   request.run = load_run(parsed.positional(), false);
   const auto& run = request.run;
   const auto& config = run.config;
-  MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, who,
-                 "pipeline.costs is empty, expected what the model's parts take: a plan of millrace plan with --measure or --costs");
+  MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, component,
+                 "pipeline.costs is empty, expected the costs of the model's parts: a plan of millrace plan with --measure or --costs");
   const auto layers = static_cast<int>(config.model.layers);
   const auto parts = actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
   const auto plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
@@ -58,7 +59,7 @@ Request run_request(const Arguments& parsed) {
 }
 
 Request table_request(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, who,
+  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, component,
                  "{} names, expected one: a built-in schedule ({}), the file of a table, or RUN.toml with its PLAN.toml",
                  parsed.positional().size(), fmt::join(runtime::schedule_names(), ", "));
   Request request;
@@ -71,7 +72,7 @@ Request table_request(const Arguments& parsed) {
 
 Request request_of(const Arguments& parsed) {
   auto request = is_run(parsed.positional()) ? run_request(parsed) : table_request(parsed);
-  MILLRACE_CHECK(!request.settings.schedule.forward_only(), ExitCode::usage, who,
+  MILLRACE_CHECK(!request.settings.schedule.forward_only(), ExitCode::usage, component,
                  "{} has no backwards, expected the table of a training step", request.settings.schedule.name);
   request.settings.steps = static_cast<int>(parsed.integer("steps", 1, 10'000));
   return request;
@@ -96,10 +97,10 @@ void write_rehearsal_profile(actors::GatheredRecords records, const Request& req
   for (int step = 1; step <= request.settings.steps; ++step) measured.steps.emplace_back(step);
   measured.planned = request.settings.costs;
   const auto problems = write_profile(runtime::analyze(std::move(measured)), folder);
-  MILLRACE_CHECK(problems.empty(), ExitCode::internal, who, "the profile in {} is not sound: {}", folder, problems);
+  MILLRACE_CHECK(problems.empty(), ExitCode::internal, component, "the profile in {} is not sound: {}", folder, problems);
 }
 
-/// Where the stalls are, drawn or said.
+/// Describes the injected stalls, whether given or drawn at random.
 std::string describe_stalls(const actors::RehearsalSettings& settings) {
   std::string text;
   for (const auto& stall : settings.costs.noise.stalls)
@@ -131,7 +132,7 @@ int rehearse(const Arguments& parsed) {
       fmt::print("{}", to_json(comparison, schedule, simulation, *rehearsal, step));
     } else {
       const int processes = session.launch().processes;
-      fmt::print("{}\n{}{} | tokens of {} bytes | {} process{} | {} of {} steps\n\n{}{}", describe(schedule), request.costs,
+      fmt::print("{}\n{}{} | boundaries of {} bytes | {} process{} | {} of {} steps\n\n{}{}", describe(schedule), request.costs,
                  describe_stalls(settings), settings.bytes, processes, processes == 1 ? "" : "es", fastest ? "fastest" : "median",
                  settings.steps, describe_rate(request, comparison.measured, comparison.predicted), print(comparison, simulation, step));
     }

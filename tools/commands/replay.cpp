@@ -1,4 +1,4 @@
-// millrace replay: one step of a run again, from its nearest checkpoint, bit for bit; or one stage of it alone.
+// millrace replay: runs one step of a run again from the nearest checkpoint, bit for bit; or a single stage of it.
 
 #include <algorithm>
 #include <map>
@@ -17,9 +17,9 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* who = "millrace replay";
+constexpr const char* component = "millrace replay";
 
-bool tell(const std::map<std::uint64_t, runtime::ExactStep>& recorded, const actors::StepRecord& record) {
+bool print_step(const std::map<std::uint64_t, runtime::ExactStep>& recorded, const actors::StepRecord& record) {
   const runtime::ExactStep found{runtime::hexadecimal(record.loss), runtime::hexadecimal(record.gradient_norm)};
   const auto there = recorded.find(static_cast<std::uint64_t>(record.step));
   const bool equal = there != recorded.end() && there->second == found;
@@ -50,7 +50,7 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
     }
   }
   for (const auto& [kind, taken] : times)
-    fmt::print("{}  {} times, median {:.3f} ms, least {:.3f} ms\n", kind, taken.size(), runtime::median(taken),
+    fmt::print("{}  {} times, median {:.3f} ms, minimum {:.3f} ms\n", kind, taken.size(), runtime::median(taken),
                *std::min_element(taken.begin(), taken.end()));
   fmt::print("stage {} alone: {} actions, outputs and gradients {} ({})\n", recording.stage, recording.calls.size(),
              equal ? "as in the whole pipeline" : "DIFFER", recording.gradients);
@@ -58,11 +58,11 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
 }
 
 int replay(const Arguments& parsed) {
-  MILLRACE_CHECK(!parsed.positional().empty() && parsed.given("step"), ExitCode::usage, who, "expected RUN_DIRECTORY --step N");
-  MILLRACE_CHECK(!parsed.given("repeat") || parsed.given("stage"), ExitCode::usage, who, "--repeat without --stage, expected both");
+  MILLRACE_CHECK(!parsed.positional().empty() && parsed.given("step"), ExitCode::usage, component, "expected RUN_DIRECTORY --step N");
+  MILLRACE_CHECK(!parsed.given("repeat") || parsed.given("stage"), ExitCode::usage, component, "--repeat without --stage, expected both");
   const std::string directory = parsed.positional().front();
   cluster::widen_affinity();
-  const auto [settings, model_warnings] = recorded_run(parsed.positional(), who);
+  const auto [settings, model_warnings] = recorded_run(parsed.positional(), component);
   print_warnings(model_warnings);
   const long step = parsed.integer("step", 1, settings.train.steps);
   const auto recorded = runtime::read_exact_steps(runtime::join_path(directory, "metrics.jsonl"));
@@ -70,7 +70,7 @@ int replay(const Arguments& parsed) {
   const auto& plan = run->plan();
   const long stage = parsed.integer("stage", 0, plan.stages() - 1);
   auto setup = run->setup();
-  fmt::print("from {}, {} ranks, schedule {}, {} threads a rank\n",
+  fmt::print("from {}, {} ranks, schedule {}, {} threads per rank\n",
              setup.checkpoint != nullptr ? fmt::format("the checkpoint of step {}", setup.first_step) : "the run's beginning", plan.ranks(),
              plan.schedule.name, setup.threads);
 
@@ -89,9 +89,9 @@ int replay(const Arguments& parsed) {
       }
       const auto at = stepper.step();
       const auto rank = stepper.next_rank();
-      MILLRACE_CHECK(rank != runtime::no_rank, ExitCode::internal, who, "no rank can go on in step {}", at + 1);
+      MILLRACE_CHECK(rank != runtime::no_rank, ExitCode::internal, component, "no rank can continue in step {}", at + 1);
       stepper.run(rank);
-      if (stepper.step() != at || stepper.ended()) equal &= tell(recorded, *stepper.newest());
+      if (stepper.step() != at || stepper.ended()) equal &= print_step(recorded, *stepper.newest());
     }
     if (recorder != nullptr) recording = recorder->recording();
   }

@@ -7,7 +7,7 @@
 
 namespace millrace::tools {
 
-/// What actors::train runs by: the description, its text and the check of identity keys. `build` names what was built from what.
+/// Makes the settings of actors::train: the run description, its text and the identity keys. `build` identifies the binary.
 [[nodiscard]] actors::RunSettings settings_of(const configs::RunConfig& config, const std::string& build);
 
 }  // namespace millrace::tools

@@ -15,25 +15,26 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* who = "millrace schedule";
+constexpr const char* component = "millrace schedule";
 constexpr std::size_t widest_picture = 2000;          // columns of text
 constexpr std::size_t max_ledger_work = 200'000'000;  // actions x ranks: seconds
 
 int list(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, who, "list {}, expected no arguments", arguments.positional().front());
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, component, "list {}, expected no arguments",
+                 arguments.positional().front());
   for (const auto& facts : runtime::schedule_catalogue()) {
-    fmt::print("{:<15} {}\n{:<15} bubble {} | holds {} microbatches | {} messages a microbatch\n{:<15} takes {}\n", facts.name, facts.use,
+    fmt::print("{:<15} {}\n{:<15} bubble {} | holds {} microbatches | {} messages per microbatch\n{:<15} takes {}\n", facts.name, facts.use,
                "", facts.bubble, facts.peak, facts.messages, "", facts.wants);
   }
   fmt::print(
-      "\nP ranks, V chunks (stages) a rank, M microbatches, N those of a group (--group); F, I, W, B = I + W: times of a whole rank,\n"
+      "\nP ranks, V chunks (stages) per rank, M microbatches, N of them in a group (--group); F, I, W, B = I + W: times of a whole rank,\n"
       "F&B of an overlapped pair. Bubbles are of the whole step. Pictures: millrace schedule show NAME --ranks 4 --microbatches 8\n");
   return 0;
 }
 
 // One word: the schedule.
 std::string subject(const Arguments& parsed, const char* what) {
-  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, who,
+  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, component,
                  "{} with {} names, expected one: a built-in schedule ({}) or a file", what, parsed.positional().size(),
                  fmt::join(runtime::schedule_names(), ", "));
   return parsed.positional().front();
@@ -56,7 +57,7 @@ std::string legend(const runtime::Schedule& schedule) {
   const int chunks = schedule.placement.chunks();
   std::string text = "F forward, B backward, or I and W, gradients of input and weights; = continues, . idle";
   if (chunks == 2) text += "; small letters: the rank's second stage";
-  if (chunks > 2) text += "; in front: which of the rank's stages";
+  if (chunks > 2) text += "; number in front: which of the rank's stages";
   for (const auto& list : schedule.ranks)
     for (const auto& action : list)
       if (action.overlaps_next) return text + "; & an overlapped pair";
@@ -127,7 +128,7 @@ Command schedule_command() {
   return {.name = "schedule",
           .summary = "List pipeline schedules; draw, prove and price a built-in one or a table of your own.",
           .notes = "A built-in schedule takes --ranks P and --microbatches M; a table has its own.",
-          .parts = {{.name = "list", .summary = "List schedules: names, bubble, memory, messages, when to take which.", .run = list},
+          .parts = {{.name = "list", .summary = "List schedules: names, bubble, memory, messages, when to use which.", .run = list},
                     priced({.name = "show",
                             .words = "NAME|FILE",
                             .summary = "Draw a schedule in letters, with idle time, peaks and slots; or write files.",

@@ -1,4 +1,5 @@
-// millrace schedule check: is a schedule well formed, and does it come to its end, whatever the timing, over every kind of transport?
+// millrace schedule check: whether a schedule is well formed and cannot deadlock, whatever the timing, for every model of a
+// transport.
 
 #include <algorithm>
 #include <array>
@@ -13,7 +14,7 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* who = "millrace schedule";
+constexpr const char* component = "millrace schedule";
 
 using runtime::TransferOrder;
 constexpr std::array transports{TransferOrder::free, TransferOrder::edge_fifo, TransferOrder::direction_fifo, TransferOrder::rank_fifo,
@@ -40,7 +41,7 @@ void print_verdict(bool live, const std::string& name, const std::string& report
   }
 }
 
-// This engine: receives are implicit, sends never wait, every edge has a ring as deep as the ledger says.
+// The model of this engine: receives are implicit, sends never wait, every edge has a ring of the depth in the ledger.
 bool prove_engine(const runtime::Schedule& schedule) {
   const auto depths = runtime::make_ledger(schedule).depths;
   const auto liveness = runtime::replay_untimed(schedule, depths);
@@ -50,7 +51,7 @@ bool prove_engine(const runtime::Schedule& schedule) {
   return liveness.live;
 }
 
-// The slots that every edge needs where receives stand in the list; more never hurt.
+// The slots that every edge needs if receives are in the list; more slots never cause a deadlock.
 int slots_needed(const runtime::Schedule& schedule, const runtime::FullTable& table) {
   const auto live = [&](int slots) {
     return runtime::replay_transfers(schedule.placement, table, model_of(TransferOrder::edge_fifo, {slots, 0}, schedule.placement)).live;
@@ -74,7 +75,7 @@ bool prove_transports(const runtime::Schedule& schedule, const runtime::FullTabl
     std::string name = runtime::to_string(order);
     if (order == TransferOrder::edge_fifo && liveness.live && bounds.slots == 0 && bounds.outbox == 0) {
       const int slots = slots_needed(schedule, table);
-      name += fmt::format("     with {} slot{} an edge or more", slots, slots == 1 ? "" : "s");
+      name += fmt::format("     with {} slot{} per edge or more", slots, slots == 1 ? "" : "s");
     }
     print_verdict(liveness.live, name, liveness.report);
     all = all && liveness.live;
@@ -105,7 +106,7 @@ bool check_table(const std::string& path, const Bounds& bounds) {
 }
 
 int check(const Arguments& parsed) {
-  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, who, "check without a name, expected built-in schedules or files");
+  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, component, "check without a name, expected built-in schedules or files");
   const Bounds bounds{static_cast<int>(parsed.integer("slots", 0, 0, 1 << 20)), static_cast<int>(parsed.integer("outbox", 0, 0, 1 << 20))};
   bool all = true, tables = true;
   for (const auto& word : parsed.positional()) tables = tables && !is_built_in(word);
@@ -126,9 +127,7 @@ Command schedule_check_command() {
   return {.name = "check",
           .words = "NAME|FILE …",
           .summary = "Prove schedules, or reject them and say what is wrong.",
-          .notes =
-              "The command ends with 0, with 1 where a fault was found, with 3 where a table cannot be read or a schedule cannot be "
-              "made.",
+          .notes = "The exit code is 0, or 1 if a fault was found, or 3 if a table cannot be read or a schedule cannot be made.",
           .options = options,
           .offer = offer_schedules | offer_files,
           .run = check};

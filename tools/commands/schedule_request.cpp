@@ -15,13 +15,13 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* who = "millrace schedule";
-constexpr long max_pairs = 1L << 27;  // of stages and microbatches: some gigabytes
+constexpr const char* component = "millrace schedule";
+constexpr long max_pairs = 1L << 27;  // of a stage and a microbatch: some gigabytes of memory
 
 double number_of(const std::string& text, const std::string& option, double least) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
-  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(number) && number >= least, ExitCode::usage, who,
+  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(number) && number >= least, ExitCode::usage, component,
                  "--{} \"{}\", expected a number from {}", option, text, least);
   return number;
 }
@@ -33,9 +33,9 @@ struct Prices {
 Prices prices_of(const Arguments& arguments) {
   Prices prices;
   const std::string text = arguments.text("costs");
-  if (text.empty() && !arguments.given("costs")) return prices;  // `schedule check` has no costs: of an `auto` they are all 1
+  if (text.empty() && !arguments.given("costs")) return prices;  // `schedule check` has no costs; `auto` then searches with unit costs
   const auto parts = runtime::split(text, ',');
-  MILLRACE_CHECK(parts.size() == 3 || parts.size() == 4, ExitCode::usage, who,
+  MILLRACE_CHECK(parts.size() == 3 || parts.size() == 4, ExitCode::usage, component,
                  "--costs {}, expected F,I,W or F,I,W,c: times of a whole rank for one microbatch, and from rank to rank", text);
   constexpr double least = 1e-9;
   prices.forward = number_of(parts[0], "costs", least);
@@ -46,16 +46,16 @@ Prices prices_of(const Arguments& arguments) {
   return prices;
 }
 
-// --slow 2:1.3, more than once or with commas.
+// Parses --slow 2:1.3, which may be repeated or contain several entries separated by commas.
 std::vector<double> slowdowns(const Arguments& arguments, int ranks) {
   std::vector<double> factors;
   for (const auto& option : arguments.texts("slow")) {
     for (const auto& entry : runtime::split(option, ',')) {
       const auto parts = runtime::split(entry, ':');
-      MILLRACE_CHECK(parts.size() == 2, ExitCode::usage, who, "--slow {}, expected RANK:FACTOR, as 2:1.3 for a rank 2 that is 30 % slower",
-                     option);
+      MILLRACE_CHECK(parts.size() == 2, ExitCode::usage, component,
+                     "--slow {}, expected RANK:FACTOR, such as 2:1.3 if rank 2 is 30 % slower", option);
       const double rank = number_of(parts[0], "slow", 0);
-      MILLRACE_CHECK(rank < ranks && rank == std::floor(rank), ExitCode::usage, who, "--slow {}: rank {}, expected one from 0 to {}",
+      MILLRACE_CHECK(rank < ranks && rank == std::floor(rank), ExitCode::usage, component, "--slow {}: rank {}, expected one from 0 to {}",
                      option, parts[0], ranks - 1);
       factors.resize(static_cast<std::size_t>(ranks), 1);
       factors[static_cast<std::size_t>(rank)] = number_of(parts[1], "slow", 1e-6);
@@ -64,18 +64,18 @@ std::vector<double> slowdowns(const Arguments& arguments, int ranks) {
   return factors;
 }
 
-// --stall 2:10:35, or --stall 35 for a rank and an entry of its list that --seed draws.
+// Parses --stall 2:10:35, or --stall 35, for which --seed selects the rank and the entry of its list.
 std::vector<runtime::Stall> stalls(const runtime::Schedule& schedule, const Arguments& arguments, std::uint64_t seed) {
   std::vector<runtime::Stall> stalls;
   std::mt19937_64 draw(seed);
   for (const auto& option : arguments.texts("stall")) {
     const auto parts = runtime::split(option, ':');
-    MILLRACE_CHECK(parts.size() == 1 || parts.size() == 3, ExitCode::usage, who,
-                   "--stall {}, expected RANK:INDEX:TIME, as 2:10:35 for 35 more of rank 2's action 10, or TIME alone", option);
+    MILLRACE_CHECK(parts.size() == 1 || parts.size() == 3, ExitCode::usage, component,
+                   "--stall {}, expected RANK:INDEX:TIME, such as 2:10:35 if action 10 of rank 2 takes 35 longer, or TIME alone", option);
     const auto place = [&](const char* what, std::size_t part, std::size_t count) {
       if (parts.size() == 1) return static_cast<std::size_t>(draw() % count);
       const double number = number_of(parts[part], "stall", 0);
-      MILLRACE_CHECK(number < static_cast<double>(count) && number == std::floor(number), ExitCode::usage, who,
+      MILLRACE_CHECK(number < static_cast<double>(count) && number == std::floor(number), ExitCode::usage, component,
                      "--stall {}: {} {}, expected one from 0 to {}", option, what, parts[part], count - 1);
       return static_cast<std::size_t>(number);
     };
@@ -111,7 +111,7 @@ std::vector<Option> price_options(const std::string& costs) {
            .value = "F,I,W[,c]",
            .help = "Times of a whole rank for one microbatch, and c of a message from rank to rank.",
            .fallback = costs},
-          {.name = "link-latency", .value = "X", .help = "The same as c."},
+          {.name = "link-latency", .value = "X", .help = "Latency of a message from rank to rank, the same as c."},
           {.name = "slow", .value = "RANK:FACTOR", .help = "A slow rank. Several with commas, or by giving the option again."},
           {.name = "jitter", .value = "X", .help = "Multiply durations by exp(X normal - X^2/2)."},
           {.name = "stall",
@@ -126,8 +126,8 @@ bool is_built_in(const std::string& word) {
 }
 
 runtime::Schedule built_in(const std::string& name, const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.given("ranks") && arguments.given("microbatches"), ExitCode::usage, who,
-                 "{} without --{}, expected --ranks P and --microbatches M, as {} --ranks 4 --microbatches 8", name,
+  MILLRACE_CHECK(arguments.given("ranks") && arguments.given("microbatches"), ExitCode::usage, component,
+                 "{} without --{}, expected --ranks P and --microbatches M, for example {} --ranks 4 --microbatches 8", name,
                  arguments.given("ranks") ? "microbatches" : "ranks", name);
   runtime::ScheduleRequest request;
   request.name = name;
@@ -137,24 +137,24 @@ runtime::Schedule built_in(const std::string& name, const Arguments& arguments) 
   request.group = static_cast<int>(arguments.integer("group", 0, 0, 1 << 20));
   if (arguments.given("warmup"))
     request.warmup = runtime::one_f_one_b_warmup(request.ranks, static_cast<int>(arguments.integer("warmup", 0, 0, 1 << 20)));
-  MILLRACE_CHECK(1L * request.ranks * request.chunks <= max_pairs / request.microbatches, ExitCode::usage, who,
+  MILLRACE_CHECK(1L * request.ranks * request.chunks <= max_pairs / request.microbatches, ExitCode::usage, component,
                  "{} ranks x {} chunks x {} microbatches, expected {} at most", request.ranks, request.chunks, request.microbatches,
                  max_pairs);
-  MILLRACE_CHECK(name == "auto" || !arguments.given("memory"), ExitCode::usage, who,
-                 "--memory with {}, expected auto, which looks for what fits", name);
+  MILLRACE_CHECK(name == "auto" || !arguments.given("memory"), ExitCode::usage, component,
+                 "--memory with {}, expected auto, which searches within that limit", name);
   if (name == "auto") request.search = search_input(request.ranks, arguments);
   return runtime::make_schedule(request);
 }
 
 std::string read_table(const std::string& path) {
-  MILLRACE_CHECK(runtime::kind_of(path) != runtime::PathKind::missing, ExitCode::config, who,
-                 "{} is neither a schedule that is built in nor a file{}", path, did_you_mean(path, runtime::schedule_names()));
+  MILLRACE_CHECK(runtime::kind_of(path) != runtime::PathKind::missing, ExitCode::config, component,
+                 "{} is neither a built-in schedule nor a file{}", path, did_you_mean(path, runtime::schedule_names()));
   return runtime::read_text_file(path, std::uint64_t{256} << 20, ExitCode::config);
 }
 
 void refuse_sizes(const std::string& path, const Arguments& arguments) {
   for (const auto& option : schedule_options())
-    MILLRACE_CHECK(!arguments.given(option.name), ExitCode::usage, who,
+    MILLRACE_CHECK(!arguments.given(option.name), ExitCode::usage, component,
                    "--{} with the table {}, which has it; expected it with a built-in schedule only", option.name, path);
 }
 
@@ -174,8 +174,8 @@ runtime::Costs costs_of(const runtime::Schedule& schedule, const Arguments& argu
   if (arguments.given("jitter")) costs.noise.jitter = number_of(arguments.text("jitter"), "jitter", 0);
   costs.noise.seed = static_cast<std::uint64_t>(arguments.integer("seed", 0, 1L << 62));
   costs.noise.stalls = stalls(schedule, arguments, costs.noise.seed);
-  MILLRACE_CHECK(!arguments.given("seed") || arguments.given("jitter") || arguments.given("stall"), ExitCode::usage, who,
-                 "--seed without --jitter or --stall, which it is for");
+  MILLRACE_CHECK(!arguments.given("seed") || arguments.given("jitter") || arguments.given("stall"), ExitCode::usage, component,
+                 "--seed without --jitter or --stall, expected one of them");
   return costs;
 }
 
@@ -194,7 +194,7 @@ std::string describe(const runtime::Schedule& schedule) {
   std::size_t actions = 0;
   for (const auto& list : schedule.ranks) actions += list.size();
   const int chunks = schedule.placement.chunks();
-  return fmt::format("{}: {} rank{}, {} stage{} a rank (placement {}), {} microbatch{}, {} actions, hash {:016x}", schedule.name,
+  return fmt::format("{}: {} rank{}, {} stage{} per rank (placement {}), {} microbatch{}, {} actions, hash {:016x}", schedule.name,
                      schedule.ranks.size(), schedule.ranks.size() == 1 ? "" : "s", chunks, chunks == 1 ? "" : "s",
                      schedule.placement.name(), schedule.microbatches, schedule.microbatches == 1 ? "" : "es", actions,
                      runtime::content_hash(schedule));

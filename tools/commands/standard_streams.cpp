@@ -18,7 +18,7 @@
 namespace millrace::tools {
 namespace {
 
-/// For lines that a run leaves behind; those of a training run have been waited for.
+/// The time limit for remaining lines; a training run has waited for its own already.
 constexpr auto console_limit = std::chrono::seconds(1);
 
 bool is_open(int descriptor) { return fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF; }

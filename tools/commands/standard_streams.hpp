@@ -2,14 +2,14 @@
 
 namespace millrace::tools {
 
-/// First thing in main. Descriptors 0 to 2 that are closed are opened on /dev/null, so that no file of ours takes their place; what is
-/// written to such a stdout fails, what is written to such a stderr is gone. SIGPIPE is ignored: a reader that went away is a write that
-/// fails.
+/// To be called first in main. Opens closed descriptors 0 to 2 on /dev/null, so that no file of ours gets their number; writing to
+/// such a stdout fails, and text written to such a stderr is discarded. Ignores SIGPIPE: a write to a pipe without a reader fails
+/// instead.
 void prepare_streams();
 
-/// Last thing in main: writes out what stdout still holds. Where that or anything before it could not be written the result of the command
-/// is lost: a message on stderr, and a `code` of 0 becomes ExitCode::storage. A reader who left before a run ended (`train … | head`) has
-/// seen enough of its lines; the result of a run is on the disk.
+/// To be called last in main: flushes stdout and returns the exit code. If this or an earlier write failed, the result of the
+/// command is lost: a message is printed on stderr, and a `code` of 0 becomes ExitCode::storage. A pipe whose reader ended before a
+/// training run did (`train … | head`) is no error, since the result of a run is on the disk.
 [[nodiscard]] int finish_streams(int code);
 
 }  // namespace millrace::tools

@@ -7,14 +7,14 @@
 
 namespace millrace::tools {
 
-/// Whether a person watches stdout (descriptor 1) or stderr (2). mpirun gives its processes a terminal of their own whatever its output
-/// goes to, so there its output decides.
+/// Whether stdout (descriptor 1) or stderr (2) is a terminal. mpirun gives its processes a pseudo-terminal wherever its own output
+/// goes, so under mpirun the destination of mpirun's output counts.
 [[nodiscard]] bool watched(const cluster::Launch& launch, int descriptor);
 
-/// A line on stderr that is written over again and again, at most ten times a second, and wiped in the end.
+/// A line on stderr that is overwritten at most ten times a second, and erased at the end.
 class ProgressLine {
  public:
-  /// `shown` false: nothing is ever written.
+  /// If `shown` is false, nothing is ever written.
   explicit ProgressLine(bool shown) : shown_(shown) {}
   ~ProgressLine() { wipe(); }
   ProgressLine(const ProgressLine&) = delete;

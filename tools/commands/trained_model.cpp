@@ -27,11 +27,11 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-TrainedModel from_checkpoint(const std::string& path, const char* who) {
-  const auto reader = open_checkpoint(path, who);
+TrainedModel from_checkpoint(const std::string& path, const char* component) {
+  const auto reader = open_checkpoint(path, component);
   TrainedModel found;
   found.checkpoint = reader.folder();
-  found.model = model_of(reader, who);
+  found.model = model_of(reader, component);
   found.identity = reader.meta().identity;
   const auto run =
       is_run_directory(path) ? fs::path(path) : fs::absolute(fs::path(found.checkpoint)).lexically_normal().parent_path().parent_path();
@@ -47,7 +47,7 @@ bool byte_vocabulary(const TrainedModel& model) {
 }
 
 bool has_tokenizer(const fs::path& folder) {
-  if (is_file(folder)) return false;  // llm.c's
+  if (is_file(folder)) return false;  // llm.c's model file
   if (is_file(folder / "tokenizer.json") || is_file(folder / "tokenizer.model")) return true;
   const auto names = runtime::list_directory(folder.string());
   return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.ends_with(".tiktoken"); });
@@ -59,7 +59,8 @@ std::vector<Option> with_model_options(std::vector<Option> options) {
   const std::vector<Option> model{
       {.name = "model",
        .value = "DIR",
-       .help = "A folder with config.json and model.safetensors (of transformers or MaxText), llm.c's file of a GPT-2, or as --checkpoint.",
+       .help = "A folder with config.json and model.safetensors (of transformers or MaxText), a GPT-2 file of llm.c, or the same as for "
+               "--checkpoint.",
        .offer = offer_files | offer_folders},
       {.name = "checkpoint",
        .value = "DIR",
@@ -70,31 +71,28 @@ std::vector<Option> with_model_options(std::vector<Option> options) {
        .help = "tokenizer.json, a .model or .tiktoken file, a folder, or byte. Default: the model folder's, or byte for a model that was "
                "trained on bytes.",
        .offer = offer_files | offer_folders},
-      {.name = "dtype",
-       .value = "TYPE",
-       .help = "Type that is computed in. Default: the checkpoint's, else fp32.",
-       .choices = {"fp32", "bf16"}},
+      {.name = "dtype", .value = "TYPE", .help = "Compute dtype. Default: the checkpoint's, else fp32.", .choices = {"fp32", "bf16"}},
       {.name = "ranks", .value = "R", .help = "Ranks of the pipeline. Default: one per process."},
       {.name = "chunks", .value = "V", .help = "Stages per rank.", .fallback = "1"},
-      {.name = "layout", .value = "LAYOUT", .help = "Layers of each stage, as \"E t*2 | t H\"."},
+      {.name = "layout", .value = "LAYOUT", .help = "Layers of each stage, such as \"E t*2 | t H\"."},
       {.name = "threads",
        .value = "T",
-       .help = "Threads per rank; results are the same bits for the same T. Default: the checkpoint's, else cores by ranks."}};
+       .help = "Threads per rank; results are the same bits for the same T. Default: the checkpoint's, else cores / ranks."}};
   options.insert(options.end(), model.begin(), model.end());
   return options;
 }
 
-TrainedModel find_model(const Arguments& arguments, const char* who) {
-  MILLRACE_CHECK(arguments.given("model") != arguments.given("checkpoint"), ExitCode::usage, who, "{}, expected one of them",
+TrainedModel find_model(const Arguments& arguments, const char* component) {
+  MILLRACE_CHECK(arguments.given("model") != arguments.given("checkpoint"), ExitCode::usage, component, "{}, expected one of them",
                  arguments.given("model") ? "--model and --checkpoint are both given" : "neither --model nor --checkpoint is given");
-  if (arguments.given("checkpoint")) return from_checkpoint(arguments.text("checkpoint"), who);
+  if (arguments.given("checkpoint")) return from_checkpoint(arguments.text("checkpoint"), component);
   const std::string path = arguments.text("model");
-  if (is_run_directory(path) || is_checkpoint(path)) return from_checkpoint(path, who);
+  if (is_run_directory(path) || is_checkpoint(path)) return from_checkpoint(path, component);
   std::error_code error;
   if (!layers::is_llmc_file(path)) {
-    MILLRACE_CHECK(!is_file(path), ExitCode::model, who, "{}: a file, expected a model folder or llm.c's file of a GPT-2", path);
-    MILLRACE_CHECK(fs::is_directory(path, error), ExitCode::model, who, "{}: there is no such folder", path);
-    MILLRACE_CHECK(is_file(fs::path(path) / "config.json"), ExitCode::model, who,
+    MILLRACE_CHECK(!is_file(path), ExitCode::model, component, "{}: a file, expected a model folder or llm.c's file of a GPT-2", path);
+    MILLRACE_CHECK(fs::is_directory(path, error), ExitCode::model, component, "{}: there is no such folder", path);
+    MILLRACE_CHECK(is_file(fs::path(path) / "config.json"), ExitCode::model, component,
                    "{}: no model, expected a folder with config.json and model.safetensors, a run directory or a checkpoint", path);
   }
   const auto config = layers::read_config_file(path);
@@ -132,17 +130,17 @@ actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments,
   request.pipeline.chunks = arguments.integer("chunks", 1, 4096);
   request.pipeline.schedule = request.pipeline.chunks > 1 ? "looped-bfs" : "1f1b";
   request.pipeline.layout = arguments.text("layout");
-  request.train.microbatches = 2 * request.pipeline.ranks;  // so deep are the channels: as many are under way at a time
+  request.train.microbatches = 2 * request.pipeline.ranks;  // determines the channels' depth, and so how many are in flight
   return job;
 }
 
-NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* who) {
+NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* component) {
   std::string path = arguments.text("tokenizer");
   if (path.empty()) {
-    MILLRACE_CHECK(!arguments.given("tokenizer"), ExitCode::usage, who, "--tokenizer is empty, expected a path or byte");
+    MILLRACE_CHECK(!arguments.given("tokenizer"), ExitCode::usage, component, "--tokenizer is empty, expected a path or byte");
     if (!model.folder.empty() && has_tokenizer(model.folder)) path = model.folder;
     if (path.empty() && byte_vocabulary(model)) path = "byte";
-    MILLRACE_CHECK(!path.empty(), ExitCode::usage, who, "nothing tells the tokenizer of {}: {}; say where it is with --tokenizer PATH",
+    MILLRACE_CHECK(!path.empty(), ExitCode::usage, component, "the tokenizer of {} is not known: {}; name it with --tokenizer PATH",
                    model.path(),
                    model.run.empty() ? fmt::format("it has no tokenizer.json, tokenizer.model or .tiktoken, and {} ids are not those of "
                                                    "bytes (257 to 512)",
@@ -166,7 +164,7 @@ std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
 
 namespace {
 
-/// Collective, once the session is connected.
+/// Collective; the session must be connected.
 void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors::Session& session) {
   if (job.threads > 0) return;
   std::int64_t threads = 0;

@@ -16,30 +16,30 @@
 
 namespace millrace::tools {
 
-/// A model with weights, as --model or --checkpoint names it: a folder of transformers or MaxText, llm.c's file of a GPT-2, a run
-/// directory of ours (its newest checkpoint), or a checkpoint's folder.
+/// The model with weights that --model or --checkpoint names: a folder of transformers or MaxText, a GPT-2 file of llm.c, one of
+/// our run directories (its newest checkpoint), or a checkpoint's folder.
 struct TrainedModel {
   layers::ModelConfig model;
-  std::string folder, checkpoint;               // one of them; llm.c's file counts as a folder
-  std::string run;                              // the run directory that the checkpoint lies in, where it has a run.toml
-  std::map<std::string, std::string> identity;  // the checkpoint's
-  double z_loss = 0;                            // of a folder
+  std::string folder, checkpoint;               // one of the two is set; a file of llm.c counts as a folder
+  std::string run;                              // the run directory of the checkpoint, if it has a run.toml
+  std::map<std::string, std::string> identity;  // of the checkpoint
+  double z_loss = 0;                            // from a folder's config.json
   std::vector<std::string> warnings;
 
   [[nodiscard]] const std::string& path() const { return checkpoint.empty() ? folder : checkpoint; }
 };
 
-/// Adds the options that name a model and say how it is computed.
+/// Adds the options that select a model and how it is computed.
 [[nodiscard]] std::vector<Option> with_model_options(std::vector<Option> options);
 
-/// Errors: Error(usage) for none or two of --model and --checkpoint, Error(model), Error(checkpoint).
-[[nodiscard]] TrainedModel find_model(const Arguments& arguments, const char* who);
+/// Errors: Error(usage) unless exactly one of --model and --checkpoint was given, Error(model), Error(checkpoint).
+[[nodiscard]] TrainedModel find_model(const Arguments& arguments, const char* component);
 
-/// What the run of a model's checkpoint was trained on; nothing where there is no run.
+/// The data on which the run of a model's checkpoint was trained; empty without a run.
 [[nodiscard]] runtime::DataConfig data_of_run(const TrainedModel& model);
 
-/// The job of a model with rows of `sequence` tokens; ranks, layout and dtype by the options (not given: a rank a process, the
-/// checkpoint's dtype, else fp32). threads are those of --threads, 0 where it is not there.
+/// The job of a model with rows of `sequence` tokens. The options set ranks (default: one per process), layout, dtype (default: the
+/// checkpoint's, else fp32) and threads (default: 0, chosen by run_job).
 [[nodiscard]] actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments, const actors::Session& session,
                                         std::int64_t rows, std::int64_t sequence);
 
@@ -49,15 +49,15 @@ struct NamedTokenizer {
   std::string name;
   bool bytes = false;  // the byte vocabulary
 };
-/// --tokenizer, else that of the model's folder, else the byte vocabulary: for a run that was trained on text, and, if there is no run, for
-/// a model of 257 to 512 ids. Errors: Error(usage) if the tokenizer of the model is unknown, Error(data).
-[[nodiscard]] NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* who);
+/// The tokenizer of --tokenizer; by default that of the model's folder, else the byte vocabulary if the run was trained on text or,
+/// without a run, if the model has 257 to 512 ids. Errors: Error(usage) if the tokenizer of the model is unknown, Error(data).
+[[nodiscard]] NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* component);
 
 /// "llama | 46.2k parameters | 4 layers, hidden 32, vocabulary 257 | fp32 | 2 ranks, E t*2 | t*2 H": a line for the user.
 [[nodiscard]] std::string describe(const TrainedModel& model, const actors::ForwardJob& job);
 
-/// Connects the processes, runs `work` and closes; what it throws ends the job everywhere. Threads that were not given are the
-/// checkpoint's, else this machine's cores by its ranks. Returns 0. Collective.
+/// Connects the processes, runs `work` and closes; an exception ends the job in all processes. The default number of threads is the
+/// checkpoint's, else this machine's cores divided by its ranks. Returns 0. Collective.
 int run_job(actors::Session& session, actors::ForwardJob& job, const TrainedModel& model, const std::function<void()>& work);
 
 }  // namespace millrace::tools

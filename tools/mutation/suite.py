@@ -90,8 +90,8 @@ class Suite:
     # -- judging ------------------------------------------------------------------------------------------------------------------------------
 
     def judge(self, identifier, cases, max_seconds):
-        """Runs the cases that execute a mutant, until they take `max_seconds` together: first those that are over at once, of every binary, which are those that look at it
-        closely, then the others, the quickest binaries first. Returns ('killed' | 'time-out' | 'survived', test or number of cases that ran)."""
+        """Runs the cases that execute a mutant, until they take `max_seconds` together: first the quick cases of every binary, which are
+        usually the closest tests of the mutated code, then the others, the quickest binaries first. Returns ('killed' | 'time-out' | 'survived', test or number of cases that ran)."""
         by_test = collections.defaultdict(list)
         for case in cases:
             by_test[case.milliseconds > SHORT, case.test].append(case)

@@ -16,7 +16,7 @@ using runtime::Json;
 using runtime::JsonReader;
 using runtime::OrderedJson;
 
-/// Keys that the class does not read, at a value that would change a class which does.
+/// Warns of keys that this class does not read, if their value would change the result in a class that reads them.
 void warn_of_unread(JsonReader& reader, const HuggingFaceClass& file, std::vector<std::string>& warnings) {
   const auto warn = [&](const char* key) {
     warnings.push_back(
@@ -32,7 +32,8 @@ void warn_of_unread(JsonReader& reader, const HuggingFaceClass& file, std::vecto
     warnings.push_back(fmt::format("{}: attention_dropout is not applied", reader.where()));
 }
 
-/// The class's own key decides. The other one is of other classes or versions: where it is there, it has to say the same.
+/// The class's own key decides. The other key belongs to other classes or versions; if the file has it too, it must name the same
+/// function.
 std::optional<kernels::Activation> read_mlp_activation(JsonReader& reader, const HuggingFaceClass& file) {
   const auto read = [&](const char* key) -> std::optional<kernels::Activation> {
     const auto name = reader.text(key);
@@ -44,36 +45,36 @@ std::optional<kernels::Activation> read_mlp_activation(JsonReader& reader, const
   const auto own = read(file.activation_key), other = read(other_key);
   const kernels::Activation result = own.value_or(file.activation);
   if (other && *other != result)
-    reader.refuse(other_key, fmt::format("which contradicts {} = \"{}\": transformers reads that one in {}", file.activation_key,
+    reader.refuse(other_key, fmt::format("which contradicts {} = \"{}\", the key that transformers reads in {}", file.activation_key,
                                          activation_name(result), file.architecture));
   return result == file.activation ? std::nullopt : std::optional(result);
 }
 
-/// Every n-th layer is full. A pattern that transformers does not read in this family, or not without the other spelling, must not differ
-/// from what it takes; layer_types comes before any.
+/// Returns n if every n-th layer uses full attention. layer_types takes precedence over patterns. A pattern that transformers does
+/// not read in this family, or does not read in this spelling, must equal the value that transformers uses.
 std::int64_t read_period(JsonReader& reader, const HuggingFaceClass& family, bool has_list) {
   const auto pattern = reader.integer("sliding_window_pattern", 1, 1 << 16), old = reader.integer("_sliding_window_pattern", 1, 1 << 16);
   if (family.full_every == 0 || has_list) return family.full_every;
   const std::int64_t period = family.reads_pattern ? pattern.value_or(family.full_every) : family.full_every;
   if (pattern && *pattern != period)
-    reader.refuse("sliding_window_pattern", fmt::format("supported by this family is {} (layer_types says any other)", period));
+    reader.refuse("sliding_window_pattern", fmt::format("supported by this family is {} (other patterns need layer_types)", period));
   if (old && *old != period)
     reader.refuse("_sliding_window_pattern", fmt::format("which transformers does not read: expected {}, or layer_types", period));
   return period;
 }
 
-/// The window, or 0 where no layer may slide.
+/// The size of the sliding window; 0 if no layer has one.
 std::int64_t read_window(JsonReader& reader, const HuggingFaceClass& file) {
   const bool slides = !file.has_window_switch || reader.boolean("use_sliding_window").value_or(false);
   if (file.window == 0 || !slides) {
-    static_cast<void>(reader.find("sliding_window"));  // nothing reads it
+    static_cast<void>(reader.find("sliding_window"));  // marks the key as read: transformers ignores it in this case
     return 0;
   }
-  // Null means that no layer slides.
+  // null means that no layer has a sliding window.
   return reader.has("sliding_window") ? reader.integer("sliding_window", 1, 1LL << 40).value_or(0) : file.window;
 }
 
-/// Which layers slide where no list says it: all, all but every n-th, or those from max_window_layers on.
+/// Which layers have a sliding window without layer_types: all, all but every n-th, or those from max_window_layers on.
 std::vector<LayerKind> default_kinds(JsonReader& reader, const HuggingFaceClass& file, const ModelConfig& model, std::int64_t period) {
   const std::int64_t first = file.has_window_switch ? reader.integer("max_window_layers", 0, 1LL << 40).value_or(28) : 0;
   if (!file.has_window_switch) static_cast<void>(reader.find("max_window_layers"));
@@ -83,7 +84,7 @@ std::vector<LayerKind> default_kinds(JsonReader& reader, const HuggingFaceClass&
   return kinds;
 }
 
-/// Which layers slide: the list, or the class's pattern.
+/// Reads which layers have a sliding window, from layer_types or the class's pattern.
 void read_layer_kinds(JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model) {
   const Json* list = reader.find("layer_types");
   const std::int64_t period = read_period(reader, file, list != nullptr);
@@ -93,7 +94,7 @@ void read_layer_kinds(JsonReader& reader, const HuggingFaceClass& file, ModelCon
   std::vector<LayerKind> kinds = default_kinds(reader, file, model, period);
   if (list != nullptr) {
     const bool fits = list->is_array() && list->size() == kinds.size();
-    if (!fits) reader.refuse("layer_types", fmt::format("expected a list of {} strings, one a layer", kinds.size()));
+    if (!fits) reader.refuse("layer_types", fmt::format("expected a list of {} strings, one per layer", kinds.size()));
     for (std::size_t i = 0; i < kinds.size(); ++i) {
       const Json& entry = (*list)[i];
       const bool sliding = entry == "sliding_attention";
@@ -135,7 +136,7 @@ void read_sizes(JsonReader& reader, const HuggingFaceClass& family, ModelConfig&
   }
   if (model.head_dim % 2 != 0) {
     reader.refuse("head_dim",
-                  fmt::format("which makes heads of {}; expected an even number (rotary embedding turns pairs)", model.head_dim));
+                  fmt::format("which makes heads of {}; expected an even number (rotary embedding rotates pairs)", model.head_dim));
   }
   model.rms_norm_eps = reader.number("rms_norm_eps", 0.0, 1.0).value_or(family.epsilon);
   model.max_position_embeddings = reader.integer("max_position_embeddings", 1, 1LL << 40).value_or(family.positions);
@@ -201,7 +202,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
   json["num_key_value_heads"] = model.kv_heads;
   json["head_dim"] = model.head_dim;
   const auto activation = activation_name(model.hidden_act.value_or(file.activation));
-  // In hidden_act of a Gemma the exact form has another name.
+  // For Gemma, hidden_act = "gelu" means the tanh form, so the exact form is written under its other name.
   json["hidden_act"] = file.gelu_is_tanh && activation == "gelu" ? "gelu_python" : activation;
   if (file.gelu_is_tanh) json["hidden_activation"] = activation;
   json["rms_norm_eps"] = model.rms_norm_eps;
@@ -213,7 +214,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
   json["initializer_range"] = model.initializer_range;
   if (file.query_pre_attn_scalar > 0) {
     const auto cap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
-    // transformers 5 takes no 256.0 where its class says int.
+    // transformers 5 rejects 256.0 for a key of type int.
     const double scalar = model.query_pre_attn_scalar > 0 ? model.query_pre_attn_scalar : static_cast<double>(model.head_dim);
     const auto whole = static_cast<std::int64_t>(scalar);
     json["query_pre_attn_scalar"] = static_cast<double>(whole) == scalar ? Json(whole) : Json(scalar);

@@ -23,22 +23,22 @@ struct HuggingFaceClass {
   const char* model_type;
   const char* architecture;
   kernels::Activation activation = kernels::Activation::silu;
-  const char* activation_key = "hidden_act";  // the one it reads; "hidden_activation" where it is that
+  const char* activation_key = "hidden_act";  // the key that it reads: "hidden_act" or "hidden_activation"
   bool gelu_is_tanh = false;                  // "gelu" in hidden_act has always meant the tanh form
-  bool attention_bias = false;                // has the key
-  bool mlp_bias = false;                      // has the key
+  bool attention_bias = false;                // the class reads the key attention_bias
+  bool mlp_bias = false;                      // the class reads the key mlp_bias
   bool tied = false;
   std::int64_t head_dim = 0;  // 0: hidden_size / heads
   std::int64_t heads = 32;
-  std::int64_t kv_heads = 0;    // 0: as heads
-  std::int64_t vocab_size = 0;  // 0: has to be there
+  std::int64_t kv_heads = 0;    // 0: the same as heads
+  std::int64_t vocab_size = 0;  // 0: no default, the file must have the key
   std::int64_t positions = 2048;
   double epsilon = 1e-6;
-  std::int64_t window = 0;             // of sliding layers; 0: the class has none
-  bool has_window_switch = false;      // they slide with use_sliding_window alone, from layer max_window_layers on
-  std::int64_t full_every = 0;         // every n-th layer is full, the others slide; 0: all alike
-  bool reads_pattern = false;          // sliding_window_pattern says that n
-  bool reads_layer_types = false;      // layer_types says of each layer whether it slides
+  std::int64_t window = 0;             // default size of the sliding window; 0: the class has none
+  bool has_window_switch = false;      // layers from max_window_layers on have a window if use_sliding_window is true
+  std::int64_t full_every = 0;         // n: every n-th layer uses full attention, the others a sliding window; 0: all layers are alike
+  bool reads_pattern = false;          // the key sliding_window_pattern sets n
+  bool reads_layer_types = false;      // the key layer_types names the kind of each layer
   double query_pre_attn_scalar = 0.0;  // 0: the class has no such key
   double attention_cap = 0.0, final_cap = 0.0;
   bool reads_attention_cap = false;  // attn_logit_softcapping caps scores
@@ -46,7 +46,7 @@ struct HuggingFaceClass {
   RopeDefaults rope = {};
 };
 
-/// Whether a config.json is of the class: by its model_type, or where that is missing by the first of its architectures.
+/// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.
 [[nodiscard]] bool is_of_class(runtime::JsonReader& reader, const HuggingFaceClass& file);
 
 /// What a config.json of transformers says, in the spelling of its version 4 (rope_theta, rope_scaling) or 5 (rope_parameters). A missing
@@ -56,8 +56,8 @@ struct HuggingFaceClass {
 /// do not divide.
 [[nodiscard]] ModelConfig read_hugging_face(runtime::JsonReader& reader, const HuggingFaceClass& file, std::vector<std::string>& warnings);
 
-/// A config.json for transformers, with one of the keys of rotations (rope.hpp). `dtype` is that of the exported tensors ("float32",
-/// "bfloat16").
+/// Writes a config.json for transformers; write_rope() chooses the key for the rotations. `dtype` is the dtype of the exported
+/// tensors ("float32", "bfloat16").
 [[nodiscard]] runtime::OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& file, std::string_view dtype);
 
 /// Reads is_causal and use_bidirectional_attention, and halves the window where the class does. `model` has its window already.
@@ -70,7 +70,7 @@ void write_causality(runtime::OrderedJson& json, const HuggingFaceClass& file, c
 /// vocabularies, as null, and the dtype.
 void add_common_keys(runtime::OrderedJson& json, std::string_view dtype);
 
-/// Keys of transformers no value of which changes what these families compute in training.
+/// Keys of transformers that do not change the result of training in these families, whatever their value.
 [[nodiscard]] const std::vector<const char*>& ignored_hugging_face_keys();
 
 }  // namespace millrace::layers

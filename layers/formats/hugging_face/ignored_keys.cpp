@@ -5,7 +5,7 @@ namespace millrace::layers {
 const std::vector<const char*>& ignored_hugging_face_keys() {
   // Grouped by reason.
   static const std::vector<const char*> keys = {
-      // Read elsewhere: the class, where there is no model_type, and ids of special tokens.
+      // Keys that other code reads: architectures (if there is no model_type), and the ids of special tokens.
       "architectures",
       "bos_token_id",
       "eos_token_id",
@@ -20,7 +20,7 @@ const std::vector<const char*>& ignored_hugging_face_keys() {
       "tokenizer_class",
       "transformers_version",
       "unsloth_version",
-      // The implementation of the same sums, and which results are returned or cached.
+      // The choice between implementations of the same computation, and which results are returned or cached.
       "_attn_implementation",
       "attn_implementation",
       "chunk_size_feed_forward",
@@ -39,7 +39,7 @@ const std::vector<const char*>& ignored_hugging_face_keys() {
       "id2label",
       "label2id",
       "problem_type",
-      // Encoders and decoders: these are decoders, whatever the file says.
+      // Settings of encoder-decoder models; these families are decoders regardless.
       "cross_attention_hidden_size",
       "decoder_start_token_id",
       "is_decoder",

@@ -18,7 +18,7 @@ using runtime::OrderedJson;
 
 constexpr double largest_theta = 1e15;
 
-/// rope_type, or type as it was called first. transformers 4 takes one where both are there, 5 the other.
+/// Reads rope_type, or its former name type. If both exist, transformers 4 reads one of them and 5 the other, so they must agree.
 RopeKind read_kind(JsonReader& dictionary) {
   const auto name = dictionary.text("rope_type"), first_name = dictionary.text("type");
   if (name && first_name && *name != *first_name) dictionary.refuse("type", fmt::format("which contradicts rope_type = \"{}\"", *name));
@@ -30,10 +30,10 @@ RopeKind read_kind(JsonReader& dictionary) {
   dictionary.refuse(key, "supported are \"default\", \"linear\", \"llama3\", \"yarn\", \"dynamic\", \"longrope\" and \"proportional\"");
 }
 
-/// What multiplies cos and sin: given, or by DeepSeek's pair of scales; 0 stands for the paper's 0.1 ln(factor) + 1.
+/// The factor of cos and sin: given directly, or as DeepSeek's pair of scales; 0 means the paper's value 0.1 ln(factor) + 1.
 double read_attention_factor(JsonReader& dictionary, double factor) {
   const auto given = dictionary.number("attention_factor", 1e-9, 1e9);
-  // Within these bounds their ratio is a factor that may be given outright.
+  // The bounds ensure that the ratio of the two is in the range of attention_factor.
   const double scale = dictionary.number("mscale", 0, 1e6).value_or(0), all = dictionary.number("mscale_all_dim", 0, 1e6).value_or(0);
   if (given) return *given;
   if (scale == 0 || all == 0) return 0;
@@ -147,7 +147,7 @@ std::optional<JsonReader> dictionary_of(JsonReader& reader, const char* key) {
 void warn_of_theta(const JsonReader& reader, const char* key, const std::optional<double>& outer, const char* inner_key, double inner,
                    std::vector<std::string>& warnings) {
   if (outer && *outer != inner)
-    warnings.push_back(fmt::format("{}: {} = {} is overruled by {} = {}", reader.where(), key, *outer, inner_key, inner));
+    warnings.push_back(fmt::format("{}: {} = {} is overridden by {} = {}", reader.where(), key, *outer, inner_key, inner));
 }
 
 void read_one_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& model, std::vector<std::string>& warnings) {
@@ -171,16 +171,18 @@ void read_one_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& 
                                 "expected the same in both, or one of them",
                                 JsonReader::shown(*reader.find("rope_parameters")), model.rope.theta));
     if (outer && *outer != model.rope.theta)
-      scaling->refuse("rope_theta", fmt::format("which contradicts rope_theta = {}: transformers 4 takes that one, 5 this", *outer));
+      scaling->refuse(
+          "rope_theta",
+          fmt::format("which contradicts rope_theta = {}, which transformers 4 reads; transformers 5 reads this value", *outer));
   } else {
     warn_of_theta(reader, "rope_theta", outer, "rope_parameters.rope_theta", model.rope.theta, warnings);
   }
   if (model.rope.kind != RopeKind::llama3 && model.rope.kind != RopeKind::yarn && model.rope.kind != RopeKind::longrope) return;
   const auto length = reader.integer("original_max_position_embeddings", 1, 1LL << 40);
   if (length && *length != model.rope.original_max_position)
-    reader.refuse(
-        "original_max_position_embeddings",
-        fmt::format("which contradicts that of the rotation, {}: transformers 5 takes this one, 4 that", model.rope.original_max_position));
+    reader.refuse("original_max_position_embeddings",
+                  fmt::format("which contradicts the value in the rotation, {}, which transformers 4 reads; transformers 5 reads this one",
+                              model.rope.original_max_position));
 }
 
 /// rope_parameters.full_attention with what rope_scaling adds to it.
@@ -200,13 +202,14 @@ Json full_rotation(JsonReader& reader, const Json* full, const Json* scaling) {
   return merged;
 }
 
-/// transformers 5 looks for truncate beside the two dictionaries and not in them; 4 in rope_scaling.
+/// transformers 5 reads truncate beside the two dictionaries and not in them; 4 reads it in rope_scaling.
 void read_truncate(JsonReader& full, std::optional<JsonReader>& parameters, RopeConfig& rope) {
   const bool beside = !parameters || !parameters->has("truncate") || parameters->boolean("truncate").value_or(false);
   if (full.has("truncate") && rope.truncate != beside)
     full.refuse(
         "truncate",
-        fmt::format("transformers 5 takes rope_parameters.truncate, here {}, and 4 rope_scaling.truncate: expected both alike", beside));
+        fmt::format("transformers 5 reads rope_parameters.truncate, here {}, and 4 reads rope_scaling.truncate: expected the same in both",
+                    beside));
   rope.truncate = beside;
 }
 
@@ -215,7 +218,7 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
   std::optional<double> outer_local;
   if (family.local_theta > 0) outer_local = reader.number("rope_local_base_freq", 1.0, largest_theta);
   auto parameters = dictionary_of(reader, "rope_parameters"), scaling = dictionary_of(reader, "rope_scaling");
-  // transformers reads nothing else that is outside the two dictionaries, either.
+  // transformers ignores everything else outside of the two dictionaries, too.
   if (parameters && !parameters->has("full_attention") && !parameters->has("sliding_attention"))
     reader.refuse("rope_parameters", "expected full_attention and sliding_attention in it: transformers reads nothing else there");
 
@@ -229,7 +232,8 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
   if (model.rope.kind == RopeKind::yarn) read_truncate(full, parameters, model.rope);
   full.warn_of_the_rest(warnings);
   if (scaling && outer && *outer != model.rope.theta)
-    full.refuse("rope_theta", fmt::format("which contradicts rope_theta = {}: transformers 4 takes that one, 5 this", *outer));
+    full.refuse("rope_theta",
+                fmt::format("which contradicts rope_theta = {}, which transformers 4 reads; transformers 5 reads this value", *outer));
   warn_of_theta(reader, "rope_theta", outer, "rope_parameters.full_attention.rope_theta", model.rope.theta, warnings);
 
   RopeConfig local{.theta = family.local_theta > 0 ? outer_local.value_or(family.local_theta) : outer.value_or(family.theta)};
@@ -277,8 +281,8 @@ OrderedJson rotation_json(const RopeConfig& rope) {
 /// The rotation of sliding layers: their own, or that of all layers.
 const RopeConfig& local_rotation(const ModelConfig& model) { return model.rope_local.theta > 0 ? model.rope_local : model.rope; }
 
-/// In version 4 OLMo's sliding layers have the base of the full ones, in 5 always its class's; and 5 does not find truncate in
-/// rope_scaling.
+/// Whether only rope_parameters can express the rotations. With rope_scaling, transformers 4 gives OLMo's sliding layers the base
+/// of the full ones, but 5 gives them its class's default; and 5 does not read truncate there.
 bool needs_rope_parameters(const RopeDefaults& family, const ModelConfig& model) {
   if (!family.two_ropes) return false;
   const RopeConfig& local = local_rotation(model);
@@ -305,7 +309,7 @@ void write_rope(OrderedJson& json, const RopeDefaults& family, const ModelConfig
     return;
   }
   OrderedJson& parameters = json["rope_parameters"];
-  // Beside the two dictionaries, for both of them.
+  // truncate is beside the two dictionaries and applies to both.
   if (model.rope.kind == RopeKind::yarn) parameters["truncate"] = model.rope.truncate;
   if (local.kind == RopeKind::yarn) parameters["truncate"] = local.truncate;
   parameters["full_attention"] = rotation_json(model.rope);

@@ -16,15 +16,15 @@ struct RopeDefaults {
   bool two_ropes = false;    // rope_parameters has a dictionary for each kind of layer
 };
 
-/// The rotations of a config.json, in the spelling of version 4 (rope_theta, rope_scaling, rope_local_base_freq) or 5 (rope_parameters). As
-/// in transformers 5, rope_scaling comes before rope_parameters where it is not null and not empty; in a family with two rotations it adds
-/// to rope_parameters.full_attention. Error(model) where the two contradict each other, where versions 4 and 5 would read the file
-/// differently, and for a kind of rotation that transformers does not know, in whichever key. model.head_dim and max_position_embeddings
-/// are read.
+/// The rotations of a config.json, in the spelling of version 4 (rope_theta, rope_scaling, rope_local_base_freq) or 5
+/// (rope_parameters). As in transformers 5, rope_scaling takes precedence over rope_parameters unless it is null or empty; in a
+/// family with two rotations it adds to rope_parameters.full_attention. Error(model) if the two contradict each other, if versions
+/// 4 and 5 would read the file differently, and for a kind of rotation that transformers does not know. Uses model.head_dim and
+/// max_position_embeddings, which must be set.
 void read_rope(runtime::JsonReader& reader, const RopeDefaults& family, ModelConfig& model, std::vector<std::string>& warnings);
 
-/// One of the two keys: rope_scaling with rope_theta beside it, which transformers 4 and 5 read alike; or rope_parameters where only that
-/// can say it (OLMo 3 with another base than its class's).
+/// Writes the rotations as rope_theta and rope_scaling, which transformers 4 and 5 read alike, or as rope_parameters if only that
+/// can express them (OLMo 3 with a base that is not its class's default).
 void write_rope(runtime::OrderedJson& json, const RopeDefaults& family, const ModelConfig& model);
 
 }  // namespace millrace::layers

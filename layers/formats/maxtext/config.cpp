@@ -55,8 +55,9 @@ void read_activations(JsonReader& reader, ModelConfig& model) {
   model.activation = *known;
 }
 
-/// rope_type, or a model_name that says it: llama3.1 means neighbours as pairs and, unless rope_use_scale is false, Llama 3's scaling with
-/// fixed numbers. With halves as pairs nothing is scaled, so that rope_use_scale has no effect there.
+/// Reads rope_type, which a model_name can imply: llama3.1 means that pairs are neighbours and, unless rope_use_scale is false,
+/// that frequencies are scaled as in Llama 3 with fixed numbers. If pairs are halves of the head, nothing is scaled, and
+/// rope_use_scale has no effect.
 void read_maxtext_rope(JsonReader& reader, ModelConfig& model) {
   model.rope.theta = read_number(reader, "rope_max_timescale", 1.0, 1e15, 10000.0);
   const std::string kind = reader.text("rope_type").value_or("default");

@@ -82,15 +82,15 @@ constexpr std::array numbers_of_yarn = {
     "rope_interleave", "rope_truncate",
 };
 
-/// How the same sums are arranged: a lookup as a product with one-hot rows, logits in slices, the precision of products on a TPU (a product
-/// in fp32 is one in fp32 here).
+/// The choice between implementations of the same computation: a lookup as a product with one-hot rows, logits in slices, the
+/// precision of products on a TPU (here a product of fp32 operands is always in fp32).
 constexpr std::array arrangement = {"matmul_precision", "num_vocab_tiling", "use_iota_embed"};
 
-/// Settings of the run: its dtype, rows and clipping are train.dtype, train.sequence, train.clip. Tensors say their own type, and
-/// initial values are the folder's weights, whatever they were once drawn from.
+/// Settings of the run: its dtype, rows and clipping are train.dtype, train.sequence, train.clip. Tensors have their own dtype, and
+/// initial values are the folder's weights, whatever distribution they were once drawn from.
 constexpr std::array decided_by_the_run = {"dense_init_scale", "dtype", "gradient_clipping_threshold", "max_target_length", "weight_dtype"};
 
-/// How the file's model was trained, and how a run of recorded steps trains it again (actors/jobs/recorded_training.cpp).
+/// How the file's model was trained; only recorded steps are trained again in this way (actors/jobs/recorded_training.cpp).
 constexpr std::array keys_of_training = {
     "adam_b1",
     "adam_b2",
@@ -146,7 +146,8 @@ void check_kernel(JsonReader& reader) {
   const Json* dropping = reader.find("enable_dropout");
   const bool drops = rate != nullptr && *rate != 0 && (dropping == nullptr || *dropping != false);
   if (kernel.starts_with("cudnn") && drops)
-    reader.refuse("attention", "which drops attention too with dropout_rate: supported then are the kernels that are not cuDNN's");
+    reader.refuse("attention",
+                  "which applies dropout_rate to attention probabilities too: supported with dropout are all kernels except cuDNN's");
 }
 
 /// Blocks without a soft cap would ignore the key silently.

@@ -2,7 +2,8 @@
 
 namespace millrace::layers {
 
-/// Gemma (arXiv 2403.08295): Llama with embeddings scaled by √hidden_size, GELU for SiLU, and norm weights stored less 1.
+/// Gemma (arXiv 2403.08295): Llama with embeddings scaled by √hidden_size, GELU instead of SiLU, and norm weights that are stored
+/// minus 1.
 const ModelFamily& gemma() {
   static const StandardFamily family({.name = "gemma", .keys = standard_keys({"model.attention_bias"})},
                                      {.norm_offset = 1, .round_first = false, .scale_embedding = true},

@@ -13,7 +13,7 @@ namespace {
 using runtime::JsonReader;
 using runtime::OrderedJson;
 
-/// A size under GPT-2's own name or under the one of all other families, which transformers reads here too.
+/// Reads a size under GPT-2's own name, or under the name that all other families use, which transformers accepts here too.
 std::int64_t read_size(JsonReader& reader, const char* key, const char* common_name, std::int64_t max, std::int64_t missing) {
   const auto common = reader.integer(common_name, 1, max), own = reader.integer(key, 1, max);
   if (common && own && *common != *own) reader.refuse(common_name, fmt::format("which contradicts {} = {}", key, *own));
@@ -50,7 +50,7 @@ ModelConfig read_gpt2(JsonReader& reader, const HuggingFaceClass& file, std::vec
   if (!scales) model.query_pre_attn_scalar = 1;
   for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"})
     if (reader.number(key, 0, 1).value_or(0.0) != 0) warnings.push_back(fmt::format("{}: {} is not applied", reader.where(), key));
-  // They change only the rounding, or heads of other tasks.
+  // Keys that change only the rounding, or the heads for other tasks.
   for (const char* key : {"reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
                           "summary_type", "summary_use_proj"})
     (void)reader.find(key);

@@ -109,7 +109,7 @@ class Gpt2 final : public ModelFamily {
 
   [[nodiscard]] Streams embed(ProgramBuilder& builder, const ModelSpec& model) const override {
     MILLRACE_CHECK(builder.options().sequence <= model.learned_positions, ExitCode::model, "layers.gpt2",
-                   "rows of {} tokens, expected at most max_position_embeddings = {}, the positions that were learned",
+                   "rows of {} tokens, expected at most max_position_embeddings = {}, the number of learned positions",
                    builder.options().sequence, model.learned_positions);
     const ValueId tokens = token_embedding(builder, model.vocab_size, model.width, gpt2_table);
     const ValueId positions = position_embedding(builder, model.learned_positions, model.width, "transformer.wpe.weight");
@@ -165,7 +165,7 @@ class Gpt2 final : public ModelFamily {
 /// GPT-2 (Radford et al., 2019), as transformers' GPT2LMHeadModel computes it: learned positions, LayerNorm, one projection to queries,
 /// keys and values, GELU, biases everywhere:
 ///   x ← x + attention(norm(x));   x ← x + mlp(norm(x));   head(norm(x)).
-/// Matrices stand with their inputs first, as the checkpoint has them.
+/// Matrices are [inputs, outputs], as in the checkpoint.
 const ModelFamily& gpt2() {
   static const Gpt2 family;
   return family;

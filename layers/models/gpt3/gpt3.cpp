@@ -16,7 +16,7 @@ class Gpt3 final : public MaxTextFamily {
 
 }  // namespace
 
-/// MaxText's GPT-3: LayerNorms whose scale is stored less 1, learned positions, biased projections, an MLP with its own norm.
+/// MaxText's GPT-3: LayerNorms whose scale is stored minus 1, learned positions, projections with biases, an MLP with its own norm.
 const ModelFamily& gpt3() {
   static const Gpt3 family(
       "gpt3", {.rotary = false, .bias = true, .scale_in_weights = false, .split_axis = true, .layer_norm = true, .equal_heads = true});

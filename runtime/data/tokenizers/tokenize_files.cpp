@@ -13,7 +13,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* who = "tokenize";
+constexpr const char* component = "tokenize";
 constexpr std::size_t part_bytes = std::size_t{1} << 20;  // bytes of text that are encoded at a time, so that the ids stay in the cache
 constexpr int max_line_depth = 64;                        // nesting of JSON
 
@@ -22,9 +22,9 @@ class FileTokenizer {
   FileTokenizer(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenWriter& writer,
                 const std::function<void(const TokenizeProgress&)>& report)
       : tokenizer_(tokenizer), options_(options), writer_(writer), report_(report) {
-    MILLRACE_CHECK(!options.begin_of_document || tokenizer.begin_of_document(), ExitCode::data, who,
+    MILLRACE_CHECK(!options.begin_of_document || tokenizer.begin_of_document(), ExitCode::data, component,
                    "the tokenizer has no token that begins a document");
-    MILLRACE_CHECK(!options.end_of_document || tokenizer.end_of_document(), ExitCode::data, who,
+    MILLRACE_CHECK(!options.end_of_document || tokenizer.end_of_document(), ExitCode::data, component,
                    "the tokenizer has no token that ends a document");
   }
 
@@ -37,7 +37,7 @@ class FileTokenizer {
     } else {
       add_document(text, true);
     }
-    tell(before_ + text.size());
+    report_progress(before_ + text.size());
   }
 
  private:
@@ -52,7 +52,7 @@ class FileTokenizer {
       const std::string where = path + ":" + std::to_string(number);
       const auto json = parse_json(line, max_line_depth, ExitCode::data, where);
       add_document(JsonReader(json, where, ExitCode::data).member(options_.text_key).text(), false);
-      tell(before_ + at);
+      report_progress(before_ + at);
     }
   }
 
@@ -67,7 +67,7 @@ class FileTokenizer {
       at == 0 ? tokenizer_.encode(part, ids_) : tokenizer_.encode_rest(part, ids_);
       writer_.append(ids_);
       at = end;
-      if (is_file && at < text.size()) tell(before_ + at);
+      if (is_file && at < text.size()) report_progress(before_ + at);
     }
     if (options_.end_of_document) append(*tokenizer_.end_of_document());
     writer_.end_document();
@@ -75,7 +75,7 @@ class FileTokenizer {
 
   void append(std::int32_t id) { writer_.append({&id, 1}); }
 
-  void tell(std::uint64_t bytes) {
+  void report_progress(std::uint64_t bytes) {
     progress_ = {bytes, writer_.documents(), writer_.tokens()};
     report_(progress_);
   }

@@ -17,7 +17,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* who = "tokenize";
+constexpr const char* component = "tokenize";
 using PieceIds = std::unordered_map<std::string, std::int32_t>;
 
 /// GPT-2 writes each byte as a printable character: printable bytes of Latin-1 stand for themselves, the others are numbered from
@@ -145,7 +145,7 @@ class Reader {
       model_.texts.resize(at + 1);
       taken_.resize(at + 1);
     }
-    MILLRACE_CHECK(!taken_[at], ExitCode::data, who, "{}: id {} is assigned twice, the second time to {}", where_, id, shown(piece));
+    MILLRACE_CHECK(!taken_[at], ExitCode::data, component, "{}: id {} is assigned twice, the second time to {}", where_, id, shown(piece));
     taken_[at] = true;
     model_.texts[at] = std::move(text);
   }
@@ -156,7 +156,7 @@ class Reader {
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const std::string piece = over_bytes_ ? alphabet_.character(byte) : byte_piece(byte);
       const auto found = pieces_.find(piece);
-      MILLRACE_CHECK(found != pieces_.end(), ExitCode::data, who,
+      MILLRACE_CHECK(found != pieces_.end(), ExitCode::data, component,
                      "{}: the vocabulary has no piece {} for the byte 0x{:02x}; expected all 256", where_, piece, byte);
       model_.bytes[byte] = found->second;
       if (!over_bytes_) model_.texts[static_cast<std::size_t>(found->second)] = std::string(1, static_cast<char>(byte));
@@ -215,7 +215,7 @@ class Reader {
     const auto tokens = file_.optional_member("added_tokens");
     for (std::size_t i = 0; tokens && i < tokens->array().size(); ++i) read_added_token(tokens->at(i));
     const bool sorted = model_.added.sort();
-    MILLRACE_CHECK(model_.added_normalized.sort() && sorted, ExitCode::data, who, "{}: an added token appears twice", where_);
+    MILLRACE_CHECK(model_.added_normalized.sort() && sorted, ExitCode::data, component, "{}: an added token appears twice", where_);
   }
 
   void read_added_token(const JsonReader& token) {

@@ -42,8 +42,8 @@ function showFacts(profile) {
   const {run, machine, prediction} = profile;
   const facts = [
     ["model", run.model], ["kind of run", run.kind], ["parameters", countText(run.parameters)], ["dtype", run.dtype], ["schedule", run.schedule],
-    ["ranks", run.ranks], ["processes", run.processes], ["stages", run.stages], ["microbatches", run.microbatches], ["threads a rank", run.threads],
-    ["tokens a step", countText(run.tokens_per_step)], ["FLOPs a step", countText(run.flops_per_step)],
+    ["ranks", run.ranks], ["processes", run.processes], ["stages", run.stages], ["microbatches", run.microbatches], ["threads per rank", run.threads],
+    ["tokens per step", countText(run.tokens_per_step)], ["FLOPs per step", countText(run.flops_per_step)],
     ["matmul peak of a rank", flopsText(machine?.peak_flops)], ["memory bandwidth of a rank", bandwidthText(machine?.memory_bandwidth)],
     ["step planned", timeText(prediction?.duration)], ["step measured", timeText(prediction?.measured_duration)],
     ["bubble planned", timeText(prediction?.bubble)], ["bubble measured", timeText(prediction?.measured_bubble)],

@@ -13,7 +13,7 @@ namespace {
 
 using kernels::Activation;
 
-/// FLOPs an element of the activation, and of it with its slope.
+/// FLOPs per element of the activation alone, and of the activation with its slope.
 constexpr double value_flops(Activation activation) {
   switch (activation) {
     case Activation::silu:
@@ -227,7 +227,7 @@ class Activate final : public OperationRule {
   ActivationParameterGradient parameter_gradient_;
 };
 
-/// Shazeer's names of the gated ones (arXiv 2002.05202); the others are called after their activation.
+/// Names of the rules: for the gated ones those of Shazeer (arXiv 2002.05202), for the others the name of the activation.
 std::string gated_name(Activation activation) {
   if (activation == Activation::silu) return "swiglu";
   if (activation == Activation::gelu) return "geglu";

@@ -17,7 +17,7 @@ class Dropout final : public OperationRule {
     return {inputs[0]};
   }
 
-  /// The same features of the gradient are dropped.
+  /// The gradient is dropout of dy with the same mask.
   void input_gradient(GradientBuilder& builder) const override {
     if (!builder.wants(0)) return;
     builder.add_gradient(0, builder.append(*this, {builder.output_gradient(0), builder.input(1)}, builder.forward().attributes, "dx")[0]);
@@ -38,7 +38,7 @@ class Dropout final : public OperationRule {
 
 ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name) {
   static const Dropout rule;
-  // FNV-1a of the operation's whole name, which has the layer and the place in it.
+  // FNV-1a of the operation's full name, which contains the layer and the place in it.
   std::uint64_t site = 0xcbf29ce484222325ULL;
   for (const std::string_view part : {std::string_view(builder.scope()), std::string_view("."), name})
     for (const char letter : part) site = (site ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;

@@ -8,7 +8,7 @@ namespace {
 
 bool is_tokens(const ValueType& type) { return type.dtype == kernels::DType::i32 && type.shape.rank() == 1; }
 
-/// What the gradient's operands do not say: how many rows it has.
+/// The number of rows of the gradient, which does not follow from its operands' shapes.
 struct EmbeddingGradientOptions {
   std::int64_t vocabulary = 0;
 
@@ -28,7 +28,7 @@ class EmbeddingWeightGradient final : public OperationRule {
     return {{kernels::DType::f32, {attributes.as<EmbeddingGradientOptions>().vocabulary, inputs[1].shape[1]}}};
   }
 
-  /// One add an element of dy; only the rows that the tokens name are touched.
+  /// One addition per element of dy; only the rows of the microbatch's tokens are touched.
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes&) const override {
     return {rules::elements(inputs[1]), rules::bytes(inputs) + 8 * rules::elements(inputs[1])};
   }

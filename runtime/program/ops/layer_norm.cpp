@@ -19,7 +19,7 @@ class LayerNormInputGradient final : public OperationRule {
     return {inputs[0]};
   }
 
-  /// An element: g, the normal form, two sums, and the result from them.
+  /// Per element: g, the normalised value, two sums, and the result from these.
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
     return {11 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }

@@ -76,7 +76,7 @@ class GradientWithLoss : public OperationRule {
   }
 };
 
-/// B alone: dw too, the logits once for both where the kernel can.
+/// Used in B only: also computes dw, from the same logits if the kernel supports that.
 class BothGradients final : public GradientWithLoss {
  public:
   std::string_view name() const override { return "linear_cross_entropy_gradients"; }
@@ -135,7 +135,7 @@ class LinearCrossEntropy final : public OperationRule {
     return results_of(inputs);
   }
 
-  /// The loss comes with the gradient, from the same logits: F has none of it.
+  /// I computes the loss along with the gradient, from the same logits, so F does not compute it.
   void input_gradient(GradientBuilder& builder) const override {
     static const InputGradient rule;
     if (!builder.wants(0)) return;
@@ -166,7 +166,7 @@ class LinearCrossEntropy final : public OperationRule {
   }
 };
 
-/// The same logits, all of them, for those who want to see them.
+/// Computes the logits themselves, for sampling and parity.
 class Logits final : public OperationRule {
  public:
   std::string_view name() const override { return "logits"; }

@@ -6,7 +6,7 @@
 namespace millrace::runtime {
 namespace {
 
-/// The products of a linear layer differ in which operand is transposed, in the result's dtype and in whether they add.
+/// The products of a linear layer. They differ in the transposed operand, in the result's dtype, and in whether they accumulate.
 class Matmul : public OperationRule {
  public:
   explicit Matmul(kernels::MatmulOptions options) : options_(options) {}
@@ -33,7 +33,8 @@ class Matmul : public OperationRule {
   }
 
  protected:
-  /// [M, N] of the product of two matrices of one dtype whose axes `a` and `b` are the summed ones; an addend must look like it.
+  /// The shape [M, N] of the product of two matrices of one dtype, which is summed over the axes `a` and `b`. An addend must have
+  /// the same type.
   std::vector<ValueType> product(std::span<const ValueType> inputs, const Attributes& attributes, std::size_t a, std::size_t b,
                                  std::string_view expected) const {
     const auto add = attributes.epilogue.add;

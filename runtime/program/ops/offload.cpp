@@ -4,7 +4,8 @@ namespace millrace::runtime {
 namespace {
 
 /// A copy between the memory in which programs compute and host memory, as two operations: the first begins the copy, the second waits
-/// for its end. The result of the second is also an operand of the first, since its memory is in use from the first on.
+/// for its end. The result of the second is also an operand of the first, because its memory is in use as soon as the first has
+/// begun.
 class Transfer : public OperationRule {
  public:
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override { return {inputs.front()}; }

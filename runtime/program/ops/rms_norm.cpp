@@ -9,10 +9,10 @@ namespace {
 bool is_weight(const ValueType& type, const ValueType& x) {
   return type.dtype == kernels::DType::f32 && type.shape.rank() == 1 && type.shape[0] > 0 && x.shape[1] % type.shape[0] == 0;
 }
-/// One number for each vector of x that is as long as the weight.
+/// The shape of the statistics: one number for each vector of x, whose length is that of the weight.
 ValueType scales_of(const ValueType& x, std::int64_t width) { return {kernels::DType::f32, {x.shape.dimension(0), x.shape[1] / width}}; }
 
-/// [T, n·D] or [T, n] as one vector or number a line: [T·n, D], [T·n].
+/// [T, n·D] as [T·n, D], or [T, n] as [T·n]: one vector or number per row.
 kernels::Tensor vectors(kernels::Tensor tensor, std::int64_t width) {
   tensor.shape = {tensor.shape[0] * (tensor.shape[1] / width), width};
   return tensor;
@@ -36,7 +36,7 @@ class RmsNormInputGradient final : public OperationRule {
     return {inputs[0]};
   }
 
-  /// An element: dy·w, its product with x and their sum, then r·(g − x·c).
+  /// Per element: dy·w, its product with x and their sum, then r·(g − x·c).
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
     return {(adds(attributes) ? 7 : 6) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }

@@ -7,7 +7,7 @@
 #include "runtime/program/gradient_builder.hpp"
 #include "runtime/program/operation.hpp"
 
-/// What the rules of the operations share.
+/// Helpers shared by the rules of the operations.
 namespace millrace::runtime {
 
 /// y = x, y = 0, a + b, accumulator += x: what the transforms insert themselves.
@@ -18,7 +18,7 @@ namespace millrace::runtime {
 /// y = x + b, and db += Σ dy.
 [[nodiscard]] const OperationRule& bias_rule();
 [[nodiscard]] const OperationRule& bias_weight_gradient_rule();
-/// Copies to and from the host's memory that run beside what computes (runtime/passes/offload.hpp).
+/// Copies to and from host memory that run concurrently with computation (runtime/passes/offload.hpp).
 [[nodiscard]] const OperationRule& offload_begin_rule();
 [[nodiscard]] const OperationRule& offload_end_rule();
 [[nodiscard]] const OperationRule& fetch_begin_rule();
@@ -35,14 +35,14 @@ void require(bool fits, std::string_view operation, std::span<const ValueType> i
 /// True for f32 [dimension].
 [[nodiscard]] bool is_vector(const ValueType& type, const kernels::Dimension& dimension);
 
-/// Bytes of all of them, each once.
+/// The total bytes of the values, each counted once.
 [[nodiscard]] double bytes(std::span<const ValueType> types);
-/// Reads `inputs`, writes `outputs`; accumulators are read and written.
+/// The bytes moved by reading `inputs` and writing `outputs`; accumulators are read and written.
 [[nodiscard]] double traffic(std::span<const ValueType> inputs, std::span<const ValueType> outputs, bool accumulates = false);
 
 [[nodiscard]] inline double elements(const ValueType& type) { return static_cast<double>(type.shape.elements()); }
 
-/// [T, heads·head_dim] seen as [T, heads, head_dim].
+/// A view of [T, heads·head_dim] as [T, heads, head_dim].
 [[nodiscard]] kernels::Shape heads(const kernels::Shape& shape, std::int64_t head_dim);
 [[nodiscard]] kernels::Tensor heads(kernels::Tensor tensor, std::int64_t head_dim);
 

@@ -19,7 +19,7 @@ class AddSinusoid final : public OperationRule {
     return {inputs[0]};
   }
 
-  /// What is added is no function of x.
+  /// The added positions do not depend on x.
   void input_gradient(GradientBuilder& builder) const override {
     if (builder.wants(0)) builder.add_gradient(0, builder.output_gradient(0));
   }

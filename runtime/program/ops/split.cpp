@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 namespace {
 
-/// The gradients of a split's results beside each other: [T, N₀], [T, N₁], … → [T, N₀ + N₁ + …].
+/// Concatenates the gradients of a split's results: [T, N₀], [T, N₁], … → [T, N₀ + N₁ + …].
 class Join final : public OperationRule {
  public:
   std::string_view name() const override { return "join"; }

@@ -20,7 +20,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* who = "runtime.schedule";
+constexpr const char* component = "runtime.schedule";
 
 // The choices of the rule for which no single answer is best.
 struct Variant {
@@ -254,18 +254,18 @@ SearchInput complete_input(int ranks, const SearchInput& input) {
   RankCost like_1f1b;
   like_1f1b.limit = ranks;
   if (complete.ranks.empty()) complete.ranks.assign(static_cast<std::size_t>(ranks), like_1f1b);
-  MILLRACE_CHECK(static_cast<int>(complete.ranks.size()) == ranks, ExitCode::config, who,
+  MILLRACE_CHECK(static_cast<int>(complete.ranks.size()) == ranks, ExitCode::config, component,
                  "auto has costs of {} ranks, expected one for each of {}", complete.ranks.size(), ranks);
-  MILLRACE_CHECK(std::isfinite(input.latency) && input.latency >= 0, ExitCode::config, who, "auto: latency {}, expected 0 or more",
+  MILLRACE_CHECK(std::isfinite(input.latency) && input.latency >= 0, ExitCode::config, component, "auto: latency {}, expected 0 or more",
                  input.latency);
   for (std::size_t rank = 0; rank < complete.ranks.size(); ++rank) {
     const RankCost& cost = complete.ranks[rank];
     for (double number : {cost.forward, cost.input_gradient, cost.weight_gradient, cost.held, cost.held_weight}) {
-      MILLRACE_CHECK(std::isfinite(number) && number >= 0, ExitCode::config, who, "auto: a cost of rank {} is {}, expected 0 or more", rank,
-                     number);
+      MILLRACE_CHECK(std::isfinite(number) && number >= 0, ExitCode::config, component, "auto: a cost of rank {} is {}, expected 0 or more",
+                     rank, number);
     }
     const double one = std::max(cost.held, cost.held_weight);
-    MILLRACE_CHECK(cost.limit >= one, ExitCode::config, who,
+    MILLRACE_CHECK(cost.limit >= one, ExitCode::config, component,
                    "auto: the memory limit of rank {} is {}, but one microbatch takes {}; nearest legal limit: {}", rank, cost.limit, one,
                    one);
   }

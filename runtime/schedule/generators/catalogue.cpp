@@ -4,14 +4,14 @@ namespace millrace::runtime {
 
 const std::vector<ScheduleFacts>& schedule_catalogue() {
   static const std::vector<ScheduleFacts> facts{
-      {"gpipe", "(P-1)(F+B)", "M", "2(P-1)", "any P and M", "the plainest: a reference, and evaluation. Memory grows with M"},
+      {"gpipe", "(P-1)(F+B)", "M", "2(P-1)", "any P and M", "the simplest: for reference and evaluation. Memory grows with M"},
       {"1f1b", "(P-1)(F+B)", "P", "2(P-1)", "any P and M; --warmup up to 2(P-1) hides link latency for up to 2P-1 microbatches",
        "the default: least memory with a whole backward and one chunk per rank"},
       {"looped-bfs", "(P-1)(F+B)/V", "M", "2(PV-1)", "any P, V, M",
        "several chunks and memory for all microbatches; every chunk's weights are used once forward, once backward"},
       {"interleaved", "(P-1)(F+B)/V", "(2(P-1)+(V-1)N+1)/V", "2(PV-1)", "P <= N <= M; M mod N = 0 or >= P",
        "a small bubble with a whole backward, for V times the messages; hides link latency"},
-      {"circular", "(P-1)(F+B)/V", "M", "2(PV-1)", "M a multiple of P", "looped-bfs, as MaxText's rolled loop has it"},
+      {"circular", "(P-1)(F+B)/V", "M", "2(PV-1)", "M a multiple of P", "looped-bfs, as in MaxText's rolled loop"},
       {"zb-h1", "(P-1)(F+I-W)", "P", "2(P-1)", "any P and M", "1f1b's memory and messages, about a third of its bubble: split backward"},
       {"zb-h2", "(P-1)F and the span's (P-1)(F+I-2W)", "2P-1", "2(P-1)", "any P and M; M >= 2P-1 fills it",
        "no idle time inside a rank, for twice the memory; pays off if ranks need not end a step together"},

@@ -13,7 +13,7 @@ struct ScheduleFacts {
   std::string_view bubble;    // makespan − work of a rank
   std::string_view peak;      // of the fullest rank, in microbatches of a whole rank
   std::string_view messages;  // number of messages between ranks per microbatch
-  std::string_view wants;     // what it requires
+  std::string_view wants;     // its requirements
   std::string_view use;       // when to choose it
 };
 

@@ -21,7 +21,7 @@ namespace millrace::runtime {
 Schedule dualpipe(int ranks, int microbatches) {
   MILLRACE_CHECK(
       ranks % 2 == 0, ExitCode::config, "runtime.schedule",
-      "dualpipe on {} ranks, expected an even number, for microbatches enter at both ends; nearest legal: pipeline.ranks = {}, or "
+      "dualpipe on {} ranks, expected an even number, since microbatches enter at both ends; nearest legal: pipeline.ranks = {}, or "
       "dualpipe-v, which accepts any number",
       ranks, nearest_legal(ranks, 2, [](int p) { return p % 2 == 0; }));
   MILLRACE_CHECK(

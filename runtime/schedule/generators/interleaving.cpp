@@ -17,9 +17,9 @@ bool legal(int ranks, int microbatches, int group) {
 
 int checked_group(const char* name, int ranks, int chunks, int microbatches, int group) {
   if (chunks == 1 || legal(ranks, microbatches, group)) return group;
-  const int wanted = std::max(group, ranks);
-  const int other = nearest_legal(microbatches, wanted, [&](int m) { return legal(ranks, m, wanted); });
-  std::string advice = fmt::format("train.microbatches = {} with pipeline.group = {}", other, wanted);
+  const int group_size = std::max(group, ranks);
+  const int other = nearest_legal(microbatches, group_size, [&](int m) { return legal(ranks, m, group_size); });
+  std::string advice = fmt::format("train.microbatches = {} with pipeline.group = {}", other, group_size);
   if (microbatches >= ranks) {
     const int near = nearest_legal(group, ranks, [&](int n) { return legal(ranks, microbatches, n); });
     advice = fmt::format("pipeline.group = {}, or {}", near, advice);

@@ -11,7 +11,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* who = "runtime.schedule";
+constexpr const char* component = "runtime.schedule";
 
 enum class Chunks { one, two, any };
 
@@ -56,25 +56,26 @@ const Generator& find_generator(std::string_view name) {
     if (generator.name == name) return generator;
     if (edit_distance(name, generator.name) < edit_distance(name, nearest->name)) nearest = &generator;
   }
-  fail(ExitCode::config, who, "pipeline.schedule = \"{}\" is unknown, did you mean \"{}\"? (known: {})", name, nearest->name,
+  fail(ExitCode::config, component, "pipeline.schedule = \"{}\" is unknown, did you mean \"{}\"? (known: {})", name, nearest->name,
        fmt::join(schedule_names(), ", "));
 }
 
 // Rejects what no schedule can do, and settings that this one does not use.
 void check_request(const Request& request, const Generator& generator) {
-  MILLRACE_CHECK(request.ranks >= 1, ExitCode::config, who, "pipeline.ranks = {}, expected 1 or more", request.ranks);
-  MILLRACE_CHECK(request.chunks >= 1, ExitCode::config, who, "pipeline.chunks = {}, expected 1 or more", request.chunks);
-  MILLRACE_CHECK(request.microbatches >= 1, ExitCode::config, who, "train.microbatches = {}, expected 1 or more", request.microbatches);
-  MILLRACE_CHECK(generator.chunks != Chunks::one || request.chunks == 1, ExitCode::config, who,
+  MILLRACE_CHECK(request.ranks >= 1, ExitCode::config, component, "pipeline.ranks = {}, expected 1 or more", request.ranks);
+  MILLRACE_CHECK(request.chunks >= 1, ExitCode::config, component, "pipeline.chunks = {}, expected 1 or more", request.chunks);
+  MILLRACE_CHECK(request.microbatches >= 1, ExitCode::config, component, "train.microbatches = {}, expected 1 or more",
+                 request.microbatches);
+  MILLRACE_CHECK(generator.chunks != Chunks::one || request.chunks == 1, ExitCode::config, component,
                  "{} has one chunk per rank, but pipeline.chunks = {}; use pipeline.chunks = 1, or looped-bfs, which takes several",
                  request.name, request.chunks);
-  MILLRACE_CHECK(generator.chunks != Chunks::two || request.chunks == 2, ExitCode::config, who,
+  MILLRACE_CHECK(generator.chunks != Chunks::two || request.chunks == 2, ExitCode::config, component,
                  "{} has two chunks per rank, but pipeline.chunks = {}; use pipeline.chunks = 2", request.name, request.chunks);
-  MILLRACE_CHECK(!request.warmup || request.name == "1f1b", ExitCode::config, who,
+  MILLRACE_CHECK(!request.warmup || request.name == "1f1b", ExitCode::config, component,
                  "{} has no warm-up parameter; omit it, or use 1f1b, which has one", request.name);
-  MILLRACE_CHECK(request.group >= 0, ExitCode::config, who, "pipeline.group = {}, expected 0 or more", request.group);
+  MILLRACE_CHECK(request.group >= 0, ExitCode::config, component, "pipeline.group = {}, expected 0 or more", request.group);
   const bool grouped = request.name == "interleaved" || request.name == "interleaved-zb";
-  MILLRACE_CHECK(request.group == 0 || grouped, ExitCode::config, who,
+  MILLRACE_CHECK(request.group == 0 || grouped, ExitCode::config, component,
                  "{} has no groups, but pipeline.group = {}; use pipeline.group = 0, or interleaved, which has groups", request.name,
                  request.group);
 }

@@ -9,10 +9,10 @@
 namespace millrace::runtime {
 
 /// One boundary: its edge and its microbatch.
-struct Token {
+struct Boundary {
   EdgeId edge = no_edge;
   MicrobatchId microbatch;
-  friend bool operator==(const Token&, const Token&) = default;
+  friend bool operator==(const Boundary&, const Boundary&) = default;
 };
 
 /// The location of every boundary in an untimed replay: the channels of a transport model, and what has passed through them.
@@ -22,40 +22,40 @@ class ChannelState {
   /// ranks.
   ChannelState(const Placement& placement, const FullTable& table, const TransferModel& model);
 
-  [[nodiscard]] const Edge& edge(Token token) const { return edges_[token.edge.index()]; }
-  [[nodiscard]] Token token_of(const TransferCell& cell) const;
-  [[nodiscard]] std::optional<Token> input_of(const Action& action) const;
+  [[nodiscard]] const Edge& edge(Boundary boundary) const { return edges_[boundary.edge.index()]; }
+  [[nodiscard]] Boundary boundary_of(const TransferCell& cell) const;
+  [[nodiscard]] std::optional<Boundary> input_of(const Action& action) const;
   /// 2 if a pair begins here, else 1.
   [[nodiscard]] std::size_t entry_size(const std::vector<TransferCell>& cells, std::size_t index) const;
   /// Whether several edges share the queues in which transfers wait.
   [[nodiscard]] bool queued() const { return model_.order == TransferOrder::direction_fifo || model_.order == TransferOrder::rank_fifo; }
 
-  // -- what the lists do ---------------------------------------------------------------------------------------------------
+  // -- actions of the lists ---------------------------------------------------------------------------------------------------
   /// Whether the consumer could use the boundary now.
-  [[nodiscard]] bool usable(Token token) const;
+  [[nodiscard]] bool usable(Boundary boundary) const;
   /// Consumes the input, frees its slot, produces the output.
   void perform(const Action& action);
-  void post_send(Token token);
-  void post_receive(Token token);
+  void post_send(Boundary boundary);
+  void post_receive(Boundary boundary);
   /// Performs a receive of the list if it can: the boundary must be there and, if the channel keeps order, be the next.
-  [[nodiscard]] bool take(Token token);
+  [[nodiscard]] bool take(Boundary boundary);
   /// Moves the boundary immediately.
-  void hand_over(Token token);
+  void hand_over(Boundary boundary);
   /// Queue models: performs every transfer that is at the head of both its queues; returns whether there was one.
   bool match();
 
-  // -- what is so -----------------------------------------------------------------------------------------------------------
-  [[nodiscard]] bool made(Token token) const { return at(token).made; }
-  [[nodiscard]] bool sent(Token token) const { return at(token).sent; }
-  [[nodiscard]] bool came(Token token) const { return at(token).came; }
-  [[nodiscard]] bool receive_posted(Token token) const { return at(token).receive_posted; }
-  [[nodiscard]] bool is_ever_made(Token token) const { return at(token).has_maker; }
-  [[nodiscard]] bool has_room(Token token) const;
-  [[nodiscard]] bool outbox_full(Token token) const;
+  // -- queries -----------------------------------------------------------------------------------------------------------
+  [[nodiscard]] bool made(Boundary boundary) const { return at(boundary).made; }
+  [[nodiscard]] bool sent(Boundary boundary) const { return at(boundary).sent; }
+  [[nodiscard]] bool came(Boundary boundary) const { return at(boundary).came; }
+  [[nodiscard]] bool receive_posted(Boundary boundary) const { return at(boundary).receive_posted; }
+  [[nodiscard]] bool is_ever_made(Boundary boundary) const { return at(boundary).has_maker; }
+  [[nodiscard]] bool has_room(Boundary boundary) const;
+  [[nodiscard]] bool outbox_full(Boundary boundary) const;
   /// The first boundary of the same edge that is posted and has not left.
-  [[nodiscard]] Token oldest_unsent(Token token) const;
+  [[nodiscard]] Boundary oldest_unsent(Boundary boundary) const;
   /// The boundary in front of this one in the rank's queue.
-  [[nodiscard]] std::optional<Token> ahead_of(Token token, RankId rank) const;
+  [[nodiscard]] std::optional<Boundary> ahead_of(Boundary boundary, RankId rank) const;
 
  private:
   struct History {
@@ -66,23 +66,25 @@ class ChannelState {
     std::deque<MicrobatchId> outbox;  // posted, not yet at the consumer
     std::deque<MicrobatchId> inbox;   // at the consumer, not yet taken
     int used = 0;                     // number of occupied slots
-    std::vector<History> tokens;      // by microbatch
+    std::vector<History> boundaries;  // by microbatch
   };
   struct Transfer {
-    Token token;
+    Boundary boundary;
     bool send = false;
     friend bool operator==(const Transfer&, const Transfer&) = default;
   };
 
-  [[nodiscard]] History& at(Token token) { return channels_[token.edge.index()].tokens[token.microbatch.index()]; }
-  [[nodiscard]] const History& at(Token token) const { return channels_[token.edge.index()].tokens[token.microbatch.index()]; }
+  [[nodiscard]] History& at(Boundary boundary) { return channels_[boundary.edge.index()].boundaries[boundary.microbatch.index()]; }
+  [[nodiscard]] const History& at(Boundary boundary) const {
+    return channels_[boundary.edge.index()].boundaries[boundary.microbatch.index()];
+  }
   void note_cell(std::size_t rank, const TransferCell& cell);
   void check_cell(std::size_t rank, const TransferCell& cell) const;
   void pump(EdgeId edge);
-  [[nodiscard]] bool in_reach(Token token) const;
-  void arrive(Token token);
-  [[nodiscard]] std::deque<Transfer>& queue(RankId rank, Token token);
-  [[nodiscard]] const std::deque<Transfer>& queue(RankId rank, Token token) const;
+  [[nodiscard]] bool in_reach(Boundary boundary) const;
+  void arrive(Boundary boundary);
+  [[nodiscard]] std::deque<Transfer>& queue(RankId rank, Boundary boundary);
+  [[nodiscard]] const std::deque<Transfer>& queue(RankId rank, Boundary boundary) const;
 
   const Placement& placement_;
   const TransferModel& model_;

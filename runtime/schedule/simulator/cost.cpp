@@ -78,16 +78,16 @@ Costs alike(const Costs& costs) {
 }
 
 void check_costs(const Costs& costs, const Placement& placement) {
-  constexpr const char* who = "runtime.schedule";
+  constexpr const char* component = "runtime.schedule";
   const auto sized = [](std::size_t found, std::size_t expected, const char* what) {
-    MILLRACE_CHECK(found == expected, ExitCode::internal, who, "{} {}, expected {}", found, what, expected);
+    MILLRACE_CHECK(found == expected, ExitCode::internal, component, "{} {}, expected {}", found, what, expected);
   };
   const std::size_t edges = edges_of(placement).size();
   sized(costs.stages.size(), static_cast<std::size_t>(placement.stages()), "stage costs");
   if (!costs.links.empty()) sized(costs.links.size(), edges, "link costs");
   if (!costs.slots.empty()) sized(costs.slots.size(), edges, "ring sizes");
   if (!costs.noise.slowdown.empty()) sized(costs.noise.slowdown.size(), static_cast<std::size_t>(placement.ranks()), "slowdowns");
-  MILLRACE_CHECK(costs.issue_ahead >= 1, ExitCode::internal, who, "issue_ahead = {}, expected 1 or more", costs.issue_ahead);
+  MILLRACE_CHECK(costs.issue_ahead >= 1, ExitCode::internal, component, "issue_ahead = {}, expected 1 or more", costs.issue_ahead);
 }
 
 }  // namespace millrace::runtime

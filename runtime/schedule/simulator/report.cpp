@@ -97,7 +97,7 @@ std::string print_critical_path(const Schedule& schedule, const Costs& costs, co
   if (path.launch > 0) text += fmt::format(", launches {}", plain(path.launch));
   const auto busiest = std::max_element(path.ranks.begin(), path.ranks.end());
   if (busiest != path.ranks.end()) text += fmt::format("; most on rank {}: {}", busiest - path.ranks.begin(), plain(*busiest));
-  text += "\none unit more adds to the makespan:\n";
+  text += "\nincrease of the makespan per unit:\n";
   const auto list = influences(schedule, costs, simulation);
   for (std::size_t i = 0; i < std::min<std::size_t>(list.size(), 5); ++i)
     text += fmt::format("  {:>8}  {}\n", plain(list[i].gain), list[i].input);

@@ -11,12 +11,12 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* who = "runtime.schedule";
+constexpr const char* component = "runtime.schedule";
 constexpr double not_yet = -1;
-constexpr std::size_t no_token = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t no_boundary = std::numeric_limits<std::size_t>::max();
 
 // A boundary in flight: its arrival time, its producer, and the number of consecutive transfers that ended with it.
-struct Token {
+struct Boundary {
   double arrival = not_yet;
   std::uint32_t source = 0;
   std::uint32_t transfers = 0;
@@ -50,11 +50,11 @@ struct Latest {
 };
 
 struct Rank {
-  std::size_t next = 0;               // index of the next entry
-  double free = 0;                    // when its last entry ends
-  Latest host;                        // when the host has launched the last entry
-  std::size_t token = no_token;       // parked until this boundary is produced
-  std::int32_t ring = no_edge.value;  // parked until this ring has room
+  std::size_t next = 0;                // index of the next entry
+  double free = 0;                     // when its last entry ends
+  Latest host;                         // when the host has launched the last entry
+  std::size_t boundary = no_boundary;  // parked until this boundary is produced
+  std::int32_t ring = no_edge.value;   // parked until this ring has room
 };
 
 class Simulator {
@@ -90,15 +90,15 @@ class Simulator {
     std::ranges::stable_sort(stalls_, {}, [](const Stall& stall) { return std::pair{stall.rank, stall.index}; });
     ranks_.resize(schedule_.ranks.size());
     channels_.resize(wiring_.edges.size());
-    tokens_.resize(wiring_.edges.size() * microbatches_);
-    if (!costs_.slots.empty()) releases_.resize(tokens_.size());
+    boundaries_.resize(wiring_.edges.size() * microbatches_);
+    if (!costs_.slots.empty()) releases_.resize(boundaries_.size());
     std::size_t actions = 0;
     for (const auto& list : schedule_.ranks) {
       result_.first.push_back(actions);
       actions += list.size();
     }
     result_.first.push_back(actions);
-    MILLRACE_CHECK(actions < std::numeric_limits<std::uint32_t>::max(), ExitCode::config, who,
+    MILLRACE_CHECK(actions < std::numeric_limits<std::uint32_t>::max(), ExitCode::config, component,
                    "schedule \"{}\" has {} actions, expected less than 2^32", schedule_.name, actions);
     result_.begin.resize(actions);
     result_.end.resize(actions);
@@ -108,7 +108,7 @@ class Simulator {
     result_.order.reserve(actions);
   }
 
-  std::size_t token_of(std::int32_t edge, const Action& action) const {
+  std::size_t boundary_of(std::int32_t edge, const Action& action) const {
     return static_cast<std::size_t>(edge) * microbatches_ + action.microbatch.index();
   }
 
@@ -131,13 +131,13 @@ class Simulator {
   bool wait_for_inputs(Rank& state, const Action& action, Latest& issue) const {
     const std::int32_t edge = wiring_.input(action);
     if (edge < 0) return true;
-    const Token& token = tokens_[token_of(edge, action)];
-    if (token.arrival == not_yet) {
-      state.token = token_of(edge, action);
+    const Boundary& boundary = boundaries_[boundary_of(edge, action)];
+    if (boundary.arrival == not_yet) {
+      state.boundary = boundary_of(edge, action);
       return false;
     }
     const Bound bound = action.kind == ActionKind::forward ? Bound::activation : Bound::gradient;
-    issue.consider(token.arrival, {token.source, token.transfers, 0, bound});
+    issue.consider(boundary.arrival, {boundary.source, boundary.transfers, 0, bound});
     return true;
   }
 
@@ -203,17 +203,17 @@ class Simulator {
   // Sends the output of an action and frees the slots that it used for the last time.
   void finish(const Action& action, std::size_t index, double end) {
     const std::int32_t edge = wiring_.output(action);
-    if (edge >= 0) send(static_cast<std::size_t>(edge), token_of(edge, action), static_cast<std::uint32_t>(index), end);
+    if (edge >= 0) send(static_cast<std::size_t>(edge), boundary_of(edge, action), static_cast<std::uint32_t>(index), end);
     if (costs_.slots.empty() || !(wiring_.forward_only || ends_microbatch(action.kind))) return;
     for (const std::int32_t input : {wiring_.activation_into(action.stage), wiring_.gradient_into(action.stage)}) {
       if (input >= 0) release(static_cast<std::size_t>(input), action, static_cast<std::uint32_t>(index), end);
     }
   }
 
-  void send(std::size_t edge, std::size_t token, std::uint32_t source, double end) {
+  void send(std::size_t edge, std::size_t boundary, std::uint32_t source, double end) {
     Channel& channel = channels_[edge];
     ++channel.made;
-    Token& made = tokens_[token];
+    Boundary& made = boundaries_[boundary];
     made = {end, source, 0};
     if (!costs_.links.empty() && !wiring_.edges[edge].local()) {
       const double occupancy = costs_.links[edge].occupancy();
@@ -224,8 +224,8 @@ class Simulator {
       made = {channel.free + costs_.links[edge].latency, channel.source, channel.transfers};
     }
     Rank& consumer = ranks_[wiring_.edges[edge].consumer_rank.index()];
-    if (consumer.token != token) return;
-    consumer.token = no_token;
+    if (consumer.boundary != boundary) return;
+    consumer.boundary = no_boundary;
     runnable_.push_back(wiring_.edges[edge].consumer_rank.value);
   }
 
@@ -252,7 +252,7 @@ class Simulator {
   void check_complete() const {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const auto& list = schedule_.ranks[rank];
-      MILLRACE_CHECK(ranks_[rank].next == list.size(), ExitCode::config, who,
+      MILLRACE_CHECK(ranks_[rank].next == list.size(), ExitCode::config, component,
                      "schedule \"{}\" cannot complete: rank {} stops before its action {}, {}", schedule_.name, rank, ranks_[rank].next,
                      list[ranks_[rank].next]);
     }
@@ -277,9 +277,9 @@ class Simulator {
   const std::size_t microbatches_;
   std::vector<Stall> stalls_;  // by rank and entry
   std::vector<Rank> ranks_;
-  std::vector<Channel> channels_;  // by edge
-  std::vector<Token> tokens_;      // by edge and microbatch
-  std::vector<Release> releases_;  // by edge and count
+  std::vector<Channel> channels_;     // by edge
+  std::vector<Boundary> boundaries_;  // by edge and microbatch
+  std::vector<Release> releases_;     // by edge and count
   std::vector<std::int32_t> runnable_;
   Simulation result_;
 };

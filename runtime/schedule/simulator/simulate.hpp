@@ -40,7 +40,7 @@ struct RankTime {
 
 /// The waits at one edge: of its consumer for boundaries (not yet produced; in flight), and of its producer for room.
 struct EdgeWait {
-  double token = 0;
+  double boundary = 0;
   double link = 0;
   double slot = 0;
 };

@@ -22,10 +22,10 @@ class Backwards {
         wiring_(schedule),
         microbatches_(static_cast<std::size_t>(schedule.microbatches)),
         latest_(simulation.actions(), simulation.makespan),
-        wanted_(wiring_.edges.size() * microbatches_, never),
+        latest_arrival_(wiring_.edges.size() * microbatches_, never),
         next_transfer_(wiring_.edges.size(), never),
         host_(schedule.ranks.size(), never) {
-    if (!costs.slots.empty()) room_.assign(wanted_.size(), never);
+    if (!costs.slots.empty()) room_.assign(latest_arrival_.size(), never);
   }
 
   std::vector<double> run() {
@@ -61,17 +61,17 @@ class Backwards {
 
   static void lower(double& time, double bound) { time = std::min(time, bound); }
 
-  std::size_t token_of(std::int32_t edge, const Action& action) const {
+  std::size_t boundary_of(std::int32_t edge, const Action& action) const {
     return static_cast<std::size_t>(edge) * microbatches_ + action.microbatch.index();
   }
   std::size_t count_of(std::int32_t edge, const Action& action) const {
-    return token_of(edge, action) - static_cast<std::size_t>(wiring_.first_microbatch[action.stage.index()]);
+    return boundary_of(edge, action) - static_cast<std::size_t>(wiring_.first_microbatch[action.stage.index()]);
   }
 
   // Requires that the entry has its inputs, and the slots that it fills, by the time `known`.
   void demand(const Action& action, double known) {
     const std::int32_t in = wiring_.input(action);
-    if (in >= 0) lower(wanted_[token_of(in, action)], known);
+    if (in >= 0) lower(latest_arrival_[boundary_of(in, action)], known);
     const std::int32_t out = wiring_.output(action);
     if (room_.empty() || out < 0) return;
     const int before =
@@ -82,11 +82,11 @@ class Backwards {
   double latest_send(const Action& action) {
     const std::int32_t edge = wiring_.output(action);
     if (edge < 0) return never;
-    const double wanted = wanted_[token_of(edge, action)];
-    if (costs_.links.empty() || wiring_.edges[static_cast<std::size_t>(edge)].local()) return wanted;
+    const double arrival = latest_arrival_[boundary_of(edge, action)];
+    if (costs_.links.empty() || wiring_.edges[static_cast<std::size_t>(edge)].local()) return arrival;
     const LinkCost& link = costs_.links[static_cast<std::size_t>(edge)];
     double& next = next_transfer_[static_cast<std::size_t>(edge)];
-    next = std::min(wanted - link.latency, next) - link.occupancy();
+    next = std::min(arrival - link.latency, next) - link.occupancy();
     return next;
   }
 
@@ -104,11 +104,11 @@ class Backwards {
   const Simulation& simulation_;
   const Wiring wiring_;
   const std::size_t microbatches_;
-  std::vector<double> latest_;         // by action: latest end
-  std::vector<double> wanted_;         // by edge and microbatch: latest arrival
-  std::vector<double> room_;           // by edge and count: latest time at which its slot is freed
-  std::vector<double> next_transfer_;  // by edge: latest begin of the following transfer
-  std::vector<double> host_;           // by rank: latest begin of the following launch
+  std::vector<double> latest_;          // by action: latest end
+  std::vector<double> latest_arrival_;  // by edge and microbatch: latest arrival
+  std::vector<double> room_;            // by edge and count: latest time at which its slot is freed
+  std::vector<double> next_transfer_;   // by edge: latest begin of the following transfer
+  std::vector<double> host_;            // by rank: latest begin of the following launch
 };
 
 }  // namespace

@@ -251,7 +251,7 @@ class SvgPicture {
   // The tooltip of a box.
   std::string story(const Action& action, std::size_t at) const {
     std::string text = fmt::format("{}: {} to {}", action, plain(simulation_.begin[at]), plain(simulation_.end[at]));
-    if (const auto source = table_.token_source(action); source && source->index >= 0) {
+    if (const auto source = table_.boundary_source(action); source && source->index >= 0) {
       const Action& maker = schedule_.ranks[source->rank.index()][static_cast<std::size_t>(source->index)];
       text += fmt::format(", needs {} of rank {}", maker, source->rank);
     }

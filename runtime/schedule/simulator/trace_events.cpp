@@ -108,7 +108,7 @@ class Tracer {
   // Draws an arrow from the producer of the action's input. An arrow is attached to the slice that encloses its time, so it does
   // not start at the producer's very end.
   void write_arrow(std::size_t rank, std::size_t at) {
-    const auto source = table_.token_source(action(at));
+    const auto source = table_.boundary_source(action(at));
     if (!source) return;
     const std::size_t maker = simulation_.at(source->rank, source->index);
     Json out = event("s", source->rank.index(), compute_thread,

@@ -30,9 +30,9 @@ class TransportReplay {
 
   const TransferCell& cell(std::size_t rank, std::size_t after = 0) const { return table_[rank][next_[rank] + after]; }
   std::size_t size(std::size_t rank) const { return wires_.entry_size(table_[rank], next_[rank]); }
-  bool is_at(RankId rank, Kind kind, Token token) const {
+  bool is_at(RankId rank, Kind kind, Boundary boundary) const {
     const std::size_t at = rank.index();
-    return next_[at] < table_[at].size() && cell(at).kind == kind && wires_.token_of(cell(at)) == token;
+    return next_[at] < table_[at].size() && cell(at).kind == kind && wires_.boundary_of(cell(at)) == boundary;
   }
 
   void advance(std::size_t rank, std::size_t cells) {
@@ -64,36 +64,36 @@ class TransportReplay {
   }
 
   bool send(std::size_t rank) {
-    const Token token = wires_.token_of(cell(rank));
-    if (!wires_.made(token) || wires_.outbox_full(token)) return false;
-    wires_.post_send(token);
+    const Boundary boundary = wires_.boundary_of(cell(rank));
+    if (!wires_.made(boundary) || wires_.outbox_full(boundary)) return false;
+    wires_.post_send(boundary);
     advance(rank, 1);
     return true;
   }
 
   bool receive(std::size_t rank) {
-    const Token token = wires_.token_of(cell(rank));
+    const Boundary boundary = wires_.boundary_of(cell(rank));
     const bool first = !posted_[rank];
-    if (first) wires_.post_receive(token);
+    if (first) wires_.post_receive(boundary);
     posted_[rank] = true;
-    if (!model_.implicit_receives && !wires_.take(token)) return first && wires_.queued();
+    if (!model_.implicit_receives && !wires_.take(boundary)) return first && wires_.queued();
     advance(rank, 1);
     return true;
   }
 
   // Performs a rendezvous if both lists have reached the transfer.
   bool meet(std::size_t rank) {
-    const Token token = wires_.token_of(cell(rank));
-    const Edge& edge = wires_.edge(token);
-    if (!is_at(edge.producer_rank, Kind::send, token) || !is_at(edge.consumer_rank, Kind::receive, token)) return false;
-    if (!wires_.made(token) || !wires_.has_room(token)) return false;
-    wires_.hand_over(token);
+    const Boundary boundary = wires_.boundary_of(cell(rank));
+    const Edge& edge = wires_.edge(boundary);
+    if (!is_at(edge.producer_rank, Kind::send, boundary) || !is_at(edge.consumer_rank, Kind::receive, boundary)) return false;
+    if (!wires_.made(boundary) || !wires_.has_room(boundary)) return false;
+    wires_.hand_over(boundary);
     advance(edge.producer_rank.index(), 1);
     advance(edge.consumer_rank.index(), 1);
     return true;
   }
 
-  // -- in words ----------------------------------------------------------------------------------------------------------
+  // -- messages ----------------------------------------------------------------------------------------------------------
 
   Liveness report() const {
     std::vector<StuckRank> stuck;
@@ -109,24 +109,24 @@ class TransportReplay {
     stuck.at = size(rank) == 2 ? fmt::format("({};{})", to_string(cell(rank)), to_string(cell(rank, 1))) : to_string(cell(rank));
     stuck.entry = fmt::format("{} (cell {} of {})", stuck.at, next_[rank], table_[rank].size());
     if (cell(rank).kind == Kind::send) return describe_send(std::move(stuck));
-    Token token = cell(rank).kind == Kind::receive ? wires_.token_of(cell(rank)) : Token{};
+    Boundary boundary = cell(rank).kind == Kind::receive ? wires_.boundary_of(cell(rank)) : Boundary{};
     for (std::size_t half = 0; half < size(rank) && cell(rank).kind == Kind::compute; ++half) {
       const auto in = wires_.input_of(cell(rank, half).action);
-      if (in && !wires_.usable(*in)) token = *in;
+      if (in && !wires_.usable(*in)) boundary = *in;
     }
-    return describe_missing(std::move(stuck), token);
+    return describe_missing(std::move(stuck), boundary);
   }
 
-  std::string name(Token token) const {
-    const Edge& edge = wires_.edge(token);
-    return fmt::format("{} of microbatch {} from stage {}", to_string(edge.kind), token.microbatch, edge.producer);
+  std::string name(Boundary boundary) const {
+    const Edge& edge = wires_.edge(boundary);
+    return fmt::format("{} of microbatch {} from stage {}", to_string(edge.kind), boundary.microbatch, edge.producer);
   }
 
   StuckRank describe_send(StuckRank stuck) const {
-    const Token token = wires_.token_of(cell(stuck.rank.index()));
-    const Edge& edge = wires_.edge(token);
-    if (!wires_.made(token)) {
-      stuck.lacks = fmt::format("the {} is not produced before it", name(token));
+    const Boundary boundary = wires_.boundary_of(cell(stuck.rank.index()));
+    const Edge& edge = wires_.edge(boundary);
+    if (!wires_.made(boundary)) {
+      stuck.lacks = fmt::format("the {} is not produced before it", name(boundary));
       stuck.waits_for = stuck.rank;
     } else if (model_.order == TransferOrder::rendezvous) {
       stuck.lacks = fmt::format("rank {} has not reached the receive", edge.consumer_rank);
@@ -134,53 +134,53 @@ class TransportReplay {
     } else {
       stuck.lacks = fmt::format("the outbox of {} on the {} edge from stage {} to {} is full", model_.outbox, to_string(edge.kind),
                                 edge.producer, edge.consumer);
-      stuck.waits_for = blocker(wires_.oldest_unsent(token));
+      stuck.waits_for = blocker(wires_.oldest_unsent(boundary));
     }
     return stuck;
   }
 
-  StuckRank describe_missing(StuckRank stuck, Token token) const {
-    const Edge& edge = wires_.edge(token);
-    stuck.lacks = fmt::format("no {}", name(token));
+  StuckRank describe_missing(StuckRank stuck, Boundary boundary) const {
+    const Edge& edge = wires_.edge(boundary);
+    stuck.lacks = fmt::format("no {}", name(boundary));
     stuck.waits_for = edge.producer_rank;
-    if (!wires_.made(token)) {
-      const bool ever = wires_.is_ever_made(token);
+    if (!wires_.made(boundary)) {
+      const bool ever = wires_.is_ever_made(boundary);
       stuck.lacks += ever ? fmt::format(", which rank {} produces", edge.producer_rank) : ", which no rank produces";
       if (!ever) stuck.waits_for = no_rank;
     } else if (edge.local()) {
       stuck.lacks += ", which was consumed already";
-    } else if (!wires_.sent(token)) {
+    } else if (!wires_.sent(boundary)) {
       stuck.lacks += fmt::format(", which rank {} has produced but not sent", edge.producer_rank);
-    } else if (wires_.came(token)) {
+    } else if (wires_.came(boundary)) {
       stuck.lacks += ", which has arrived but is not received: another boundary is ahead of it, or there is no receive before this cell";
       stuck.waits_for = stuck.rank;
-    } else if (!wires_.has_room(token)) {
+    } else if (!wires_.has_room(boundary)) {
       stuck.lacks += fmt::format(", which is sent but finds none of the {} slots on its edge free", (*model_.slots)[edge.id.index()]);
       stuck.waits_for = edge.consumer_rank;
     } else {
       stuck.lacks += ", which is sent but waits in a queue";
-      stuck.waits_for = blocker(token);
+      stuck.waits_for = blocker(boundary);
     }
     return stuck;
   }
 
   // The rank whose list must proceed before this sent boundary can move: follows the queues from head to head.
-  RankId blocker(Token token) const {
+  RankId blocker(Boundary boundary) const {
     for (std::size_t hop = 0; hop <= 2 * table_.size(); ++hop) {
-      const Edge& edge = wires_.edge(token);
-      if (!wires_.has_room(token) || !wires_.queued()) return edge.consumer_rank;
-      if (const auto ahead = wires_.ahead_of(token, edge.producer_rank)) {
-        token = *ahead;
-      } else if (!wires_.receive_posted(token)) {
+      const Edge& edge = wires_.edge(boundary);
+      if (!wires_.has_room(boundary) || !wires_.queued()) return edge.consumer_rank;
+      if (const auto ahead = wires_.ahead_of(boundary, edge.producer_rank)) {
+        boundary = *ahead;
+      } else if (!wires_.receive_posted(boundary)) {
         return edge.consumer_rank;
-      } else if (const auto other = wires_.ahead_of(token, edge.consumer_rank)) {
-        token = *other;
-        if (!wires_.sent(token)) return wires_.edge(token).producer_rank;
+      } else if (const auto other = wires_.ahead_of(boundary, edge.consumer_rank)) {
+        boundary = *other;
+        if (!wires_.sent(boundary)) return wires_.edge(boundary).producer_rank;
       } else {
         return edge.producer_rank;
       }
     }
-    return wires_.edge(token).producer_rank;
+    return wires_.edge(boundary).producer_rank;
   }
 
   const FullTable& table_;

@@ -58,19 +58,19 @@ class TimedReplay {
   }
 
  private:
-  std::size_t token(std::int32_t edge, MicrobatchId m) const { return static_cast<std::size_t>(edge) * microbatches_ + m.index(); }
-  std::size_t token(const TransferCell& cell) const {
-    const bool activation = cell.token == BoundaryKind::activation;
+  std::size_t boundary(std::int32_t edge, MicrobatchId m) const { return static_cast<std::size_t>(edge) * microbatches_ + m.index(); }
+  std::size_t boundary(const TransferCell& cell) const {
+    const bool activation = cell.boundary == BoundaryKind::activation;
     if (cell.kind == Kind::receive) {
-      return token(activation ? wiring_.activation_into(cell.stage) : wiring_.gradient_into(cell.stage), cell.microbatch);
+      return boundary(activation ? wiring_.activation_into(cell.stage) : wiring_.gradient_into(cell.stage), cell.microbatch);
     }
     const Action maker{cell.stage, activation ? ActionKind::forward : ActionKind::backward, cell.microbatch};
-    return token(wiring_.output(maker), cell.microbatch);
+    return boundary(wiring_.output(maker), cell.microbatch);
   }
 
   // The queue at one end of a transfer.
-  Queue& queue(std::size_t token, bool send) {
-    const Edge& edge = wiring_.edges[token / microbatches_];
+  Queue& queue(std::size_t boundary, bool send) {
+    const Edge& edge = wiring_.edges[boundary / microbatches_];
     const std::size_t rank = (send ? edge.producer_rank : edge.consumer_rank).index();
     switch (order_) {
       case TransferOrder::rank_fifo:
@@ -80,14 +80,14 @@ class TimedReplay {
       case TransferOrder::edge_fifo:
         return queues_[2 * edge.id.index() + (send ? 1 : 0)];
       default:
-        return queues_[2 * token + (send ? 1 : 0)];
+        return queues_[2 * boundary + (send ? 1 : 0)];
     }
   }
 
   bool step(std::size_t rank) {
     const TransferCell& cell = table_[rank][next_[rank]];
     if (cell.kind == Kind::compute) return compute(rank);
-    const std::size_t posted = token(cell);
+    const std::size_t posted = boundary(cell);
     const bool send = cell.kind == Kind::send;
     (send ? transfers_[posted].sent : transfers_[posted].received) = now_[rank];
     queue(posted, send).waiting.push_back(posted);
@@ -104,7 +104,7 @@ class TimedReplay {
       duration += costs_[action.stage.index()].of(action.kind);
       const std::int32_t in = wiring_.input(action);
       if (in < 0) continue;
-      const double arrived = transfers_[token(in, action.microbatch)].arrived;
+      const double arrived = transfers_[boundary(in, action.microbatch)].arrived;
       if (arrived == not_yet) return false;
       begin = std::max(begin, arrived);
     }
@@ -112,18 +112,19 @@ class TimedReplay {
     for (std::size_t half = 0; half < size; ++half) {
       const Action& action = table_[rank][next_[rank]++].action;
       const std::int32_t out = wiring_.output(action);
-      if (out >= 0 && wiring_.edges[static_cast<std::size_t>(out)].local()) transfers_[token(out, action.microbatch)].arrived = now_[rank];
+      if (out >= 0 && wiring_.edges[static_cast<std::size_t>(out)].local())
+        transfers_[boundary(out, action.microbatch)].arrived = now_[rank];
     }
     return true;
   }
 
   // Performs the transfer if it is at the head of both queues.
-  bool go(std::size_t token) {
-    Transfer& transfer = transfers_[token];
+  bool go(std::size_t boundary) {
+    Transfer& transfer = transfers_[boundary];
     if (transfer.sent == not_yet || transfer.received == not_yet) return false;
-    Queue& from = queue(token, true);
-    Queue& to = queue(token, false);
-    if (from.waiting.front() != token || to.waiting.front() != token) return false;
+    Queue& from = queue(boundary, true);
+    Queue& to = queue(boundary, false);
+    if (from.waiting.front() != boundary || to.waiting.front() != boundary) return false;
     transfer.arrived = std::max({transfer.sent, transfer.received, from.free, to.free}) + latency_;
     for (Queue* end : {&from, &to}) {
       end->waiting.pop_front();

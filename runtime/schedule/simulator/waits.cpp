@@ -27,7 +27,7 @@ class Sharing {
       case Bound::gradient: {
         EdgeWait& edge = simulation_.edges[static_cast<std::size_t>(wiring_.output(action_at(binding.source)))];
         edge.link += take(time.link, simulation_.begin[action] - launches - simulation_.end[binding.source]);
-        edge.token += take(binding.bound == Bound::activation ? time.activation : time.gradient, left_);
+        edge.boundary += take(binding.bound == Bound::activation ? time.activation : time.gradient, left_);
         break;
       }
       case Bound::slot:

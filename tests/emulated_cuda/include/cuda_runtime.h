@@ -180,7 +180,7 @@ namespace emulated_cuda {
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> body);
 cudaError_t allow_shared_bytes(const void* kernel, cudaFuncAttribute attribute, int value);
 cudaError_t blocks_at_a_time(int* blocks, int threads, std::size_t shared_bytes);
-/// Queues what is not a kernel, for cuBLASLt; `stream` is of the current device, else an error.
+/// Queues work that is not a kernel, for cuBLASLt. It is an error if `stream` does not belong to the current device.
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
 }  // namespace emulated_cuda
 

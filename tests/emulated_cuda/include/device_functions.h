@@ -13,8 +13,8 @@
 
 #include "vector_types.h"
 
-/// What CUDA's language adds to C++, for sources that the host's compiler reads. A thread of a block is a fiber (fibers.hpp); the block's
-/// fibers share one OS thread, and so its thread_local variables: that is what __shared__ means here.
+/// CUDA's additions to C++, for sources that the host's compiler compiles. A thread of a block is a fiber (fibers.hpp). The fibers
+/// of a block share one OS thread and its thread_local variables, so __shared__ is implemented as thread_local.
 #define __global__
 #define __device__
 #define __host__
@@ -35,7 +35,8 @@ namespace emulated_cuda {
 
 /// `extern __shared__ T name[];` has no meaning for a host's compiler; T* name = static_cast<T*>(emulated_cuda::dynamic_shared()) has.
 [[nodiscard]] void* dynamic_shared() noexcept;
-/// All threads of the block that have not returned; the number of those whose predicate holds, and how many they were.
+/// A barrier for all threads of the block that have not returned. Gets the number of threads whose predicate holds, and the number
+/// of threads.
 struct Count {
   int holding, arrived;
 };
@@ -61,7 +62,8 @@ inline float reciprocal_root(float x) { return 1.0F / std::sqrt(x); }
 
 }  // namespace emulated_cuda
 
-// -- threads that meet --------------------------------------------------------------------------------------------------------------------
+// -- synchronisation
+// --------------------------------------------------------------------------------------------------------------------
 inline void __syncthreads() { static_cast<void>(emulated_cuda::meet_in_block(false)); }
 inline int __syncthreads_count(int predicate) { return emulated_cuda::meet_in_block(predicate != 0).holding; }
 inline int __syncthreads_or(int predicate) { return emulated_cuda::meet_in_block(predicate != 0).holding > 0 ? 1 : 0; }
@@ -79,7 +81,7 @@ T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int distance, int width = 32) {
   const int lane = emulated_cuda::lane(), source = lane ^ distance;
-  // As the hardware does: lanes of earlier segments may be read, those of later ones not.
+  // As in hardware, lanes of earlier segments may be read, lanes of later ones may not.
   return emulated_cuda::exchange_value(mask, value, source > (lane | (width - 1)) ? lane : source);
 }
 template <class T>
@@ -181,7 +183,7 @@ inline unsigned long long max(unsigned long long a, unsigned long long b) { retu
 inline float max(float a, float b) { return ::fmaxf(a, b); }
 inline double max(double a, double b) { return ::fmax(a, b); }
 
-// The C library declares some of these names for itself, without definitions: macros, so that nothing meets them.
+// The C library declares some of these names itself, without definitions. Macros avoid conflicts with these declarations.
 #define rsqrtf(x) (::emulated_cuda::reciprocal_root(x))
 #define rsqrt(x) (1.0 / ::sqrt(x))
 #define __expf(x) (::expf(x))

@@ -491,7 +491,7 @@ TEST(ConfigFile, RejectsRotationsThatContradictEachOther) {
        {"rope_scaling.type = \"linear\"", "contradicts rope_type = \"llama3\""}},
       {"base of the scaling",
        {{"rope_parameters", nullptr}, {"rope_scaling", {{"rope_theta", 1e4}}}},
-       {"rope_scaling.rope_theta = 10000.0", "contradicts rope_theta = 500000", "transformers 4 takes that one, 5 this"}},
+       {"rope_scaling.rope_theta = 10000.0", "contradicts rope_theta = 500000", "transformers 4 reads; transformers 5 reads this value"}},
       {"length beside", {{"original_max_position_embeddings", 32}}, {"original_max_position_embeddings = 32", "contradicts", "16"}},
       {"two rotations", {{"rope_parameters", {{"full_attention", json::object()}}}}, {"rope_parameters = {", "expected one rotation"}},
   };
@@ -507,7 +507,8 @@ TEST(ConfigFile, RejectsRotationsThatContradictEachOther) {
   overruled["rope_theta"] = 1e4;
   EXPECT_EQ(parse(overruled).model.rope.theta, 500000.0);
   ASSERT_EQ(parse(overruled).warnings.size(), 1u);
-  EXPECT_NE(parse(overruled).warnings[0].find("rope_theta = 10000 is overruled by rope_parameters.rope_theta = 500000"), std::string::npos);
+  EXPECT_NE(parse(overruled).warnings[0].find("rope_theta = 10000 is overridden by rope_parameters.rope_theta = 500000"),
+            std::string::npos);
 }
 
 TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
@@ -561,7 +562,7 @@ TEST(ConfigFile, YarnsSmallPrint) {
   // In a family with two rotations version 5 looks for truncate beside the dictionaries, version 4 in rope_scaling.
   json gemma = golden("gemma3");
   gemma["rope_parameters"]["full_attention"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"truncate", false}};
-  expect_error([&] { (void)parse(gemma); }, ExitCode::model, {"full_attention.truncate = false", "expected both alike"});
+  expect_error([&] { (void)parse(gemma); }, ExitCode::model, {"full_attention.truncate = false", "expected the same in both"});
   gemma["rope_parameters"]["truncate"] = false;
   EXPECT_FALSE(parse(gemma).model.rope.truncate);
   gemma["rope_parameters"]["full_attention"].erase("truncate");
@@ -603,7 +604,7 @@ TEST(ConfigFile, NoKeyThatChangesAModelIsPassedOver) {
   json gelu = golden("gemma");
   gelu["hidden_act"] = "gelu";
   EXPECT_EQ(parse(gelu).model, parse(golden("gemma")).model);
-  // There are sliding layers, but no window.
+  // Some layers have a sliding window, but its size is missing.
   json window = golden("gemma2");
   window.erase("layer_types");
   EXPECT_EQ(parse(window).model, parse(golden("gemma2")).model);

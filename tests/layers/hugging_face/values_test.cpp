@@ -10,7 +10,7 @@
 #include "tests/support/expect_error.hpp"
 #include "tests/support/paths.hpp"
 
-// Values of config.json away from their defaults: what they resolve to, layer by layer, and that an export says them again.
+// Values of config.json that differ from their defaults: the layer specs that they resolve to, and their export.
 namespace millrace::layers {
 namespace {
 
@@ -28,7 +28,7 @@ json changed(const std::string& name, const json& patch) {
 
 ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
 
-/// The model, having seen that it survives an export.
+/// Parses the model, and checks that exporting and parsing it again gives the same model.
 ModelConfig model_of(const std::string& name, const json& patch) {
   const ConfigFile file = parse(changed(name, patch));
   EXPECT_TRUE(file.warnings.empty()) << file.warnings[0];
@@ -75,7 +75,7 @@ TEST(ConfigValues, EveryActivationIsComputed) {
   EXPECT_EQ(spec_of("gemma", {{"hidden_act", "gelu"}, {"hidden_activation", nullptr}}).layers[0].mlp().activation, Activation::gelu);
   EXPECT_EQ(spec_of("gemma", {{"hidden_act", "gelu_python"}, {"hidden_activation", nullptr}}).layers[0].mlp().activation,
             Activation::gelu_erf);
-  // A value that is the family's own leaves the key of the model alone.
+  // A value equal to the family's default leaves the model's key unset.
   EXPECT_FALSE(model_of("llama", {{"hidden_act", "swish"}}).hidden_act.has_value());
   expect_error(
       [&] {
@@ -119,7 +119,7 @@ TEST(ConfigValues, BiasesStandWhereTheClassHasThem) {
     if (spec.name.ends_with(".bias") && spec.layer == 0) names.push_back(spec.name.substr(std::string("model.layers.0.").size()));
   EXPECT_EQ(names, (std::vector<std::string>{"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias",
                                              "self_attn.o_proj.bias", "mlp.gate_proj.bias", "mlp.up_proj.bias", "mlp.down_proj.bias"}));
-  // Qwen 2 has three of them always, and its class no key.
+  // Qwen 2 always has three of the biases, and its class has no key for them.
   const AttentionSpec qwen = spec_of("qwen2", json::object()).layers[0].attention();
   EXPECT_TRUE(qwen.qkv_bias && !qwen.out_bias);
   for (const char* name : {"mistral", "qwen2"}) {
@@ -148,16 +148,16 @@ TEST(ConfigValues, LayersSlideFromTheGivenOneOn) {
     EXPECT_EQ(windows(spec_of(name, from)), (Windows{5, 5, 5}));
     from["max_window_layers"] = 3;
     EXPECT_EQ(windows(spec_of(name, from)), (Windows{0, 0, 0}));
-    // The list comes before the number.
+    // The list takes precedence over the number.
     json list = from;
     list["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
     EXPECT_EQ(windows(spec_of(name, list)), (Windows{5, 0, 5}));
-    // Without the switch nothing slides, and a list that says so contradicts it.
+    // Without the switch no layer has a sliding window, and a list with sliding layers contradicts it.
     EXPECT_EQ(windows(spec_of(name, {{"sliding_window", 5}, {"max_window_layers", 0}, {"layer_types", nullptr}})), (Windows{0, 0, 0}));
     list["use_sliding_window"] = false;
     expect_error([&] { (void)parse(changed(name, list)); }, ExitCode::model, {"sliding_window = 5", "layer_types has sliding layers"});
   }
-  // Gemma 2 takes any list.
+  // Gemma 2 accepts any list.
   json list = json::array();
   for (std::size_t i = 0; i < windows(spec_of("gemma2", json::object())).size(); ++i)
     list.push_back(i == 0 ? "full_attention" : "sliding_attention");
@@ -255,7 +255,7 @@ TEST(ConfigValues, EveryKindOfRotationIsComputed) {
   longrope["short_factor"] = {1.0, 2.0};
   expect_error([&] { (void)rope_of(longrope); }, ExitCode::model, {"short_factor = [1.0,2.0]", "a list of 4 numbers"});
 
-  // YaRN's factor may be null, and Python takes 0 for a missing beta.
+  // YaRN's factor may be null, and a beta of 0 counts as missing, as in Python.
   json config = changed("llama", json::object());
   config["rope_parameters"] = {
       {"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}, {"beta_fast", 0}, {"beta_slow", 0.5}};
@@ -265,7 +265,7 @@ TEST(ConfigValues, EveryKindOfRotationIsComputed) {
   EXPECT_EQ(yarn.beta_slow, 0.5);
 }
 
-/// In a family with two rotations, that of sliding layers may be scaled as well, and otherwise.
+/// In a family with two rotations, that of sliding-window layers may also be scaled, and in another way.
 TEST(ConfigValues, SlidingLayersHaveARotationOfTheirOwn) {
   for (const char* name : {"gemma3", "olmo3"}) {
     SCOPED_TRACE(name);

@@ -146,7 +146,7 @@ TEST(ChoiceFile, TokensAreOfTheVocabulary) {
 
 TEST(ChoiceFile, ACompletionOfTheLastExampleMayEndTheFileOnly) {
   Numbers numbers = second_example;
-  numbers[second_example.size() - 3] = 3;  // the last completion says that it has a token more than there is
+  numbers[second_example.size() - 3] = 3;  // the last completion claims one token more than the file has
   expect_refused(File{{first_example, numbers}}, {"example 1: a completion of 3 tokens, the file ends before"});
 }
 

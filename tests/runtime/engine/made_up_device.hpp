@@ -11,12 +11,12 @@
 #include "kernels/base/device_context.hpp"
 #include "kernels/base/device_type.hpp"
 
-/// A device that exists only in tests: a row of the table of devices, with the CPU's kernels. It has memory that the host is said not to
-/// access, and it puts every copy off for as long as it may: one on another stream than `compute` is made when a stream or the host waits
-/// for that stream. Whoever forgets a wait or a copy computes with other numbers.
+/// A device that exists only in tests: a row of the table of devices, with the CPU's kernels. Its memory counts as inaccessible to
+/// the host. It delays every copy as long as possible: a copy on a stream other than `compute` is done only when another stream or
+/// the host waits for that stream. Code that forgets a wait or a copy therefore computes wrong numbers.
 namespace millrace::runtime::testing {
 
-inline constexpr auto made_up_kind = static_cast<kernels::DeviceKind>(2);  // the first that the table does not know
+inline constexpr auto made_up_kind = static_cast<kernels::DeviceKind>(2);  // the first kind that is not built in
 inline constexpr kernels::Device made_up_device{made_up_kind, 0};
 
 class MadeUpContext final : public kernels::DeviceContext {

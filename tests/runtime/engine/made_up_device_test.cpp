@@ -6,7 +6,7 @@
 #include "tests/layers/model_fixture.hpp"
 #include "tests/runtime/engine/made_up_device.hpp"
 
-// The same training on a device that was made up for this test: nothing in runtime/ was written for it.
+// The same training on a device that only this test defines: runtime/ has no code for it.
 namespace millrace::runtime {
 namespace {
 

@@ -30,7 +30,7 @@ class Shown {
 
   kernels::Tensor add_input(const std::string& name, ValueType type) { return add(name, type, operation_.inputs, inputs_); }
   kernels::Tensor add_output(const std::string& name, ValueType type) { return add(name, type, operation_.outputs, outputs_); }
-  /// The input that was added last lies packed in `packed`.
+  /// The values of the input that was added last are stored in `packed`, in packed form.
   void pack_input(const std::byte* packed, WeightForm form) {
     programs_.values.back().form = form;
     inputs_.back().data = const_cast<std::byte*>(packed);

@@ -149,20 +149,21 @@ TEST(RankEngine, ImpossibleEventsAreNamed) {
     rank.start();
     expect_contains(error_of(ExitCode::internal, [&] { event(rank); }), message);
   };
-  expect_error("token 1 came on the activation edge from stage 0 to 1, expected token 0",
+  expect_error("boundary 1 arrived on the activation edge from stage 0 to 1, expected boundary 0",
                [](Middle& r) { r.engine.boundary_arrived(activation_in, 1); });
-  expect_error("token 0 came on the activation edge from stage 1 to 2, which goes from rank 1 to rank 2",
+  expect_error("boundary 0 arrived on the activation edge from stage 1 to 2, which goes from rank 1 to rank 2",
                [](Middle& r) { r.engine.boundary_arrived(activation_out, 0); });
-  expect_error("token 0 came on unknown edge 9 of 4", [](Middle& r) { r.engine.boundary_arrived(EdgeId{9}, 0); });
-  expect_error("credit 0 came on unknown edge -1 of 4", [](Middle& r) { r.engine.credit_returned(no_edge, 0); });
-  expect_error("token 2 came on the activation edge from stage 0 to 1, whose 2 slots are all taken (tokens 0 to 1)", [](Middle& r) {
-    for (int m = 0; m < 3; ++m) r.engine.boundary_arrived(activation_in, m);
-  });
-  expect_error("the slot of token 0 came back on the activation edge from stage 1 to 2, which holds token -1 there",
+  expect_error("boundary 0 arrived on unknown edge 9 of 4", [](Middle& r) { r.engine.boundary_arrived(EdgeId{9}, 0); });
+  expect_error("credit 0 arrived on unknown edge -1 of 4", [](Middle& r) { r.engine.credit_returned(no_edge, 0); });
+  expect_error("boundary 2 arrived on the activation edge from stage 0 to 1, whose 2 slots are all taken (boundaries 0 to 1)",
+               [](Middle& r) {
+                 for (int m = 0; m < 3; ++m) r.engine.boundary_arrived(activation_in, m);
+               });
+  expect_error("the slot of boundary 0 was freed on the activation edge from stage 1 to 2, but it holds boundary -1",
                [](Middle& r) { r.engine.credit_returned(activation_out, 0); });
-  expect_error("the slot of token -3 came back", [](Middle& r) { r.engine.credit_returned(activation_out, -3); });
-  expect_error("the batch of microbatch 2 came in step 7, expected 0 to 1", [](Middle& r) { r.engine.batch_ready(MicrobatchId{2}); });
-  expect_error("the batch of microbatch 0 of step 7 came twice", [](Middle& r) { r.engine.batch_ready(MicrobatchId{0}); });
+  expect_error("the slot of boundary -3 was freed", [](Middle& r) { r.engine.credit_returned(activation_out, -3); });
+  expect_error("the batch of microbatch 2 arrived in step 7, expected 0 to 1", [](Middle& r) { r.engine.batch_ready(MicrobatchId{2}); });
+  expect_error("the batch of microbatch 0 of step 7 arrived twice", [](Middle& r) { r.engine.batch_ready(MicrobatchId{0}); });
   expect_error("1F0 finished, but nothing was issued", [](Middle& r) { r.engine.action_finished(parse_action("1F0")); });
   expect_error("1B0 finished, but the oldest issued action is 1F0", [](Middle& r) {
     r.engine.boundary_arrived(activation_in, 0);
@@ -170,7 +171,7 @@ TEST(RankEngine, ImpossibleEventsAreNamed) {
   });
   expect_error("step 7 starts while 0 of 4 actions of step 7 are done", [](Middle& r) { r.engine.start(r.plan, step); });
   Middle idle(gpipe(3, 2));
-  expect_contains(error_of(ExitCode::internal, [&] { idle.engine.batch_ready(MicrobatchId{0}); }), "came while no list runs");
+  expect_contains(error_of(ExitCode::internal, [&] { idle.engine.batch_ready(MicrobatchId{0}); }), "arrived while no list runs");
   expect_contains(
       error_of(ExitCode::internal, [&] { idle.engine.start(make_rank_plan(gpipe(3, 2), RankId{2}, idle.ledger.stages), step); }),
       "rank 1 was given the list of rank 2");

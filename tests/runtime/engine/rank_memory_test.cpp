@@ -105,7 +105,7 @@ TEST(RankMemory, OfAGpuHasTwoArenas) {
   EXPECT_EQ(found, of_the_host);
   EXPECT_EQ(plan.total_bytes(), device);
   EXPECT_EQ(plan.pinned_bytes(), pinned);
-  EXPECT_EQ(plan.bytes(offload), 4 * 768U) << "a slot a microbatch in flight";
+  EXPECT_EQ(plan.bytes(offload), 4 * 768U) << "one slot per microbatch in flight";
   EXPECT_EQ(plan.bytes(batch_copy), plan.bytes(batch));
   ASSERT_NE(plan.find_ring(0), nullptr);
   EXPECT_EQ(plan.find_ring(0, ring_copy), nullptr);

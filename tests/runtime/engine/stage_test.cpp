@@ -152,7 +152,7 @@ TEST(Clip, ScalesDownOnly) {
   EXPECT_FLOAT_EQ(clip_scale(4.0, 1.0), 0.25F);
   EXPECT_EQ(clip_scale(4.0, 0.0), 1.0F);
   EXPECT_EQ(clip_scale(4.0, -1.0), 1.0F);
-  // Where the norm is small what PyTorch adds to it shows.
+  // If the norm is small, the 1e-6 that PyTorch adds to it has an effect.
   EXPECT_EQ(clip_scale(1e-6, 1e-6), 0.5F);
   EXPECT_EQ(clip_scale(0.0, 5e-7), 0.5F);
 }

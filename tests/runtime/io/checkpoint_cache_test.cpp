@@ -27,9 +27,9 @@ std::int64_t resident_pages(const std::string& path) {
   ::close(descriptor);
   if (mapped == MAP_FAILED) return -1;
   std::vector<unsigned char> held((bytes + page - 1) / page);
-  const bool told = mincore(mapped, bytes, held.data()) == 0;
+  const bool queried = mincore(mapped, bytes, held.data()) == 0;
   munmap(mapped, bytes);
-  if (!told) return -1;
+  if (!queried) return -1;
   std::int64_t pages = 0;
   for (const auto one : held) pages += one & 1U;
   return pages;

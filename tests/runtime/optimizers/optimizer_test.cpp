@@ -62,7 +62,7 @@ struct Element {
   }
 };
 
-// Each key goes where its kernel expects it: every number is one that no other could stand in for.
+// Each key must reach the right argument of its kernel: the values differ so much that swapping two changes the result.
 TEST(Optimizer, HandsItsKeysToItsKernel) {
   TrainConfig train;
   train.beta1 = 0.7;

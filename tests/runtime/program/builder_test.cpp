@@ -64,7 +64,7 @@ TEST(Builder, InputsAreTheSameValueEachTime) {
   expect_words(message_of([&] { (void)builder.batch("token"); }), {"'token'"});
 }
 
-/// The layer says the dtype, whatever the number of axes.
+/// The layer determines the dtype, whatever the number of axes.
 TEST(Builder, AParameterHasTheDtypeThatItsLayerSays) {
   ProgramBuilder builder({DType::bf16, 2, 4});
   const auto x = builder.boundary_in(16);

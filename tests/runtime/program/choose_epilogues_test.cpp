@@ -116,7 +116,7 @@ TEST(ChooseEpilogues, AGradientThatLeavesStays) {
       bool written = false;
       for (const auto kind : {ProgramKind::forward, ProgramKind::input_gradient})
         for (const auto& other : set.program(kind)) written = written || std::ranges::find(other.outputs, input) != other.outputs.end();
-      EXPECT_TRUE(written) << operation.name << " reads '" << set.value(input).name << "', which nobody writes";
+      EXPECT_TRUE(written) << operation.name << " reads '" << set.value(input).name << "', which no operation writes";
     }
 }
 

@@ -48,7 +48,7 @@ std::vector<std::pair<ProgramKind, const Operation*>> timeline(const ProgramSet&
 }
 
 TEST(MemoryPlan, NoTwoLiveValuesOverlap) {
-  // What is fetched has its memory before the operation that yields it, in the first operation of I even.
+  // The memory of a value that is copied back is in use before the operation that yields it, even at the first operation of I.
   auto list_of_runs = every_run();
   for (const auto mode : {BackwardMode::fused, BackwardMode::split})
     for (const char* policy : {"none,offload:context", "offload:mlpwi_0,offload:mlpwo"})
@@ -234,8 +234,8 @@ std::vector<std::size_t> offsets_of(const std::vector<Span>& spans) {
   return offsets;
 }
 
-// Five values that are in memory together stand one on the other, the largest lowest; two of them end early and leave gaps of 8, from 9 to
-// 17, and of 6, from 24 to 30.
+// Five values that are in memory at the same time are stacked, the largest at the lowest address. Two of them end early and leave
+// gaps: 8 units, from 9 to 17, and 6 units, from 24 to 30.
 const std::vector<Span> tower{{9, 0, 9}, {8, 0, 4}, {7, 0, 9}, {6, 0, 4}, {5, 0, 9}};
 
 std::vector<std::size_t> offsets_in_tower(std::vector<Span> more) {
@@ -260,12 +260,13 @@ TEST(MemoryPlan, AValueTakesTheSmallestGapThatHoldsIt) {
 TEST(MemoryPlan, MemoryIsFreeFromTheOperationBehindTheLastReader) {
   EXPECT_EQ(offsets_of({{2, 0, 3}, {1, 4, 5}}), (std::vector<std::size_t>{0, 0}));
   EXPECT_EQ(offsets_of({{2, 0, 3}, {1, 3, 5}}), (std::vector<std::size_t>{0, 2})) << "read while the other is written";
-  EXPECT_EQ(offsets_of({{1, 0, 3}, {2, 3, 3}}), (std::vector<std::size_t>{2, 0})) << "written and read by nobody";
+  EXPECT_EQ(offsets_of({{1, 0, 3}, {2, 3, 3}}), (std::vector<std::size_t>{2, 0})) << "written and not read";
   const auto plan = plan_memory(program_of({{2, 0, 3}, {1, 3, 5}}), BackwardMode::fused, {}, 1);
   EXPECT_EQ(plan.region_bytes[at(Region::workspace)], 3 * kernels::kAlignment);
 }
 
-// A copy that begins writes into memory whose value a later operation yields: it is taken from the first operation on that names it.
+// A copy that has begun writes to the memory of a value that a later operation yields, so this memory is in use from the first
+// operation that names it.
 TEST(MemoryPlan, MemoryIsTakenBeforeTheValueIsYielded) {
   for (const std::size_t begins : {0U, 1U}) {
     auto set = program_of({{2, 3, 4}, {2, 0, 1}, {2, 1, 2}});

@@ -44,7 +44,7 @@ TEST(MergeBackward, AWeightGradientThatNeedsNothingOfIComesBeforeIt) {
   SmallNet middle;
   middle.first = middle.last = false;
   const auto set = differentiate(build(middle), {});
-  // For the last product: its own input and the gradient that arrives.
+  // The last product needs its own input and the incoming gradient.
   EXPECT_EQ(set.program(ProgramKind::backward).front().name, "layers.1.down.dw");
   EXPECT_EQ(set.program(ProgramKind::backward)[1].name, set.program(ProgramKind::input_gradient).front().name);
 }

@@ -74,7 +74,7 @@ TEST(OffloadPolicy, UnknownLabelsNameTheNearest) {
     tests::expect_error([&] { (void)RematerializationPolicy::parse(text, labels()); }, ExitCode::config, parts);
   };
   refused("offload:contxt", {"'contxt' in 'offload:contxt'", "nearest is 'context'"});
-  refused("offload:", {"no label of this model"});
+  refused("offload:", {"neither a policy nor a label of this model"});
   refused("offload:full", {"'full'"});  // a policy is not a label
   refused("offload:context,mlpw0", {"'mlpwo'"});
   refused("minimal,full,offload:context", {"'minimal'"});
@@ -109,7 +109,7 @@ TEST(Offload, FPutsOutAndIBringsInBeforeTheFirstReader) {
           EXPECT_LT(in, end);
           EXPECT_EQ(writer(set, kind, name + ".fetched"), end);
           EXPECT_LT(end, first_reader(set, kind, name + ".fetched"));
-          EXPECT_EQ(first_reader(set, kind, name), std::ssize(set.program(kind))) << "nobody reads what was put out";
+          EXPECT_EQ(first_reader(set, kind, name), std::ssize(set.program(kind))) << "no operation reads the offloaded value";
         }
         EXPECT_EQ(first_reader(set, ProgramKind::weight_gradient, name), std::ssize(set.program(ProgramKind::weight_gradient)));
       }
@@ -146,7 +146,7 @@ TEST(Offload, TheLastLayersCopyBeginsWithTheProgram) {
   EXPECT_LT(fetch, position(set, ProgramKind::input_gradient, "loss.dx"));
 }
 
-// Layer 0 too, where it is the only one of its stage.
+// Also if layer 0 is the only layer of its stage.
 TEST(Offload, TheOnlyLayersCopyBeginsWithTheProgram) {
   SmallNet net;
   net.end_layer = 1;

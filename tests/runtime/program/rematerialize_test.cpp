@@ -76,7 +76,7 @@ TEST(Rematerialization, AnUnknownWordNamesTheNearest) {
     EXPECT_NE(std::string(error.what()).find("'wards'"), std::string::npos) << error.what();
   }
   EXPECT_NE(message("context,mlpw0").find("'mlpwo'"), std::string::npos) << message("context,mlpw0");
-  EXPECT_NE(message("").find("no policy"), std::string::npos);
+  EXPECT_NE(message("").find("neither a policy"), std::string::npos);
   // A letter too many, too few, another one; each at a place where the nearest by mere length or by its first letters is another word.
   EXPECT_NE(message("mlpwi_9").find("'mlpwi_0'"), std::string::npos) << message("mlpwi_9");
   EXPECT_NE(message("mlpxwo").find("'mlpwo'"), std::string::npos) << message("mlpxwo");
@@ -166,7 +166,7 @@ TEST(Rematerialization, WhatAnotherLayerReadsIsNotComputedAgain) {
   EXPECT_EQ(names, std::vector<std::string>{"layers.0.norm.recomputed"});
 }
 
-// Also what a single operation needs: an operand of W alone, and that of what is computed again for it.
+// Values that a single operation needs are recomputed too: an operand that only W reads, and the operands of its recomputation.
 TEST(Rematerialization, AChainIsComputedAgainFromItsBegin) {
   ProgramBuilder builder({kernels::DType::f32, 2, 4});
   builder.enter(0, "layers.0");

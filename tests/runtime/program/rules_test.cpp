@@ -370,7 +370,7 @@ TEST(Rules, CostsAreCounted) {
   }
 }
 
-// The first result has its operation's name, the others a word behind it: captures, break points and printed programs show them.
+// The first result has the name of its operation, the others have a suffix, which captures, break points and printed programs show.
 TEST(Rules, ResultsBesideTheFirstAreNamed) {
   using Words = std::vector<std::string>;
   const std::map<std::string_view, Words> words = {{"layer_norm", {"", ".mean", ".r"}},
@@ -410,7 +410,8 @@ TEST(Rules, EveryValueHasANameOfItsOwn) {
   }
 }
 
-// A rule plans the scratch that its kernel asks for, with each operand's own shape: rows and columns that could be exchanged differ.
+// A rule plans the scratch that its kernel needs, with the shape of each operand; all sizes differ, so that swapped rows and
+// columns are detected.
 TEST(Rules, ScratchIsThatOfTheKernel) {
   const auto bytes = [](const Operation& operation, const std::vector<ValueType>& inputs, int threads) {
     const auto outputs = operation.rule->infer(inputs, operation.attributes);
@@ -451,7 +452,7 @@ TEST(Rules, ScratchIsThatOfTheKernel) {
   }
 }
 
-// Logits are made for those who look at them and have no gradient: no net above ends in them.
+// Logits are computed for sampling and have no gradient, so no net above ends in them.
 TEST(Rules, LogitsTakeAMatrixAndATableOfOneDtype) {
   ProgramBuilder builder({DType::f32, 2, 4});
   const auto x = builder.boundary_in(6);

@@ -166,7 +166,7 @@ TEST(LayerAssignment, AsksForTheLimitOfFasterLayoutsAlone) {
   EXPECT_EQ(std::ranges::adjacent_find(distinct), distinct.end()) << "asked twice";
 }
 
-// An overlapped pair may take less than its halves: then the busiest rank's work says nothing of how short a step can be.
+// An overlapped pair may take less time than its halves together; the work of the busiest rank is then no lower bound of the step.
 TEST(LayerAssignment, PairsThatAreShortMakeOtherLayoutsTheFastest) {
   const auto schedule = make_schedule({"dualpipe", 2, 1, 8, {}});
   const LayerCosts costs = model(6, 2);

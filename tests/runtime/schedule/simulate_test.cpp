@@ -169,7 +169,7 @@ TEST(Simulate, EveryMomentOfEveryRankHasACause) {
   for (int trial = 0; trial < 100; ++trial) {
     const RandomRun run = runs.next();
     const Simulation simulation = simulate(run.schedule, run.costs);
-    double link = 0, token = 0, slot = 0, edge_link = 0, edge_token = 0, edge_slot = 0;
+    double link = 0, token = 0, slot = 0, edge_link = 0, edge_boundary = 0, edge_slot = 0;
     for (const RankTime& time : simulation.ranks) {
       EXPECT_NEAR(time.busy + time.activation + time.gradient + time.link + time.slot + time.launch + time.drain, simulation.makespan,
                   1e-9);
@@ -179,11 +179,11 @@ TEST(Simulate, EveryMomentOfEveryRankHasACause) {
     }
     for (const EdgeWait& wait : simulation.edges) {
       edge_link += wait.link;
-      edge_token += wait.token;
+      edge_boundary += wait.boundary;
       edge_slot += wait.slot;
     }
     EXPECT_NEAR(edge_link, link, 1e-9);
-    EXPECT_NEAR(edge_token, token, 1e-9);
+    EXPECT_NEAR(edge_boundary, token, 1e-9);
     EXPECT_NEAR(edge_slot, slot, 1e-9);
   }
 }

@@ -44,9 +44,9 @@ class SteppingEngine {
   std::string edge_of(const TransferCell& cell) const {
     StageId consumer = cell.stage;
     if (cell.kind == Kind::send) {
-      consumer = cell.token == BoundaryKind::activation ? *placement_.next(cell.stage) : *placement_.previous(cell.stage);
+      consumer = cell.boundary == BoundaryKind::activation ? *placement_.next(cell.stage) : *placement_.previous(cell.stage);
     }
-    return edge_name(consumer, cell.token);
+    return edge_name(consumer, cell.boundary);
   }
   std::string token_of(const TransferCell& cell) const { return fmt::format("{}/{}", edge_of(cell), cell.microbatch); }
 

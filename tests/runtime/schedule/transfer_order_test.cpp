@@ -252,7 +252,7 @@ TEST(TransferOrder, CellsThatCannotBeAreErrors) {
   expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_B0: no gradient is transferred between two ranks here");
   cells = full_table(one_f_one_b(2, 1));
   cells[0].push_back(cells[0][1]);
-  expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_F0: a second one for the same token");
+  expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_F0: a second such cell for the same boundary");
 }
 
 TEST(TransferOrder, TheSteppingEngineHangsExactlyOnWhatTheReplayCallsDead) {

@@ -37,7 +37,8 @@ std::string replaced(std::string text, std::string_view what, std::string_view w
   return at == std::string::npos ? text : text.replace(at, what.size(), with);
 }
 
-// -- what a tokenizer promises ------------------------------------------------------------------------------------------------------------
+// -- the contract of a tokenizer
+// ------------------------------------------------------------------------------------------------------------
 
 TEST(OpenTokenizer, ByteVocabulary) {
   const auto tokenizer = open_tokenizer("byte");
@@ -196,7 +197,7 @@ TEST(TokenizerJson, RefusesByNameWhatIsNotSupported) {
                  {"byte_fallback", "tokenizer.model"});
 }
 
-// A special one is text; others are found wherever they stand, also one that is as short as a byte.
+// A special token is plain text; other added tokens are found wherever they occur, even one of a single byte.
 TEST(TokenizerJson, FindsAddedTokensOfAnyLength) {
   const auto ids = [](const std::string& id, const std::string& content, std::string_view text) {
     const auto token = R"("added_tokens":[{"id":)" + id + R"(,"content":")" + content +
