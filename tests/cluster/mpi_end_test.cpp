@@ -1,6 +1,7 @@
 // The two kinds of ends of a channel over MPI, driven step by step: both ends of each channel are in this process, which sends to itself.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -111,9 +112,12 @@ TEST(PieceEnd, AReceiverIsAtATransferFromItsFirstPieceToItsLast) {
   for (std::int64_t sequence = 0; sequence < 2; ++sequence) {
     EXPECT_FALSE(pair.receiver().transferring());
     pair.send(sequence, 300);
+    const auto begin = std::chrono::steady_clock::now();
     EXPECT_TRUE(pair.post());
     EXPECT_FALSE(pair.post()) << "all of it is posted";
-    EXPECT_TRUE(pair.sender().transferring());
+    // A sender is at a transfer for a millisecond after a post; on a busy machine that may be over before it is asked.
+    const bool sends = pair.sender().transferring();
+    if (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1)) EXPECT_TRUE(sends);
     for (int piece = 0; piece < 4; ++piece) {
       EXPECT_EQ(pair.receiver().transferring(), piece > 0) << piece;
       EXPECT_EQ(pair.events.arrivals.size(), static_cast<std::size_t>(sequence));
