@@ -65,7 +65,7 @@ struct Outcome {
 };
 
 Outcome train(BenchOptions options) {
-  layers::testing::ActivityFamily::add();
+  layers::testing::add_to_families<layers::testing::ActivityFamily>();
   options.family = options.family == "llama" ? "activity" : options.family;
   options.layers = 6;
   Bench bench(options);

@@ -51,7 +51,7 @@ TEST(PipelinePlan, AnEdgeHasTheBytesOfItsPorts) {
   const auto plain = make_plan(request("1f1b", 4, 4, false));
   for (const auto& edge : plain.edges) EXPECT_EQ(plain.boundary_bytes(edge.id), std::size_t{8} * 32 * 4);
 
-  layers::testing::StreamsFamily::add();
+  layers::testing::add_to_families<layers::testing::StreamsFamily>();
   auto several = request("dualpipe", 2, 4, false);
   several.model.family = "streams";
   several.pipeline.layout = "E t*2 | t*2 H";

@@ -9,53 +9,42 @@
 namespace millrace::layers::testing {
 namespace {
 
-constexpr std::int64_t kMicrobatches = 3, kTargets = kMicrobatches * 2 * 11;
-
 ModelConfig with_activity(bool tied = false) {
-  ActivityFamily::add();
+  add_to_families<ActivityFamily>();
   ModelConfig config = tiny_model(tied);
   config.family = "activity";
   return config;
 }
 
-LoopOptions two_rows() {
-  LoopOptions options;
-  options.rows = 2;
-  options.sequence = 12;
-  return options;
-}
-
-runtime::FillBatch batches() { return rows_of(random_ids(kMicrobatches * 24, 61, 9), 2, 12); }
-
 TEST(LossTerms, TheLossIsTheWeightedSumOfItsTerms) {
-  Model model(with_activity(), two_rows());
+  Model model(with_activity(), tiny_loop());
   model.initialise(7);
-  const auto sums = model.loop().accumulate(model.context(), kMicrobatches, kTargets, batches());
+  const auto sums = model.loop().accumulate(model.context(), tiny_microbatches, tiny_targets, tiny_batches());
   const auto loss = sums.mean();
   const auto* lm = loss.find("lm_loss");
   const auto* activity = loss.find("activity_loss");
   ASSERT_TRUE(lm != nullptr && activity != nullptr);
   const double layers = static_cast<double>(model.config().layers);
-  EXPECT_DOUBLE_EQ(lm->value, lm->sum / kTargets);
-  EXPECT_NEAR(activity->value, activity_weight * activity->sum / kMicrobatches / layers, 1e-12 * activity->value);
+  EXPECT_DOUBLE_EQ(lm->value, lm->sum / tiny_targets);
+  EXPECT_NEAR(activity->value, activity_weight * activity->sum / tiny_microbatches / layers, 1e-12 * activity->value);
   EXPECT_GT(activity->value, 1e-3);
   EXPECT_NEAR(loss.total, lm->value + activity->value, 1e-12);
   EXPECT_DOUBLE_EQ(loss.main, lm->value) << "an auxiliary term is not part of an evaluation's loss";
   EXPECT_EQ(loss.shown().size(), 2U);
-  const auto evaluated = model.loop().evaluate(model.context(), kMicrobatches, batches()).mean();
+  const auto evaluated = model.loop().evaluate(model.context(), tiny_microbatches, tiny_batches()).mean();
   EXPECT_EQ(evaluated.total, loss.total);
 }
 
 TEST(LossTerms, GradientsAreSlopesOfTheWholeLoss) {
-  auto options = two_rows();
+  auto options = tiny_loop();
   options.implementation = kernels::Implementation::reference;
   options.layout = "E t | t*2 | t H";
   Model model(with_activity(), options);
   model.initialise(3);
-  (void)model.loop().accumulate(model.context(), kMicrobatches, kTargets, batches());
+  (void)model.loop().accumulate(model.context(), tiny_microbatches, tiny_targets, tiny_batches());
   Model plain(tiny_model(false), options);
   plain.initialise(3);
-  (void)plain.loop().accumulate(plain.context(), kMicrobatches, kTargets, batches());
+  (void)plain.loop().accumulate(plain.context(), tiny_microbatches, tiny_targets, tiny_batches());
   for (const auto& spec : model_parameters(model.config())) {
     const auto gradient = model.gradient(spec.name);
     const auto place = model.master(spec.name);
@@ -70,7 +59,7 @@ TEST(LossTerms, GradientsAreSlopesOfTheWholeLoss) {
     const auto loss_at = [&](double distance) {
       for (std::size_t i = 0; i < before.size(); ++i) place[i] = before[i] + static_cast<float>(distance * direction[i]);
       model.refresh_copies();
-      return model.loop().evaluate(model.context(), kMicrobatches, batches()).mean().total;
+      return model.loop().evaluate(model.context(), tiny_microbatches, tiny_batches()).mean().total;
     };
     const double step = 3e-3, slope = (loss_at(step) - loss_at(-step)) / (2 * step);
     loss_at(0);
@@ -89,14 +78,14 @@ TEST(LossTerms, CutsKeepTheBits) {
     const auto run = [&](LoopOptions options) {
       Model model(with_activity(tied), options);
       model.initialise(7);
-      const auto sums = model.loop().accumulate(model.context(), kMicrobatches, kTargets, batches());
+      const auto sums = model.loop().accumulate(model.context(), tiny_microbatches, tiny_targets, tiny_batches());
       return Outcome{sums.mean().total, model.gradient_bits()};
     };
-    const Outcome whole = run(two_rows());
+    const Outcome whole = run(tiny_loop());
     for (const char* layout : {"E t*2 | t*2 H", "E t | t*2 | t H", "E | t | t*3 | H", "E t*4 | | H"}) {
       for (const auto mode : {runtime::BackwardMode::fused, runtime::BackwardMode::split}) {
         for (const char* policy : {"none", "full"}) {
-          LoopOptions cut = two_rows();
+          LoopOptions cut = tiny_loop();
           cut.layout = layout;
           cut.mode = mode;
           cut.rematerialize = policy;

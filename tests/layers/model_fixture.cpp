@@ -135,6 +135,15 @@ ModelConfig tiny_model(bool tied) {
   return config;
 }
 
+LoopOptions tiny_loop() {
+  LoopOptions options;
+  options.rows = 2;
+  options.sequence = 12;
+  return options;
+}
+
+runtime::FillBatch tiny_batches() { return rows_of(random_ids(tiny_microbatches * 24, 61, 9), 2, 12); }
+
 std::vector<std::int32_t> random_ids(std::size_t count, std::int64_t vocabulary, std::uint32_t seed) {
   std::vector<std::int32_t> ids(count);
   for (auto& id : ids) {

@@ -63,8 +63,12 @@ class Model {
 /// Microbatches of `rows` rows from a list of rows; the target of a row's last token is masked; one document per row.
 [[nodiscard]] runtime::FillBatch rows_of(std::vector<std::int32_t> ids, std::int64_t rows, std::int64_t sequence);
 
-/// A small model without a golden file.
+/// A small model without a golden file; and, for it, a loop of microbatches of two rows of twelve tokens, three of them a step, with the
+/// step's number of valid targets.
 [[nodiscard]] ModelConfig tiny_model(bool tied);
+[[nodiscard]] LoopOptions tiny_loop();
+inline constexpr std::int64_t tiny_microbatches = 3, tiny_targets = tiny_microbatches * 2 * 11;
+[[nodiscard]] runtime::FillBatch tiny_batches();
 /// Token ids from a seed.
 [[nodiscard]] std::vector<std::int32_t> random_ids(std::size_t count, std::int64_t vocabulary, std::uint32_t seed);
 

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "kernels/reference/element.hpp"
-#include "layers/models/model_family.hpp"
 #include "runtime/program/gradient_builder.hpp"
 #include "runtime/program/operations.hpp"
+#include "tests/layers/llama_variant.hpp"
 
 /// A llama with four streams, as models with several residual streams, shared keys or features of an image have them: the smallest family
 /// that hands on tensors of different widths and types, some of which pass layers unchanged or end before the head. D: hidden_size.
@@ -20,16 +17,9 @@
 namespace millrace::layers::testing {
 
 /// tokens i32 [T] → token mod 3, i32 [T].
-class Classes final : public runtime::OperationRule {
+class Classes final : public LoopOperation {
  public:
   std::string_view name() const override { return "classes"; }
-  std::vector<runtime::ValueType> infer(std::span<const runtime::ValueType> inputs, const runtime::Attributes&) const override {
-    return {inputs[0]};
-  }
-  runtime::Cost cost(std::span<const runtime::ValueType>, std::span<const runtime::ValueType>, const runtime::Attributes&) const override {
-    return {};
-  }
-  runtime::KernelRows kernel_rows() const override { return {}; }
   void run(const kernels::ExecutionContext&, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const runtime::Attributes&, kernels::Scratch) const override {
     for (std::int64_t i = 0; i < inputs[0].elements(); ++i) outputs[0].as<std::int32_t>()[i] = inputs[0].as<std::int32_t>()[i] % 3;
@@ -37,19 +27,12 @@ class Classes final : public runtime::OperationRule {
 };
 
 /// x [T, D], classes i32 [T] → x, halved in rows of class 0. Its gradient is the same function of the result's gradient.
-class HalveClass final : public runtime::OperationRule {
+class HalveClass final : public LoopOperation {
  public:
   std::string_view name() const override { return "halve_class"; }
-  std::vector<runtime::ValueType> infer(std::span<const runtime::ValueType> inputs, const runtime::Attributes&) const override {
-    return {inputs[0]};
-  }
   void input_gradient(runtime::GradientBuilder& builder) const override {
     if (builder.wants(0)) builder.add_gradient(0, builder.append(*this, {builder.output_gradient(0), builder.input(1)}, {}, "dx")[0]);
   }
-  runtime::Cost cost(std::span<const runtime::ValueType>, std::span<const runtime::ValueType>, const runtime::Attributes&) const override {
-    return {};
-  }
-  runtime::KernelRows kernel_rows() const override { return {}; }
   void run(const kernels::ExecutionContext&, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const runtime::Attributes&, kernels::Scratch) const override {
     const std::int64_t width = inputs[0].shape[1];
@@ -60,15 +43,9 @@ class HalveClass final : public runtime::OperationRule {
   }
 };
 
-class StreamsFamily final : public ModelFamily {
+class StreamsFamily final : public LlamaVariant {
  public:
-  StreamsFamily() { traits_.keys = llama().traits().keys; }
-  [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
-  [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override {
-    ModelConfig as_llama = config;
-    as_llama.family = "llama";
-    return llama().resolve(as_llama);
-  }
+  StreamsFamily() : LlamaVariant("streams") {}
   [[nodiscard]] std::vector<StreamSpec> streams(const ModelSpec& model, int index) const override {
     std::vector<StreamSpec> streams{{"classes", {}, kernels::DType::i32}, {.axes = {model.width}}};
     if (index <= 2) streams.push_back({.name = "early", .axes = {model.width}});
@@ -108,16 +85,6 @@ class StreamsFamily final : public ModelFamily {
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override {
     return name.starts_with("side") ? Initial{InitialKind::normal, 0.3} : llama().initial(model, name, shape);
   }
-  [[nodiscard]] bool recognises(runtime::JsonReader&) const override { return false; }
-  void read_config(runtime::JsonReader&, ConfigFile&) const override {}
-  [[nodiscard]] runtime::OrderedJson config_json(const ConfigFile&, std::string_view) const override { return {}; }
-
-  /// Makes "streams" a model.family of this process.
-  static bool add() {
-    static const StreamsFamily family;
-    static const bool added = (add_model_family(family), true);
-    return added;
-  }
 
  private:
   static runtime::ValueId narrow(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x, const std::string& name) {
@@ -126,11 +93,6 @@ class StreamsFamily final : public ModelFamily {
   static runtime::ValueId widen(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x, const std::string& name) {
     return runtime::linear(builder, x, builder.parameter(name + ".weight", {model.width, model.width / 2}), name);
   }
-  static const ModelFamily& llama() {
-    static const ModelFamily& family = family_of(ModelConfig{.family = "llama"});
-    return family;
-  }
-  FamilyTraits traits_{.name = "streams"};
 };
 
 }  // namespace millrace::layers::testing

@@ -12,23 +12,12 @@
 namespace millrace::layers::testing {
 namespace {
 
-constexpr std::int64_t kMicrobatches = 3, kTargets = kMicrobatches * 2 * 11;
-
 ModelConfig with_streams(bool tied = false) {
-  StreamsFamily::add();
+  add_to_families<StreamsFamily>();
   ModelConfig config = tiny_model(tied);
   config.family = "streams";
   return config;
 }
-
-LoopOptions two_rows() {
-  LoopOptions options;
-  options.rows = 2;
-  options.sequence = 12;
-  return options;
-}
-
-runtime::FillBatch batches() { return rows_of(random_ids(kMicrobatches * 24, 61, 9), 2, 12); }
 
 TEST(Streams, AreFoundByNameAndOneIsAValue) {
   const runtime::ValueId hidden{3}, keys{5};
@@ -80,12 +69,12 @@ TEST(Streams, ArePortsInTheOrderOfTheFamily) {
 
 TEST(Streams, GradientsAreSlopesOfTheLoss) {
   for (const char* layout : {"", "E t | t*2 | | t H", "E t*2 | t | t | H"}) {
-    auto options = two_rows();
+    auto options = tiny_loop();
     options.implementation = kernels::Implementation::reference;
     options.layout = layout;
     Model model(with_streams(), options);
     model.initialise(3);
-    (void)model.loop().accumulate(model.context(), kMicrobatches, kTargets, batches());
+    (void)model.loop().accumulate(model.context(), tiny_microbatches, tiny_targets, tiny_batches());
     for (const auto& spec : model_parameters(model.config())) {
       const bool stream = spec.name.starts_with("side");
       if (!stream && spec.name != "model.embed_tokens.weight" && spec.name != "model.layers.0.mlp.up_proj.weight") continue;
@@ -100,7 +89,7 @@ TEST(Streams, GradientsAreSlopesOfTheLoss) {
       const auto loss_at = [&](double distance) {
         for (std::size_t i = 0; i < before.size(); ++i) place[i] = before[i] + static_cast<float>(distance * gradient[i] / length);
         model.refresh_copies();
-        return model.loop().evaluate(model.context(), kMicrobatches, batches()).mean().total;
+        return model.loop().evaluate(model.context(), tiny_microbatches, tiny_batches()).mean().total;
       };
       const double step = 3e-3, slope = (loss_at(step) - loss_at(-step)) / (2 * step);
       loss_at(0);
@@ -121,16 +110,16 @@ TEST(Streams, CutsKeepTheBits) {
         options.compute = compute;
         Model model(with_streams(tied), options);
         model.initialise(7);
-        const double evaluated = model.loop().evaluate(model.context(), kMicrobatches, batches()).mean().total;
-        const auto sums = model.loop().accumulate(model.context(), kMicrobatches, kTargets, batches());
+        const double evaluated = model.loop().evaluate(model.context(), tiny_microbatches, tiny_batches()).mean().total;
+        const auto sums = model.loop().accumulate(model.context(), tiny_microbatches, tiny_targets, tiny_batches());
         return Outcome{sums.mean().total, evaluated, model.gradient_bits()};
       };
-      const Outcome whole = run(two_rows());
+      const Outcome whole = run(tiny_loop());
       EXPECT_EQ(whole.total, whole.evaluated);
       for (const char* layout : {"E t*2 | t*2 H", "E t | t | t | t H", "E | t | t*3 | H", "E t*2 | | t | t | | H", "E | | t*4 H"}) {
         for (const auto mode : {runtime::BackwardMode::fused, runtime::BackwardMode::split}) {
           for (const char* policy : {"none", "full"}) {
-            LoopOptions cut = two_rows();
+            LoopOptions cut = tiny_loop();
             cut.layout = layout;
             cut.mode = mode;
             cut.rematerialize = policy;
