@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "layers/formats/config_file.hpp"
+#include "tests/support/expect_error.hpp"
+#include "tests/support/paths.hpp"
+
+// What MaxText's config.json says, key by key: read, or refused by name.
+namespace millrace::layers {
+namespace {
+
+using nlohmann::json;
+using tests::expect_error;
+
+ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
+
+json maxtext(const std::string& name) {
+  std::ifstream stream(tests::source_path("tests/golden/maxtext_" + name + "/config.json"));
+  return json::parse(stream);
+}
+
+TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
+  const json config = maxtext("llama2");
+  const auto refused = [&](const char* key, const json& value, const char* says) {
+    json changed = config;
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  refused("decoder_block", "deepseek", "supported are \"default\"");
+  refused("moba", true, "supported is false");
+  refused("mtp_num_layers", 1, "supported is 0");
+  refused("num_experts", 8, "supported is 1");
+  refused("use_qk_norm", true, "supported is false");
+  refused("sliding_window_size", 128, "supported is 0");
+  refused("rope_type", "yarn", "\"llama3.1\"");
+  refused("mlp_activations", {"silu", "silu"}, "[f, \"linear\"]");
+  refused("quantization", "int8", "supported is \"\"");
+  refused("grad_dtype", "bfloat16", "supported is \"float32\"");
+  refused("use_qk_clip", true, "supported is false");
+  refused("attention_output_dim", 48, "supported is -1");
+  // Keys from which MaxText would derive other sizes.
+  refused("base_emb_dim", 64, "expected emb_dim = 32");
+  refused("base_num_decoder_layers", 6, "expected num_decoder_layers = 3");
+  refused("global_parameter_scale", 3, "expected a power of 2");
+  // Only null means off.
+  for (const char* key : {"cast_logits_to_fp32", "num_experts", "rope_linear_scaling_factor", "attention_type"})
+    refused(key, nullptr, "supported is");
+  for (const char* key : {"normalize_embedding_logits", "rope_use_scale", "rope_max_timescale", "mlp_activations"})
+    refused(key, nullptr, "expected a value");
+  for (const char* key : {"attention_sink", "moba", "mtp_num_layers", "engram_layers", "nope_layer_interval"}) {
+    json changed = config;
+    changed[key] = nullptr;
+    EXPECT_EQ(parse(changed).model, parse(config).model) << key;
+  }
+  // A cap of untied logits, which MaxText ignores.
+  refused("final_logits_soft_cap", 30, "supported with logits_via_embedding = true");
+}
+
+/// The sizes before MaxText's common factor.
+TEST(ConfigFile, ReadsScaledSizesOfMaxText) {
+  json config = maxtext("llama2");
+  const ModelConfig model = parse(config).model;
+  config["global_parameter_scale"] = 4;  // 2^2: wider and more heads, the same number of layers
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"base_emb_dim = 32", "expected emb_dim = 32 / 2"});
+  for (const char* key : {"base_emb_dim", "base_mlp_dim", "base_num_query_heads", "base_num_kv_heads"})
+    config[key] = config[key].get<int>() / 2;
+  EXPECT_EQ(parse(config).model, model);
+}
+
+/// MaxText's block does not pass a cap to its attention, so it would have no effect there.
+TEST(ConfigFile, RejectsACapThatMaxTextsBlockLacks) {
+  for (const char* name : {"default", "gpt3"}) {
+    json config = maxtext(name);
+    config["attn_logits_soft_cap"] = 5.0;
+    expect_error([&] { (void)parse(config); }, ExitCode::model, {"attn_logits_soft_cap = 5.0", "is null; \"llama2\" has a cap"});
+  }
+  json llama = maxtext("llama2");
+  llama["attn_logits_soft_cap"] = 5.0;
+  EXPECT_EQ(parse(llama).model.attn_logit_softcapping, 5.0);
+}
+
+TEST(ConfigFile, RejectsCudnnsDropout) {
+  json config = maxtext("llama2");
+  config["attention"] = "cudnn_flash_te";
+  EXPECT_TRUE(parse(config).warnings.empty());
+  config["dropout_rate"] = 0.1;
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"attention = \"cudnn_flash_te\"", "dropout_rate"});
+  config["enable_dropout"] = false;
+  EXPECT_EQ(parse(config).model.dropout_rate, 0);
+}
+
+/// Toggles every switch and changes every number and name: the file is refused, gives another model, or the key has no effect.
+TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
+  const std::vector<std::string> without_effect = {
+      // parts that are off, and parts of other blocks
+      "base_moe_mlp_dim", "capacity_factor", "enable_mhc_lite", "engram_head_dim", "engram_kernel_size", "engram_max_ngram_size",
+      "engram_num_heads", "engram_seed", "float32_gate_logits", "float32_weight_sum", "gdn_chunk_size", "gdn_conv_kernel_dim",
+      "gdn_key_head_dim", "gdn_num_key_heads", "gdn_num_value_heads", "gdn_value_head_dim", "global_head_dim", "global_num_kv_heads",
+      "global_rope_max_timescale", "global_rope_proportion", "indexer_head_dim", "indexer_loss_scaling_factor", "indexer_n_heads",
+      "indexer_sparse_training", "indexer_topk", "interleave_moe_layer_step", "kv_lora_rank", "local_rope_max_timescale", "megablox",
+      "moe_expert_input_dim", "moe_mlp_dim", "mscale", "mtp_loss_scaling_factor", "n_routing_groups", "norm_topk_prob",
+      "num_experts_per_tok", "param_scan_axis", "q_lora_rank", "qk_nope_head_dim", "qk_norm_with_scale", "qk_rope_head_dim", "routed_bias",
+      "routed_bias_update_rate", "routed_scaling_factor", "routed_score_func", "sinkhorn_iterations", "sparse_matmul", "topk_routing_group",
+      "use_qk_norm_in_gdn", "use_random_routing", "v_head_dim", "v_norm_with_scale",
+      // yarn's numbers
+      "beta_fast", "beta_slow", "original_max_position_embeddings", "rope_attention_scaling", "rope_factor", "rope_interleave",
+      "rope_truncate",
+      // layout, and values that the run decides
+      "attention", "dense_init_scale", "dtype", "gradient_clipping_threshold", "matmul_precision", "max_target_length", "num_vocab_tiling",
+      "use_iota_embed", "weight_dtype",
+      // the default of a name that does not mention rotation
+      "model_name"};
+  const json config = maxtext("llama31_rope");
+  const ConfigFile file = parse(config);
+  for (const auto& [key, old] : config.items()) {
+    json changed = config;
+    if (old.is_boolean()) changed[key] = !old.get<bool>();
+    if (old.is_number_integer()) changed[key] = old.get<int>() + 2;
+    if (old.is_number_float()) changed[key] = old.get<double>() * 2 + 0.25;
+    if (old.is_string()) changed[key] = "strange";
+    if (old.is_null()) changed[key] = 5.0;
+    if (changed == config) continue;  // lists
+    try {
+      const ConfigFile other = parse(changed);
+      const bool listed = std::find(without_effect.begin(), without_effect.end(), key) != without_effect.end();
+      const bool same = other.model == file.model && other.z_loss == file.z_loss;
+      EXPECT_EQ(same, listed) << key << " = " << changed[key];
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::layers
