@@ -266,14 +266,7 @@ struct LaneSum {
     low += __builtin_convertvector(half[0], f64x8);
     high += __builtin_convertvector(half[1], f64x8);
   }
-  [[nodiscard, gnu::always_inline]] double total() const {
-    const f64x8 lanes = low + high;
-    double sum[8];
-    __builtin_memcpy(sum, &lanes, sizeof lanes);
-    for (int half = 4; half > 0; half /= 2)
-      for (int lane = 0; lane < half; ++lane) sum[lane] += sum[lane + half];
-    return sum[0];
-  }
+  [[nodiscard, gnu::always_inline]] double total() const { return sum_lanes(low + high); }
 };
 
 template <class T>

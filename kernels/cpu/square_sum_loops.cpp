@@ -21,12 +21,7 @@ double square_sum_chunk(const float* x, std::int64_t count) {
   std::int64_t i = 0;
   for (; i + 16 <= count; i += 16) add(load(x + i));
   if (i < count) add(load(x + i, count - i));
-  const f64x8 lanes = low + high;
-  double sum[8];
-  __builtin_memcpy(sum, &lanes, sizeof lanes);
-  for (int half = 4; half > 0; half /= 2)
-    for (int lane = 0; lane < half; ++lane) sum[lane] += sum[lane + half];
-  return sum[0];
+  return sum_lanes(low + high);
 }
 
 }  // namespace millrace::kernels::cpu::MILLRACE_ISA

@@ -121,6 +121,14 @@ MILLRACE_INLINE float sum_lanes(f32x16 v) {
     for (int i = 0; i < half; ++i) lane[i] = lane[i] + lane[i + half];
   return lane[0];
 }
+/// The same: 4 + 4, 2 + 2, 1 + 1.
+MILLRACE_INLINE double sum_lanes(f64x8 v) {
+  double lane[8];
+  __builtin_memcpy(lane, &v, sizeof v);
+  for (int half = 4; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+  return lane[0];
+}
 MILLRACE_INLINE float maximum_lane(f32x16 v) {
   float lane[16];
   __builtin_memcpy(lane, &v, sizeof v);
