@@ -163,7 +163,7 @@ bool compare_parameters(const runtime::SafetensorsFile& golden, const TrainedSte
       double most = 0, squares = 0;
       for (std::size_t i = 0; i < values.size(); ++i) {
         const double difference = std::fabs(static_cast<double>(values[i]) - static_cast<double>(expected[i]));
-        most = difference <= most ? most : difference;  // also taken if it is a NaN
+        most = std::isnan(most) || difference <= most ? most : difference;  // a NaN stays
         squares += difference * difference;
       }
       largest.add(most, tolerance.parameter * sum, name);
