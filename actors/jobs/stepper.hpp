@@ -41,7 +41,7 @@ struct StepperSetup {
 /// automatically as soon as it can. Nothing is evaluated, saved or sampled. The numbers are those of the run on any number of
 /// processes, bit for bit.
 ///
-/// Of the ranks' next actions, the default is the one that the schedule would begin first if all F, I and W took equal times.
+/// By default the next action is that of the rank whose action the schedule would begin first if all F, I and W took equal times.
 class Stepper {
  public:
   /// Returns with the first actions ready to run. Errors: those of a training run's start.

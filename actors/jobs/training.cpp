@@ -181,8 +181,15 @@ void train(Session& session, const RunSettings& settings) {
 
   auto start = start_of(settings, plan, beginning, batches, directory.get(), std::move(identity));
   Telemetry telemetry(session, plan, needs, pipeline,
-                      {settings.directory, settings.tensorboard, settings.terminal, settings.identity.build, beginning.step,
-                       settings.train.steps, machine.job_peak_flops, start.checkpoint.metrics, settings.profiled},
+                      {.directory = settings.directory,
+                       .tensorboard = settings.tensorboard,
+                       .terminal = settings.terminal,
+                       .build = settings.identity.build,
+                       .first_step = beginning.step,
+                       .steps = settings.train.steps,
+                       .peak_flops = machine.job_peak_flops,
+                       .metrics = start.checkpoint.metrics,
+                       .profiled = settings.profiled},
                       std::move(server));
   std::promise<Ending> outcome;
   caf::actor coordinator;

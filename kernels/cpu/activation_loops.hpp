@@ -45,7 +45,7 @@ struct GluGradient {
   T* d_up;
 };
 
-/// Of activation_parameter_gradient; up may be null.
+/// The operands of activation_parameter_gradient(); up may be null.
 template <class T>
 struct ParameterTerms {
   Activation activation;

@@ -23,7 +23,7 @@ enum class MemoryKind : std::uint8_t {
   accumulator,  // gradient sums; a slot is a whole set
   staging,      // of a snapshot: slot 0 parameters, then a slot for each state
   square,       // f64: the sum of squares of each gradient
-  // Of the rank:
+  // The other kinds have one section per rank unless a comment says otherwise:
   workspace,     // one, shared by all programs of the rank
   batch,         // tokens, positions, segments, targets of a microbatch
   scalar,        // f32 scales of the loss terms of all stages

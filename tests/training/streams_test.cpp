@@ -91,7 +91,7 @@ TEST_F(StreamsRun, TheDebuggerNamesPorts) {
   for (const auto& word : described(layout)) words.push_back(word);
   const auto session = command(words);
   ASSERT_EQ(session.code, 0) << session.out << session.err;
-  // Of 64 tokens: i32 classes, f32 hidden and early of width 32, side of 16.
+  // A microbatch has 64 tokens; hidden and early are 32 features wide, side is 16.
   for (const char* part :
        {"boundary_in  f32 [64, 32]  of 1F0", "boundary_in.side  f32 [64, 16]  of 1F0", "boundary_in.classes  i32 [64]  of 1F0", "20736",
         "20480", "gradient_out.early  f32 [64, 32]  of 1B0", "gradient_in.side  f32 [64, 16]  of 0B0"})
