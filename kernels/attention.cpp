@@ -5,30 +5,30 @@
 namespace millrace::kernels {
 namespace {
 
-void check_sizes(const char* who, const Shape& q, const Shape& k, AttentionOptions options) {
-  MILLRACE_CHECK(q.rank() == 3 && k.rank() == 3, ExitCode::internal, who, "q is {}, k is {}, expected [T, H, D] and [T, K, D]",
+void check_sizes(const char* component, const Shape& q, const Shape& k, AttentionOptions options) {
+  MILLRACE_CHECK(q.rank() == 3 && k.rank() == 3, ExitCode::internal, component, "q is {}, k is {}, expected [T, H, D] and [T, K, D]",
                  to_string(q), to_string(k));
-  MILLRACE_CHECK(k[1] > 0 && q[1] % k[1] == 0, ExitCode::config, who, "{} query heads on {} key/value heads, expected a multiple", q[1],
-                 k[1]);
-  MILLRACE_CHECK(options.sequence > 0 && q[0] % options.sequence == 0, ExitCode::internal, who,
+  MILLRACE_CHECK(k[1] > 0 && q[1] % k[1] == 0, ExitCode::config, component, "{} query heads on {} key/value heads, expected a multiple",
+                 q[1], k[1]);
+  MILLRACE_CHECK(options.sequence > 0 && q[0] % options.sequence == 0, ExitCode::internal, component,
                  "{} tokens in rows of {}, expected whole rows", q[0], options.sequence);
-  MILLRACE_CHECK(options.head_dim == 0 || options.head_dim == q[2], ExitCode::internal, who, "head size {}, expected {} as in the options",
-                 q[2], options.head_dim);
-  MILLRACE_CHECK(q[2] > 0, ExitCode::config, who, "head size {}, expected 1 or more", q[2]);
-  MILLRACE_CHECK(options.window >= 0 && options.chunk >= 0 && options.soft_cap >= 0, ExitCode::config, who,
+  MILLRACE_CHECK(options.head_dim == 0 || options.head_dim == q[2], ExitCode::internal, component,
+                 "head size {}, expected {} as in the options", q[2], options.head_dim);
+  MILLRACE_CHECK(q[2] > 0, ExitCode::config, component, "head size {}, expected 1 or more", q[2]);
+  MILLRACE_CHECK(options.window >= 0 && options.chunk >= 0 && options.soft_cap >= 0, ExitCode::config, component,
                  "window {}, chunk {}, soft cap {}, expected none below 0", options.window, options.chunk, options.soft_cap);
 }
 
-void check_operands(const char* who, const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v,
+void check_operands(const char* component, const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v,
                     const Tensor& segments, AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch) {
-  check_sizes(who, q.shape, k.shape, options);
-  check_operand(who, "q", q, q.shape, {DType::f32, DType::bf16});
-  check_operand(who, "k", k, {q.shape[0], k.shape[1], q.shape[2]}, {q.dtype});
-  check_operand(who, "v", v, k.shape, {q.dtype});
-  check_operand(who, "o", o, q.shape, {q.dtype});
-  check_operand(who, "segments", segments, {q.shape[0]}, {DType::i32});
-  check_operand(who, "log_sum_exp", log_sum_exp, {q.shape[0], q.shape[1]}, {DType::f32});
-  check_scratch(who, scratch, needed_scratch(table::attention_scratch_bytes, context, q.shape, k.shape, q.dtype, options));
+  check_sizes(component, q.shape, k.shape, options);
+  check_operand(component, "q", q, q.shape, {DType::f32, DType::bf16});
+  check_operand(component, "k", k, {q.shape[0], k.shape[1], q.shape[2]}, {q.dtype});
+  check_operand(component, "v", v, k.shape, {q.dtype});
+  check_operand(component, "o", o, q.shape, {q.dtype});
+  check_operand(component, "segments", segments, {q.shape[0]}, {DType::i32});
+  check_operand(component, "log_sum_exp", log_sum_exp, {q.shape[0], q.shape[1]}, {DType::f32});
+  check_scratch(component, scratch, needed_scratch(table::attention_scratch_bytes, context, q.shape, k.shape, q.dtype, options));
 }
 
 /// Number of pairs among the first `count` tokens of a chunk when a window limits the keys. To both sides it is twice the causal number,
@@ -50,33 +50,33 @@ double attention_pairs(AttentionOptions options) {
 
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
-  constexpr const char* who = "kernels.attention_forward";
-  check_operands(who, context, q, k, v, segments, options, o, log_sum_exp, scratch);
-  if (sinks != nullptr) check_operand(who, "sinks", *sinks, {q.shape[1]}, {DType::f32});
+  constexpr const char* component = "kernels.attention_forward";
+  check_operands(component, context, q, k, v, segments, options, o, log_sum_exp, scratch);
+  if (sinks != nullptr) check_operand(component, "sinks", *sinks, {q.shape[1]}, {DType::f32});
   table::attention_forward(context, q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
 }
 
 void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
                               const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch) {
-  constexpr const char* who = "kernels.attention_input_gradient";
-  check_operands(who, context, q, k, v, segments, options, o, log_sum_exp, scratch);
-  check_operand(who, "d_o", d_o, q.shape, {q.dtype});
-  check_operand(who, "dq", dq, q.shape, {q.dtype});
-  check_operand(who, "dk", dk, k.shape, {q.dtype});
-  check_operand(who, "dv", dv, k.shape, {q.dtype});
+  constexpr const char* component = "kernels.attention_input_gradient";
+  check_operands(component, context, q, k, v, segments, options, o, log_sum_exp, scratch);
+  check_operand(component, "d_o", d_o, q.shape, {q.dtype});
+  check_operand(component, "dq", dq, q.shape, {q.dtype});
+  check_operand(component, "dk", dk, k.shape, {q.dtype});
+  check_operand(component, "dv", dv, k.shape, {q.dtype});
   table::attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
 }
 
 void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp,
                              const Tensor& sinks, const Tensor& d_sinks) {
-  constexpr const char* who = "kernels.attention_sink_gradient";
-  check_rank(who, "o", o, 3);
-  check_operand(who, "o", o, o.shape, {DType::f32, DType::bf16});
-  check_operand(who, "d_o", d_o, o.shape, {o.dtype});
-  check_operand(who, "log_sum_exp", log_sum_exp, {o.shape[0], o.shape[1]}, {DType::f32});
-  check_operand(who, "sinks", sinks, {o.shape[1]}, {DType::f32});
-  check_operand(who, "d_sinks", d_sinks, {o.shape[1]}, {DType::f32});
+  constexpr const char* component = "kernels.attention_sink_gradient";
+  check_rank(component, "o", o, 3);
+  check_operand(component, "o", o, o.shape, {DType::f32, DType::bf16});
+  check_operand(component, "d_o", d_o, o.shape, {o.dtype});
+  check_operand(component, "log_sum_exp", log_sum_exp, {o.shape[0], o.shape[1]}, {DType::f32});
+  check_operand(component, "sinks", sinks, {o.shape[1]}, {DType::f32});
+  check_operand(component, "d_sinks", d_sinks, {o.shape[1]}, {DType::f32});
   table::attention_sink_gradient(context, d_o, o, log_sum_exp, sinks, d_sinks);
 }
 

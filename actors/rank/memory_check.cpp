@@ -12,7 +12,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* kComponent = "actors.memory_check";
+constexpr const char* component = "actors.memory_check";
 
 /// What every process sends to the others.
 struct Share {
@@ -40,7 +40,7 @@ std::vector<Share> shares_of_all(Session& session, const Share& own) {
     const auto memory = planned(plan, rank, needs);
     text += fmt::format("\n  rank {}: {} ({})", rank, runtime::bytes_text(host_bytes(memory)), memory.needs());
   }
-  fail(ExitCode::memory, kComponent, "on {} {} rank{} need{} {} together, but {} are free: {}; nothing was allocated{}",
+  fail(ExitCode::memory, component, "on {} {} rank{} need{} {} together, but {} are free: {}; nothing was allocated{}",
        cluster::host_name(), ranks.size(), ranks.size() == 1 ? "" : "s", ranks.size() == 1 ? "s" : "",
        runtime::bytes_text(need.of(bound.scope)), runtime::bytes_text(bound.free), bound.source, text);
 }

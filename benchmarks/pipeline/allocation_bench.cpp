@@ -80,11 +80,11 @@ int run(int count, char** words) {
   std::map<std::pair<std::string, std::string>, std::pair<std::uint64_t, std::size_t>> table;
   std::uint64_t ours = 0, large = 0;
   for (const auto& site : sites) {
-    const std::string who = owner(site);
-    auto& [total, largest] = table[{site.thread, who}];
+    const std::string allocator = owner(site);
+    auto& [total, largest] = table[{site.thread, allocator}];
     total += site.count;
     largest = std::max(largest, site.largest);
-    if (who == "ours") ours += site.count;
+    if (allocator == "ours") ours += site.count;
     if (site.largest >= kLarge) large += site.count;
   }
   fmt::print("{:<10} {:<10} {:>12} {:>14}\n", "thread", "owner", "a step", "largest, bytes");
@@ -92,9 +92,9 @@ int run(int count, char** words) {
     fmt::print("{:<10} {:<10} {:>12.1f} {:>14}\n", key.first, key.second,
                static_cast<double>(value.first) / static_cast<double>(arguments.steps), value.second);
   for (const auto& site : sites) {
-    const std::string who = owner(site);
-    if (who != "ours" && who != "unknown" && site.largest < kLarge) continue;
-    fmt::print("\n{}:\n", who);
+    const std::string allocator = owner(site);
+    if (allocator != "ours" && allocator != "unknown" && site.largest < kLarge) continue;
+    fmt::print("\n{}:\n", allocator);
     print_site(site, arguments.steps);
   }
   fmt::print("\nour code: {} allocations in {} steps; allocations of {} bytes or more: {}\n", ours, arguments.steps, kLarge, large);

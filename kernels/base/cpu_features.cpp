@@ -21,7 +21,7 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr const char* kComponent = "kernels.cpu_features";
+constexpr const char* component = "kernels.cpu_features";
 
 #if defined(__x86_64__)
 Isa detect_isa() {
@@ -83,10 +83,10 @@ CpuFeatures lowered(CpuFeatures features, const std::string& level) {
   std::vector<std::string> names;
   for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) names.push_back(to_string(isa));
   const auto name = std::find(names.begin(), names.end(), level);
-  MILLRACE_CHECK(name != names.end(), ExitCode::config, kComponent, "environment variable MILLRACE_ISA is \"{}\", expected {}{}", level,
+  MILLRACE_CHECK(name != names.end(), ExitCode::config, component, "environment variable MILLRACE_ISA is \"{}\", expected {}{}", level,
                  fmt::join(names, ", "), did_you_mean(lowercase(level), names));
   const auto isa = static_cast<Isa>(name - names.begin());
-  MILLRACE_CHECK(isa <= features.isa, ExitCode::config, kComponent,
+  MILLRACE_CHECK(isa <= features.isa, ExitCode::config, component,
                  "environment variable MILLRACE_ISA is {}, but this processor ({}) has {} at most", level, features.model,
                  to_string(features.isa));
   return {.isa = isa, .model = std::move(features.model)};

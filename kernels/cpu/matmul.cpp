@@ -16,7 +16,7 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-constexpr const char* kComponent = "kernels.matmul";
+constexpr const char* component = "kernels.matmul";
 /// Number of rows that a thread widens, multiplies and rounds at a time, so that intermediates stay in its L2 cache.
 constexpr std::int64_t kWidenedRows = 256;
 
@@ -257,7 +257,7 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
   const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % kAlignment;
   std::byte* base = scratch.data() + (misaligned == 0 ? 0 : kAlignment - misaligned);
   if (problem.is_turned(context.threads())) return problem.turned().run(context, a, b, c, {base, scratch.data() + scratch.size()});
-  check_scratch(kComponent, scratch, layout.threads + kAlignment);
+  check_scratch(component, scratch, layout.threads + kAlignment);
   const std::size_t share_of_thread =
       (scratch.size() - layout.threads - kAlignment) / static_cast<std::size_t>(context.threads()) / kAlignment * kAlignment;
 

@@ -258,10 +258,10 @@ void glu_forward(const ExecutionContext& context, Activation activation, const T
 
 void glu_input_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& gate, const Tensor& up,
                         const Tensor& d_gate, const Tensor& d_up, ActivationParameters parameters) {
-  constexpr const char* who = "kernels.glu_input_gradient";
+  constexpr const char* component = "kernels.glu_input_gradient";
   const bool aligned = packs_aligned({dy.data, gate.data, up.data, d_gate.data, d_up.data});
   with_curve(activation, parameters, gate.dtype, [&]<class Curve, class T>(Curve curve, T) {
-    for_packs(context, who,
+    for_packs(context, component,
               GluGradient<Curve, T>{curve, dy.as<T>(), gate.as<T>(), up.as<T>(), d_gate.as<T>(), d_up.as<T>(), gate.elements(), aligned});
   });
 }
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void activation_parameter_gradient(const ExecutionContext& context, Activation activation, const Tensor& dy, const Tensor& x,
                                    const Tensor* up, ActivationParameters parameters, std::span<const Tensor> d_parameters) {
-  constexpr const char* who = "kernels.activation_parameter_gradient";
+  constexpr const char* component = "kernels.activation_parameter_gradient";
   if (parameters.empty()) return;
   double* parts = state_of(context).parts;
   LearnedNumbers numbers{};
@@ -325,10 +325,10 @@ void activation_parameter_gradient(const ExecutionContext& context, Activation a
   const std::int64_t count = (elements + part - 1) / part;
   with_type(x.dtype, [&]<class T>(T) {
     if (count > 0)
-      launch(context, who, term_parts<T>, dim3(static_cast<unsigned>(count)), dim3(kThreads), 0, activation, dy.as<T>(), x.as<T>(),
+      launch(context, component, term_parts<T>, dim3(static_cast<unsigned>(count)), dim3(kThreads), 0, activation, dy.as<T>(), x.as<T>(),
              up == nullptr ? nullptr : up->as<T>(), elements, part, parts);
   });
-  launch(context, who, term_totals, dim3(static_cast<unsigned>(parameters.size())), dim3(kThreads), 0, activation, numbers, count,
+  launch(context, component, term_totals, dim3(static_cast<unsigned>(parameters.size())), dim3(kThreads), 0, activation, numbers, count,
          static_cast<const double*>(parts));
 }
 

@@ -11,8 +11,8 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-void check_head_size(const char* who, std::int64_t width) {
-  MILLRACE_CHECK(width <= kMaximumHeadSize, ExitCode::config, who, "head size {} on a GPU, expected {} or less", width, kMaximumHeadSize);
+void check_head_size(const char* component, std::int64_t width) {
+  MILLRACE_CHECK(width <= kMaximumHeadSize, ExitCode::config, component, "head size {} on a GPU, expected {} or less", width, kMaximumHeadSize);
 }
 
 // Scratch: d_o · o of every query and head, then the ranges of segments.
@@ -34,12 +34,12 @@ __global__ void __launch_bounds__(kThreads) segment_ranges(const std::int32_t* s
 }
 static_assert(kRangeTokens == 32);
 
-const SegmentRange* find_ranges(const ExecutionContext& context, const char* who, const Tensor& q, const Tensor& k, const Tensor& segments,
+const SegmentRange* find_ranges(const ExecutionContext& context, const char* component, const Tensor& q, const Tensor& k, const Tensor& segments,
                                 AttentionOptions options, Scratch scratch) {
   if (options.one_segment) return nullptr;
   const AttentionSizes sizes = attention_sizes(q.shape, k.shape, options);
   auto* ranges = reinterpret_cast<SegmentRange*>(scratch.data() + delta_bytes(q.shape));
-  launch(context, who, segment_ranges, dim3(blocks_of(sizes.rows * ranges_of_row(sizes), kThreads / 32)), dim3(kThreads), 0,
+  launch(context, component, segment_ranges, dim3(blocks_of(sizes.rows * ranges_of_row(sizes), kThreads / 32)), dim3(kThreads), 0,
          segments.as<std::int32_t>(), ranges, sizes);
   return ranges;
 }
@@ -75,22 +75,22 @@ __global__ void __launch_bounds__(kSinkThreads) sink_gradient(const T* d_o, cons
 
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
-  constexpr const char* who = "kernels.attention_forward";
-  check_head_size(who, q.shape[2]);
+  constexpr const char* component = "kernels.attention_forward";
+  check_head_size(component, q.shape[2]);
   if (q.shape[0] == 0) return;
   if (fused_attention_forward(context, q, k, v, options, o, log_sum_exp, scratch, sinks)) return;
-  const SegmentRange* ranges = find_ranges(context, who, q, k, segments, options, scratch);
+  const SegmentRange* ranges = find_ranges(context, component, q, k, segments, options, scratch);
   tiled_attention_forward(context, q, k, v, segments, options, o, log_sum_exp, ranges, sinks);
 }
 
 void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
                               const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch) {
-  constexpr const char* who = "kernels.attention_input_gradient";
-  check_head_size(who, q.shape[2]);
+  constexpr const char* component = "kernels.attention_input_gradient";
+  check_head_size(component, q.shape[2]);
   if (q.shape[0] == 0) return;
   if (fused_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch)) return;
-  const SegmentRange* ranges = find_ranges(context, who, q, k, segments, options, scratch);
+  const SegmentRange* ranges = find_ranges(context, component, q, k, segments, options, scratch);
   tiled_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, ranges,
                                  reinterpret_cast<float*>(scratch.data()));
 }

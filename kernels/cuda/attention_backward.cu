@@ -6,7 +6,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* kWho = "kernels.attention_input_gradient";
+constexpr const char* component = "kernels.attention_input_gradient";
 
 template <class T>
 struct Backward {
@@ -402,8 +402,8 @@ void backward(const ExecutionContext& context, const Backward<float>& at) {
   const AttentionSizes& sizes = at.sizes;
   with_padded<32, 32>(sizes.width, [&]<int P, int B>() {
     constexpr std::size_t shared = backward_shared<P, B>;
-    launch(context, kWho, key_gradients<P, B>, blocks<B>(sizes, sizes.kv_heads), dim3(kThreads), shared, at);
-    launch(context, kWho, query_gradients<P, B>, blocks<B>(sizes, sizes.heads), dim3(kThreads), shared, at);
+    launch(context, component, key_gradients<P, B>, blocks<B>(sizes, sizes.kv_heads), dim3(kThreads), shared, at);
+    launch(context, component, query_gradients<P, B>, blocks<B>(sizes, sizes.heads), dim3(kThreads), shared, at);
   });
 }
 
@@ -413,12 +413,12 @@ void backward(const ExecutionContext& context, const Backward<__nv_bfloat16>& at
   with_padded<32, 32>(sizes.width, [&]<int P, int C>() {
     constexpr std::size_t shared = tensor_backward_shared<P, C>;
     if constexpr (P <= 128) {
-      launch(context, kWho, tensor_key_gradients<P, C, true, true>, keys, block, shared, at);
+      launch(context, component, tensor_key_gradients<P, C, true, true>, keys, block, shared, at);
     } else {
-      launch(context, kWho, tensor_key_gradients<P, C, true, false>, keys, block, shared, at);
-      launch(context, kWho, tensor_key_gradients<P, C, false, true>, keys, block, shared, at);
+      launch(context, component, tensor_key_gradients<P, C, true, false>, keys, block, shared, at);
+      launch(context, component, tensor_key_gradients<P, C, false, true>, keys, block, shared, at);
     }
-    launch(context, kWho, tensor_query_gradients<P, C>, queries, block, shared, at);
+    launch(context, component, tensor_query_gradients<P, C>, queries, block, shared, at);
   });
 }
 
@@ -431,7 +431,7 @@ void tiled_attention_input_gradient(const ExecutionContext& context, const Tenso
   with_type(q.dtype, [&](auto type) {
     using T = decltype(type);
     const std::int64_t vectors = sizes.rows * sizes.sequence * sizes.heads;
-    launch(context, kWho, products_of_outputs<T>, dim3(blocks_of(vectors, kThreads / 32)), dim3(kThreads), 0, d_o.as<T>(), o.as<T>(), delta,
+    launch(context, component, products_of_outputs<T>, dim3(blocks_of(vectors, kThreads / 32)), dim3(kThreads), 0, d_o.as<T>(), o.as<T>(), delta,
            vectors, static_cast<int>(sizes.width));
     backward(context,
              Backward<T>{sizes, d_o.as<T>(), q.as<T>(), k.as<T>(), v.as<T>(), log_sum_exp.as<float>(), delta, segments.as<std::int32_t>(),

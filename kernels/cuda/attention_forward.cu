@@ -6,7 +6,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* kWho = "kernels.attention_forward";
+constexpr const char* component = "kernels.attention_forward";
 
 template <class T>
 struct Forward {
@@ -235,14 +235,14 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__
 void forward(const ExecutionContext& context, const Forward<float>& at) {
   with_padded<64, 32>(at.sizes.width, [&]<int P, int B>() {
     const dim3 grid(blocks_of(at.sizes.sequence, B) * static_cast<unsigned>(at.sizes.heads * at.sizes.rows));
-    launch(context, kWho, forward_tile<P, B>, grid, dim3(kThreads), forward_shared<P, B>, at);
+    launch(context, component, forward_tile<P, B>, grid, dim3(kThreads), forward_shared<P, B>, at);
   });
 }
 
 void forward(const ExecutionContext& context, const Forward<__nv_bfloat16>& at) {
   with_padded<64, 16>(at.sizes.width, [&]<int P, int C>() {
     const dim3 grid(blocks_of(at.sizes.sequence, kTensorRows) * static_cast<unsigned>(at.sizes.heads * at.sizes.rows));
-    launch(context, kWho, tensor_forward_tile<P, C>, grid, dim3(kTensorThreads), tensor_forward_shared<P, C>, at);
+    launch(context, component, tensor_forward_tile<P, C>, grid, dim3(kTensorThreads), tensor_forward_shared<P, C>, at);
   });
 }
 

@@ -23,7 +23,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* kWho = "kernels.fused_attention";
+constexpr const char* component = "kernels.fused_attention";
 /// Older versions are refused: 9.10.0 computes wrong results, before 9.10 a mask is not −∞, and up to 9.15 backward reads past
 /// rows that are not whole tiles of 128 (release notes).
 constexpr std::size_t kOldestVersion = 91600;
@@ -387,8 +387,8 @@ struct FusedAttentions::Plan {
 
 FusedAttentions::FusedAttentions(cudaStream_t lane) {
   int device = 0;
-  check_cuda(cudaGetDevice(&device), kWho, "device");
-  check_cuda(cudaDeviceGetAttribute(&generation_, cudaDevAttrComputeCapabilityMajor, device), kWho, "compute capability");
+  check_cuda(cudaGetDevice(&device), component, "device");
+  check_cuda(cudaDeviceGetAttribute(&generation_, cudaDevAttrComputeCapabilityMajor, device), component, "compute capability");
   if (const std::size_t version = cudnnGetVersion(); version < kOldestVersion) {
     refusal_ = fmt::format("cuDNN {}, expected {} or newer", version, kOldestVersion);
     return;
@@ -485,7 +485,7 @@ void FusedAttentions::Plan::run(cudnnHandle_t library, std::span<const Address> 
         .finalize("addresses");
     wanted(cudnnBackendExecute(library, execution->get(), pack.get()), "execution");
   } catch (const Refusal& refusal) {
-    fail(ExitCode::device, kWho, "cuDNN's attention, {}", refusal.what());
+    fail(ExitCode::device, component, "cuDNN's attention, {}", refusal.what());
   }
 }
 

@@ -15,7 +15,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* kComponent = "kernels.product_choices";
+constexpr const char* component = "kernels.product_choices";
 
 /// FNV-1a of a line without its checksum.
 std::string checksum(std::string_view text) {
@@ -64,7 +64,7 @@ class LockedFile {
 
  private:
   [[noreturn]] void give_up(const char* what) const {
-    fail(ExitCode::storage, kComponent, "{} cannot be {}: {}", path_, what, std::strerror(errno));
+    fail(ExitCode::storage, component, "{} cannot be {}: {}", path_, what, std::strerror(errno));
   }
 
   const std::string& path_;

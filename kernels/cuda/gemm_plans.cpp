@@ -16,7 +16,7 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr const char* kComponent = "kernels.products";
+constexpr const char* own_component = "kernels.products";
 constexpr int kMostCandidates = 8;
 constexpr int kWarmUps = 3, kTimedRuns = 10;
 
@@ -125,16 +125,16 @@ GemmPlans::GemmPlans(Device device, std::size_t workspace, bool tf32, const std:
     : workspace_bytes_(workspace), tf32_(tf32) {
   if (!choices.empty()) {
     cudaDeviceProp properties = {};
-    check_cuda(cudaGetDeviceProperties(&properties, device.index), kComponent, "device properties");
+    check_cuda(cudaGetDeviceProperties(&properties, device.index), own_component, "device properties");
     place_ = fmt::format("{} cublasLt {}", properties.name, cublasLtGetVersion());
     choices_.emplace(choices);
   }
-  check_cublas(cublasLtCreate(&handle_), kComponent, "cublasLt");
+  check_cublas(cublasLtCreate(&handle_), own_component, "cublasLt");
   if (workspace == 0) return;
   if (const cudaError_t status = cudaMalloc(&workspace_, workspace); status != cudaSuccess) {
     cublasLtDestroy(handle_);
     static_cast<void>(cudaGetLastError());
-    fail(ExitCode::memory, kComponent, "{} bytes of device memory for products: {}", workspace, cudaGetErrorString(status));
+    fail(ExitCode::memory, own_component, "{} bytes of device memory for products: {}", workspace, cudaGetErrorString(status));
   }
 }
 

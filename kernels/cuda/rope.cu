@@ -76,25 +76,25 @@ struct RotateHeads {
 };
 
 template <bool Interleaved, class T>
-void rotate_heads(const ExecutionContext& context, const char* who, const Tensor& x, const Tensor& positions,
+void rotate_heads(const ExecutionContext& context, const char* component, const Tensor& x, const Tensor& positions,
                   const Tensor& inverse_frequencies, RopeOptions options, const Tensor& y) {
   const std::int64_t heads = x.shape[1], width = x.shape[2], half = (width - options.unrotated) / 2;
   const std::int64_t packs = (half + kPack<T> - 1) / kPack<T>, groups = (heads + kRopeHeads - 1) / kRopeHeads;
   const std::int64_t copied_packs = (options.unrotated + kPack<T> - 1) / kPack<T>;
   const bool aligned = half % kPack<T> == 0 && width % kPack<T> == 0 && packs_aligned({x.data, y.data});
-  for_each(context, who, x.shape[0] * groups * (packs + copied_packs),
+  for_each(context, component, x.shape[0] * groups * (packs + copied_packs),
            RotateHeads<Interleaved, T>{x.as<T>(), positions.as<std::int32_t>(), inverse_frequencies.as<float>(), y.as<T>(), heads, width,
                                        half, groups, packs, copied_packs, static_cast<float>(options.direction), options.factor, aligned});
 }
 
 void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,
           const Tensor& y) {
-  constexpr const char* who = "kernels.rope";
+  constexpr const char* component = "kernels.rope";
   with_type(x.dtype, [&]<class T>(T) {
     if (options.interleaved)
-      rotate_heads<true, T>(context, who, x, positions, inverse_frequencies, options, y);
+      rotate_heads<true, T>(context, component, x, positions, inverse_frequencies, options, y);
     else
-      rotate_heads<false, T>(context, who, x, positions, inverse_frequencies, options, y);
+      rotate_heads<false, T>(context, component, x, positions, inverse_frequencies, options, y);
   });
 }
 

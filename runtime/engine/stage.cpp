@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* kWho = "runtime.stage";
+constexpr const char* component = "runtime.stage";
 
 }  // namespace
 
@@ -58,7 +58,7 @@ Pass pass_of(ActionKind kind) {
     case ActionKind::backward:
       return Pass::backward;
   }
-  fail(ExitCode::internal, kWho, "unknown action kind {}", static_cast<int>(kind));
+  fail(ExitCode::internal, component, "unknown action kind {}", static_cast<int>(kind));
 }
 
 Stage::Stage(ShardLayout shard, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode,
@@ -81,7 +81,7 @@ Stage::Stage(ShardLayout shard, ProgramSet training, std::optional<ProgramSet> l
 
 const Executable& Stage::executable(Pass pass) const {
   const Executable* chosen = executables()[constant_slot(pass)];
-  MILLRACE_CHECK(chosen != nullptr, ExitCode::internal, kWho, "stage {} was made without a program for logits", stage());
+  MILLRACE_CHECK(chosen != nullptr, ExitCode::internal, component, "stage {} was made without a program for logits", stage());
   return *chosen;
 }
 
@@ -121,7 +121,7 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
 }
 
 const StageShard& Stage::shard() const {
-  MILLRACE_CHECK(shard_.has_value(), ExitCode::internal, kWho, "stage {} was not attached to memory", stage());
+  MILLRACE_CHECK(shard_.has_value(), ExitCode::internal, component, "stage {} was not attached to memory", stage());
   return *shard_;
 }
 
@@ -138,7 +138,7 @@ void Stage::attach(const RankMemory& memory, std::size_t scalars, std::shared_pt
 }
 
 Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage());
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, component, "stage {} was not attached to memory", stage());
   Bindings bindings;
   const auto own = [&](Region region, MemoryKind kind, StageId stage, int index) {
     bindings[region] = memory_->slot_or_null(kind, stage, index);
@@ -189,7 +189,7 @@ std::size_t Stage::loss_offset(std::size_t term) const {
 }
 
 void Stage::set_loss_scales(const StepCounts& counts) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage());
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, component, "stage {} was not attached to memory", stage());
   std::byte* base = memory_->host_slot(MemoryKind::scalar) + scalars_;
   for (const StageLoss& loss : losses()) {
     if (!loss.scale.valid()) continue;
@@ -199,7 +199,7 @@ void Stage::set_loss_scales(const StepCounts& counts) const {
 }
 
 double Stage::loss_sum(std::size_t term, int index) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, kWho, "stage {} was not attached to memory", stage());
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, component, "stage {} was not attached to memory", stage());
   double sum = 0;
   std::memcpy(&sum, memory_->host_slot(MemoryKind::result, stage(), index) + loss_offset(term), sizeof(sum));
   return sum;

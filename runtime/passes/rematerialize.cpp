@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* who = "runtime.rematerialize";
+constexpr const char* component = "runtime.rematerialize";
 
 struct Named {
   std::string_view name;
@@ -53,7 +53,7 @@ RematerializationPolicy RematerializationPolicy::parse(std::string_view text, co
   policy.keep_everything = false;
   std::vector<std::string_view> words;
   const auto check_label = [&](std::string_view word) {
-    MILLRACE_CHECK(std::find(known_labels.begin(), known_labels.end(), word) != known_labels.end(), ExitCode::config, who,
+    MILLRACE_CHECK(std::find(known_labels.begin(), known_labels.end(), word) != known_labels.end(), ExitCode::config, component,
                    "'{}' in '{}' is neither a policy nor a label of this model; nearest is '{}'", word, text, nearest(word, known_labels));
   };
   for (std::size_t begin = 0; begin <= text.size();) {

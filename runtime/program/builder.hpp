@@ -82,7 +82,7 @@ class ProgramBuilder {
  private:
   ValueId add_value(Value value);
   ValueId add_named(std::string key, Value value);
-  [[nodiscard]] Value& checked(ValueId value, std::string_view who);
+  [[nodiscard]] Value& checked(ValueId value, std::string_view component);
   Options options_;
   ForwardProgram program_;
   std::unordered_map<std::string, ValueId> named_;

@@ -8,13 +8,13 @@
 namespace millrace::kernels::testing {
 namespace {
 
-using Mark = void(const ExecutionContext& context, int* who);
+using Mark = void(const ExecutionContext& context, int* component);
 using Bytes = std::size_t(int marks, const Processor& processor);
 constinit Kernel<Mark> mark_row("mark"), mark_by_one_row("mark_by_one");
 constinit Kernel<Bytes> scratch_row("mark_scratch_bytes");
 
-void plain(int* who) { *who = 1; }
-void fast(const ExecutionContext& context, int* who) { *who = 10 * context.threads(); }
+void plain(int* component) { *component = 1; }
+void fast(const ExecutionContext& context, int* component) { *component = 10 * context.threads(); }
 std::size_t plain_bytes(int marks, const Processor&) { return 100 * static_cast<std::size_t>(marks); }
 std::size_t fast_bytes(int marks, const Processor& processor) { return static_cast<std::size_t>(marks * processor.threads); }
 std::size_t device_bytes(int, const Processor&) { return 7; }
@@ -30,21 +30,21 @@ const InTable in_table[] = {
 
 TEST(KernelTable, ACallGoesToTheContextsBackend) {
   ThreadTeam team(2);
-  int who = 0;
-  mark_row(ExecutionContext(team), &who);
-  EXPECT_EQ(who, 20);
-  mark_row(ExecutionContext(team, Implementation::reference), &who);
-  EXPECT_EQ(who, 1);
+  int component = 0;
+  mark_row(ExecutionContext(team), &component);
+  EXPECT_EQ(component, 20);
+  mark_row(ExecutionContext(team, Implementation::reference), &component);
+  EXPECT_EQ(component, 1);
 }
 
 TEST(KernelTable, AMissingKernelIsNamed) {
   ThreadTeam team(1);
-  int who = 0;
+  int component = 0;
   const ExecutionContext context(team, Implementation::reference);
   EXPECT_TRUE(mark_by_one_row.has(Backend::cpu));
   EXPECT_FALSE(mark_by_one_row.has(Backend::reference));
   EXPECT_FALSE(mark_by_one_row.has(Backend::cuda));
-  tests::expect_error([&] { mark_by_one_row(context, &who); }, ExitCode::config, {"backend reference has no kernel for mark_by_one"});
+  tests::expect_error([&] { mark_by_one_row(context, &component); }, ExitCode::config, {"backend reference has no kernel for mark_by_one"});
   tests::expect_error([] { static_cast<void>(mark_by_one_row.on(Backend::cuda)); }, ExitCode::config, {"backend cuda", "mark_by_one"});
 }
 

@@ -47,7 +47,7 @@ using Run = std::function<void(const ExecutionContext&, const Operands&, Scratch
 using Need = std::function<std::size_t(const ExecutionContext&)>;
 
 struct Call {
-  std::string who;
+  std::string component;
   std::vector<Operand> operands;
   Run run;
   Need scratch = [](const ExecutionContext&) { return std::size_t{0}; };
@@ -339,14 +339,14 @@ TEST(Operands, AreRefusedByNameWhereTheyDoNotFit) {
   const ExecutionContext context = fast(team);
   for (const DType type : {DType::f32, DType::bf16})
     for (const Call& call : calls_of(type)) {
-      SCOPED_TRACE(call.who + " of " + std::string(to_string(type)));
+      SCOPED_TRACE(call.component + " of " + std::string(to_string(type)));
       const Table table(call);
       const Buffer scratch = scratch_of(context, call.scratch(context));
       ASSERT_EQ(refusal([&] { call.run(context, table.all(), scratch.bytes()); }), "");
-      const std::string who = "[kernels." + call.who + "] ";
+      const std::string component = "[kernels." + call.component + "] ";
       const auto expect_refused = [&](std::size_t i, bool names_it, const std::string& what, const std::function<void(Tensor&)>& change) {
         const std::string found = refusal([&] { call.run(context, table.with(i, change), scratch.bytes()); });
-        const std::string expected = names_it ? who + call.operands[i].name + " " : who;
+        const std::string expected = names_it ? component + call.operands[i].name + " " : component;
         EXPECT_TRUE(found.starts_with(expected)) << call.operands[i].name << " with " << what << ": \"" << found << "\"";
       };
       for (std::size_t i = 0; i < call.operands.size(); ++i) {
@@ -366,7 +366,7 @@ TEST(Operands, AreRefusedByNameWhereTheyDoNotFit) {
       }
       if (call.checks_scratch) {
         const std::string found = refusal([&] { call.run(context, table.all(), scratch.bytes().first(scratch.size() - 1)); });
-        EXPECT_TRUE(found.starts_with(who + "scratch has ")) << found;
+        EXPECT_TRUE(found.starts_with(component + "scratch has ")) << found;
       }
     }
 }
@@ -395,7 +395,7 @@ TEST(Operands, NothingIsTouchedBesideThem) {
   MILLRACE_CPU_ONLY();
   for (const DType type : {DType::f32, DType::bf16})
     for (const Call& call : calls_of(type)) {
-      SCOPED_TRACE(call.who);
+      SCOPED_TRACE(call.component);
       for (const Implementation implementation : {Implementation::fast, Implementation::reference})
         for (const int threads : {1, 3})
           for (const bool at_begin : {false, true}) {
