@@ -12,7 +12,8 @@ namespace millrace::kernels::cuda {
 namespace {
 
 void check_head_size(const char* component, std::int64_t width) {
-  MILLRACE_CHECK(width <= kMaximumHeadSize, ExitCode::config, component, "head size {} on a GPU, expected {} or less", width, kMaximumHeadSize);
+  MILLRACE_CHECK(width <= kMaximumHeadSize, ExitCode::config, component, "head size {} on a GPU, expected {} or less", width,
+                 kMaximumHeadSize);
 }
 
 // Scratch: d_o · o of every query and head, then the ranges of segments.
@@ -34,8 +35,8 @@ __global__ void __launch_bounds__(kThreads) segment_ranges(const std::int32_t* s
 }
 static_assert(kRangeTokens == 32);
 
-const SegmentRange* find_ranges(const ExecutionContext& context, const char* component, const Tensor& q, const Tensor& k, const Tensor& segments,
-                                AttentionOptions options, Scratch scratch) {
+const SegmentRange* find_ranges(const ExecutionContext& context, const char* component, const Tensor& q, const Tensor& k,
+                                const Tensor& segments, AttentionOptions options, Scratch scratch) {
   if (options.one_segment) return nullptr;
   const AttentionSizes sizes = attention_sizes(q.shape, k.shape, options);
   auto* ranges = reinterpret_cast<SegmentRange*>(scratch.data() + delta_bytes(q.shape));

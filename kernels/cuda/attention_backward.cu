@@ -431,8 +431,8 @@ void tiled_attention_input_gradient(const ExecutionContext& context, const Tenso
   with_type(q.dtype, [&](auto type) {
     using T = decltype(type);
     const std::int64_t vectors = sizes.rows * sizes.sequence * sizes.heads;
-    launch(context, component, products_of_outputs<T>, dim3(blocks_of(vectors, kThreads / 32)), dim3(kThreads), 0, d_o.as<T>(), o.as<T>(), delta,
-           vectors, static_cast<int>(sizes.width));
+    launch(context, component, products_of_outputs<T>, dim3(blocks_of(vectors, kThreads / 32)), dim3(kThreads), 0, d_o.as<T>(), o.as<T>(),
+           delta, vectors, static_cast<int>(sizes.width));
     backward(context,
              Backward<T>{sizes, d_o.as<T>(), q.as<T>(), k.as<T>(), v.as<T>(), log_sum_exp.as<float>(), delta, segments.as<std::int32_t>(),
                          ranges, dq.as<T>(), dk.as<T>(), dv.as<T>(), eight_at_a_time(sizes.width, {d_o.data, q.data, k.data, v.data})});
