@@ -29,13 +29,13 @@ class MessageActor : public caf::event_based_actor {
     return result;
   }
 };
-inline constexpr bool kOneMessageATurn = true;
+inline constexpr bool one_message_a_turn = true;
 
 #else
 
 /// The base class of the actors in this folder.
 using MessageActor = caf::event_based_actor;
-inline constexpr bool kOneMessageATurn = false;
+inline constexpr bool one_message_a_turn = false;
 
 #endif
 

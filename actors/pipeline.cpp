@@ -58,13 +58,13 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankResourc
   // The sharing policy: with work stealing a message may stay in a busy worker's queue for milliseconds.
   system_config_->set("scheduler.policy", caf::atom("sharing"));
   system_config_->set("scheduler.max-threads", 2);
-  if (kOneMessageATurn) system_config_->set("scheduler.max-throughput", 1);
+  if (one_message_a_turn) system_config_->set("scheduler.max-throughput", 1);
   system_config_->set("logger.verbosity", caf::atom("quiet"));
   system_ = std::make_unique<caf::actor_system>(*system_config_);
 }
 
 Pipeline::~Pipeline() {
-  for (const auto type : {kToRanks, kToCoordinator}) session_.on_message(type, nullptr);
+  for (const auto type : {to_ranks_type, to_coordinator_type}) session_.on_message(type, nullptr);
   session_.on_progress(nullptr);
   session_.on_heard(this, nullptr);
   session_.on_waits(nullptr);
@@ -117,7 +117,7 @@ void Pipeline::begin(const Start& start) {
           deliver(message);
           if (topology.processes() == 1) return;
           const auto bytes = encode(message);
-          for (int process = 1; process < topology.processes(); ++process) session_.control().send(process, kToRanks, bytes);
+          for (int process = 1; process < topology.processes(); ++process) session_.control().send(process, to_ranks_type, bytes);
         },
         checkpoint_);
   }
@@ -125,13 +125,13 @@ void Pipeline::begin(const Start& start) {
     if (session_.leads()) {
       caf::anon_send(coordinator_, message);
     } else {
-      session_.control().send(0, kToCoordinator, encode(message));
+      session_.control().send(0, to_coordinator_type, encode(message));
     }
   };
-  session_.on_message(kToRanks, [this, decode = Decoder<ToRank>()](int, std::uint16_t, std::span<const std::byte> bytes) mutable {
+  session_.on_message(to_ranks_type, [this, decode = Decoder<ToRank>()](int, std::uint16_t, std::span<const std::byte> bytes) mutable {
     deliver(decode(bytes));
   });
-  session_.on_message(kToCoordinator,
+  session_.on_message(to_coordinator_type,
                       [this, decode = Decoder<ToCoordinator>()](int, std::uint16_t, std::span<const std::byte> bytes) mutable {
                         caf::anon_send(coordinator_, decode(bytes));
                       });

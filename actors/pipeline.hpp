@@ -82,6 +82,6 @@ class Pipeline {
 };
 
 /// Message types on the control link.
-inline constexpr std::uint16_t kToRanks = 1, kToCoordinator = 2;
+inline constexpr std::uint16_t to_ranks_type = 1, to_coordinator_type = 2;
 
 }  // namespace millrace::actors

@@ -45,29 +45,30 @@ double polynomial(const std::array<double, N>& coefficients, double x) noexcept 
   return result;
 }
 
-// The tables of AS 241's PPND16, lowest power first: a/b for |p − ½| <= 0.425, c/d for r = √(−log p) <= 5, beyond which no 32-bit word
+// The tables of AS 241's PPND16, lowest power first: center for |p − ½| <= 0.425, tail for r = √(−log p) <= 5, beyond which no 32-bit word
 // lies.
-constexpr std::array<double, 8> kA = {3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
-                                      4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3};
-constexpr std::array<double, 8> kB = {1.0,
-                                      4.2313330701600911252e1,
-                                      6.8718700749205790830e2,
-                                      5.3941960214247511077e3,
-                                      2.1213794301586595867e4,
-                                      3.9307895800092710610e4,
-                                      2.8729085735721942674e4,
-                                      5.2264952788528545610e3};
-constexpr std::array<double, 8> kC = {1.42343711074968357734e0,  4.63033784615654529590e0, 5.76949722146069140550e0,
-                                      3.64784832476320460504e0,  1.27045825245236838258e0, 2.41780725177450611770e-1,
-                                      2.27238449892691845833e-2, 7.74545014278341407640e-4};
-constexpr std::array<double, 8> kD = {1.0,
-                                      2.05319162663775882187e0,
-                                      1.67638483018380384940e0,
-                                      6.89767334985100004550e-1,
-                                      1.48103976427480074590e-1,
-                                      1.51986665636164571966e-2,
-                                      5.47593808499534494600e-4,
-                                      1.05075007164441684324e-9};
+constexpr std::array<double, 8> center_numerator = {3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
+                                                    1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
+                                                    3.3430575583588128105e4, 2.5090809287301226727e3};
+constexpr std::array<double, 8> center_denominator = {1.0,
+                                                      4.2313330701600911252e1,
+                                                      6.8718700749205790830e2,
+                                                      5.3941960214247511077e3,
+                                                      2.1213794301586595867e4,
+                                                      3.9307895800092710610e4,
+                                                      2.8729085735721942674e4,
+                                                      5.2264952788528545610e3};
+constexpr std::array<double, 8> tail_numerator = {1.42343711074968357734e0,  4.63033784615654529590e0, 5.76949722146069140550e0,
+                                                  3.64784832476320460504e0,  1.27045825245236838258e0, 2.41780725177450611770e-1,
+                                                  2.27238449892691845833e-2, 7.74545014278341407640e-4};
+constexpr std::array<double, 8> tail_denominator = {1.0,
+                                                    2.05319162663775882187e0,
+                                                    1.67638483018380384940e0,
+                                                    6.89767334985100004550e-1,
+                                                    1.48103976427480074590e-1,
+                                                    1.51986665636164571966e-2,
+                                                    5.47593808499534494600e-4,
+                                                    1.05075007164441684324e-9};
 
 }  // namespace
 
@@ -86,11 +87,11 @@ double normal_quantile(double p) noexcept {
   const double q = p - 0.5;
   if (q >= -0.425 && q <= 0.425) {
     const double r = 0.180625 - q * q;
-    return q * polynomial(kA, r) / polynomial(kB, r);
+    return q * polynomial(center_numerator, r) / polynomial(center_denominator, r);
   }
   const double tail = q < 0 ? p : 1.0 - p;
   const double r = std::sqrt(-natural_log(tail)) - 1.6;
-  const double magnitude = polynomial(kC, r) / polynomial(kD, r);
+  const double magnitude = polynomial(tail_numerator, r) / polynomial(tail_denominator, r);
   return q < 0 ? -magnitude : magnitude;
 }
 

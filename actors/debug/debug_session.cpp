@@ -378,7 +378,7 @@ void DebugSession::check_name(const std::string& name) const {
   for (int rank = 0; rank < stepper_->plan().ranks(); ++rank) {
     for (const auto& stage : stepper_->rank(runtime::RankId(rank)).compute().stages()) {
       for (const auto& value : stage->programs().values) names.push_back(value.name);
-      for (std::size_t kind = 0; kind < runtime::kProgramKinds; ++kind)
+      for (std::size_t kind = 0; kind < runtime::program_kind_count; ++kind)
         for (const auto& operation : stage->programs().program(static_cast<runtime::ProgramKind>(kind))) names.push_back(operation.name);
     }
   }

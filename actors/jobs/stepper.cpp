@@ -16,12 +16,12 @@ namespace millrace::actors {
 namespace {
 
 constexpr const char* stepper_name = "actors.stepper";
-constexpr std::array kState{runtime::MemoryKind::master, runtime::MemoryKind::state};
+constexpr std::array state_kinds{runtime::MemoryKind::master, runtime::MemoryKind::state};
 
 std::vector<std::span<std::byte>> state_of(const Rank& rank) {
   std::vector<std::span<std::byte>> parts;
   for (const auto& section : rank.compute().memory_plan().sections())
-    if (std::ranges::find(kState, section.kind) != kState.end())
+    if (std::ranges::find(state_kinds, section.kind) != state_kinds.end())
       parts.emplace_back(rank.compute().memory().slot(section.kind, section.stage), section.bytes());
   return parts;
 }

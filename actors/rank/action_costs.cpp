@@ -6,7 +6,7 @@ ActionCosts::ActionCosts(const runtime::Placement& placement, runtime::RankId ra
     : placement_(placement), first_step_(first_step) {
   for (const auto stage : placement.stages_of(rank)) {
     auto& kinds = chunks_.emplace_back();
-    for (const auto kind : runtime::kActionKinds) {
+    for (const auto kind : runtime::all_action_kinds) {
       auto& cost = kinds[static_cast<std::size_t>(kind)];
       cost.stage = stage.value;
       cost.kind = kind;

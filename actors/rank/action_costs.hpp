@@ -32,7 +32,7 @@ class ActionCosts {
  private:
   runtime::Placement placement_;
   std::int64_t first_step_;
-  std::vector<std::array<ActionCost, runtime::kActionKinds.size()>> chunks_;
+  std::vector<std::array<ActionCost, runtime::all_action_kinds.size()>> chunks_;
 };
 
 }  // namespace millrace::actors

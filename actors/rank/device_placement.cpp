@@ -10,7 +10,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* kPlacement = "actors.device_placement";
+constexpr const char* placement_component = "actors.device_placement";
 
 kernels::DeviceOptions device_options(const CudaConfig& cuda, const std::string& directory) {
   kernels::DeviceOptions options;
@@ -31,10 +31,10 @@ void place_on_devices(RankResources& needs, const Session& session, kernels::Dev
   const auto& type = kernels::device_type(kind);
   if (!type.facts().numbered) return;
   const std::string why = type.why_unavailable();
-  MILLRACE_CHECK(why.empty(), ExitCode::config, kPlacement, "device = \"{}\", but on {} {}", kernels::to_string(type.facts().backend),
-                 cluster::host_name(), why);
+  MILLRACE_CHECK(why.empty(), ExitCode::config, placement_component, "device = \"{}\", but on {} {}",
+                 kernels::to_string(type.facts().backend), cluster::host_name(), why);
   const auto there = static_cast<std::int64_t>(type.devices().size());
-  MILLRACE_CHECK(cuda.device < there, ExitCode::config, kPlacement, "cuda.device = {}, but {} has {} {}s, expected 0 to {}, or -1",
+  MILLRACE_CHECK(cuda.device < there, ExitCode::config, placement_component, "cuda.device = {}, but {} has {} {}s, expected 0 to {}, or -1",
                  cuda.device, cluster::host_name(), there, type.facts().noun, there - 1);
   const int ranks = session.topology().ranks_per_process();
   needs.devices.clear();

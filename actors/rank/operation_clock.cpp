@@ -9,14 +9,14 @@ OperationClock::OperationClock(Rank& rank, std::int64_t first_step) : rank_(rank
   std::size_t longest = 0;
   for (const auto& stage : rank.compute().stages()) {
     Programs programs;
-    for (std::size_t kind = 0; kind < runtime::kProgramKinds; ++kind) {
+    for (std::size_t kind = 0; kind < runtime::program_kind_count; ++kind) {
       programs[kind].resize(stage->programs().programs[kind].size());
       longest = std::max(longest, programs[kind].size());
     }
     stages_.push_back(std::move(programs));
   }
   rank.worker().run([&] {
-    passes_.resize(kIssueAhead + 2);
+    passes_.resize(max_issue_ahead + 2);
     for (Pass& pass : passes_)
       for (std::size_t i = 0; i < longest; ++i) {
         pass.begins.emplace_back(rank.context().device_context(), true);
@@ -76,7 +76,7 @@ std::vector<OperationSum> OperationClock::sums() {
   std::vector<OperationSum> all;
   for (std::size_t chunk = 0; chunk < stages_.size(); ++chunk) {
     const auto stage = rank_.plan().schedule.placement.stage_of(rank_.id(), static_cast<int>(chunk));
-    for (std::size_t kind = 0; kind < runtime::kProgramKinds; ++kind) {
+    for (std::size_t kind = 0; kind < runtime::program_kind_count; ++kind) {
       const auto& program = stages_[chunk][kind];
       for (std::size_t index = 0; index < program.size(); ++index) {
         if (program[index].count == 0) continue;

@@ -38,7 +38,7 @@ class OperationClock : public runtime::OperationHook {
   struct Sum {
     std::int64_t count = 0, nanoseconds = 0;
   };
-  using Programs = std::array<std::vector<Sum>, runtime::kProgramKinds>;
+  using Programs = std::array<std::vector<Sum>, runtime::program_kind_count>;
   /// The events of one pass.
   struct Pass {
     std::vector<kernels::Event> begins, ends;

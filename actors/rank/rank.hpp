@@ -136,7 +136,7 @@ class Rank {
   [[nodiscard]] const Running& running() const noexcept { return running_; }
   /// How many actions may be issued and not done. Work is enqueued ahead of an asynchronous device; a CPU's worker takes one action at a
   /// time, and decides between two of them.
-  [[nodiscard]] int issue_ahead() const noexcept { return completions_ ? kIssueAhead : 1; }
+  [[nodiscard]] int issue_ahead() const noexcept { return completions_ ? max_issue_ahead : 1; }
 
   /// The rank's current activity, for heartbeats and the status page. Set by the rank's control; read by any thread without
   /// blocking.

@@ -9,7 +9,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr int kBatchesAhead = 2;  // of the next step, loaded while this one computes
+constexpr int batches_ahead = 2;  // of the next step, loaded while this one computes
 
 runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage) {
   return {spec.name,
@@ -55,10 +55,10 @@ RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, con
   const auto placement = forward_placement(plan.schedule.placement);
   slots.resize(static_cast<std::size_t>(placement.stages()));
   logits = runtime::make_rank_plan(runtime::forward_only(placement, 1), rank, slots);
-  training_batches = batches_in_flight(training) + kBatchesAhead;
+  training_batches = batches_in_flight(training) + batches_ahead;
   if (needs.evaluation_microbatches > 0) {
     evaluation = runtime::make_rank_plan(runtime::forward_only(placement, static_cast<int>(needs.evaluation_microbatches)), rank, slots);
-    evaluation_batches = batches_in_flight(evaluation) + kBatchesAhead;
+    evaluation_batches = batches_in_flight(evaluation) + batches_ahead;
   }
 }
 

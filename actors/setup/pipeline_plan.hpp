@@ -110,6 +110,6 @@ struct PipelinePlan {
 [[nodiscard]] PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule);
 
 /// The number of actions that a rank may issue ahead of the one that computes.
-inline constexpr int kIssueAhead = 2;
+inline constexpr int max_issue_ahead = 2;
 
 }  // namespace millrace::actors

@@ -24,7 +24,7 @@ void set_handler(std::map<Key, Handler>& handlers, Key key, Handler handler) {
   }
 }
 
-constexpr std::uint16_t kForwardedLog = 32;  // type of a control message: a byte for the level, the source, a zero, the message
+constexpr std::uint16_t forwarded_log_type = 32;  // type of a control message: a byte for the level, the source, a zero, the message
 
 std::string log_bytes(const cluster::ForwardedLog& line) { return static_cast<char>(line.level) + line.source + '\0' + line.message; }
 
@@ -71,7 +71,7 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   stall_limit_ = std::chrono::milliseconds(config.stall_ms);
   cluster::ControlHandlers handlers;
   handlers.on_message = [this](int process, std::uint16_t type, std::span<const std::byte> bytes) {
-    if (type == kForwardedLog) return cluster::log_forwarded(process, log_from_bytes(bytes));
+    if (type == forwarded_log_type) return cluster::log_forwarded(process, log_from_bytes(bytes));
     const std::lock_guard lock(mutex_);  // held during the call, so that a caller that removes the handler may then destroy what it used
     if (const auto found = messages_.find(type); found != messages_.end()) found->second(process, type, bytes);
   };
@@ -116,7 +116,7 @@ void Session::forward_log() {
   cluster::forward_log(cluster::ranks_text(*topology_, topology_->process()), [this](const cluster::ForwardedLog& line) {
     const std::string bytes = log_bytes(line);
     try {
-      control_->send(0, kForwardedLog, std::as_bytes(std::span(bytes)));
+      control_->send(0, forwarded_log_type, std::as_bytes(std::span(bytes)));
     } catch (const Error&) {  // too much waits for process 0
       return false;
     }

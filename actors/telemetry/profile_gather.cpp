@@ -17,15 +17,15 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* profile_gather_name = "actors.profile";
+constexpr const char* profile_gather_component = "actors.profile";
 constexpr std::chrono::seconds patience{30};
 
-// Message types on the control link, beside kToRanks and kToCoordinator.
-constexpr std::uint16_t kPing = 16, kPong = 17, kAsk = 18, kRank = 19, kProcess = 20;
+// Message types on the control link, beside to_ranks_type and to_coordinator_type.
+constexpr std::uint16_t ping_type = 16, pong_type = 17, ask_type = 18, rank_type = 19, process_type = 20;
 
 using RecordWords = std::array<std::uint64_t, sizeof(runtime::TraceRecord) / sizeof(std::uint64_t)>;
 
-constexpr std::array message_types = {kPing, kPong, kAsk, kRank, kProcess};
+constexpr std::array message_types = {ping_type, pong_type, ask_type, rank_type, process_type};
 
 // Every message has the number of its gathering, since an answer to an abandoned one may still arrive.
 struct Ping {
@@ -84,7 +84,7 @@ std::vector<std::uint64_t> words_of(const runtime::TraceRing& ring, std::int64_t
 /// Converts records to process 0's clock.
 std::vector<runtime::TraceRecord> records_of(const std::vector<std::uint64_t>& words, std::int64_t offset) {
   RecordWords parts;
-  MILLRACE_CHECK(words.size() % parts.size() == 0, ExitCode::internal, profile_gather_name,
+  MILLRACE_CHECK(words.size() % parts.size() == 0, ExitCode::internal, profile_gather_component,
                  "{} words of records, expected a multiple of {}", words.size(), parts.size());
   std::vector<runtime::TraceRecord> records;
   for (std::size_t at = 0; at < words.size(); at += parts.size()) {
@@ -137,7 +137,7 @@ GatheredRecords RecordGather::gather(std::int64_t first_step) {
   for (int process = 1; process < processes; ++process) ping(process);
   take_own(first_step);
   Ask ask{gathering_, first_step};
-  for (int process = 1; process < processes; ++process) session_.control().send(process, kAsk, encode(ask));
+  for (int process = 1; process < processes; ++process) session_.control().send(process, ask_type, encode(ask));
   for (int process = 1; process < processes; ++process)
     wait_for(process, "its records", [this, process] { return answered_[static_cast<std::size_t>(process)]; });
   return merge();
@@ -147,31 +147,31 @@ void RecordGather::close() { session_.control().agree({{"records", "done"}}); }
 
 /// Runs on the control thread.
 void RecordGather::receive(int process, std::uint16_t type, std::span<const std::byte> bytes) {
-  if (type == kPing) {
+  if (type == ping_type) {
     Ping ping;
     decode(bytes, ping);
     ping.there = runtime::steady_now();
-    return session_.control().send(process, kPong, encode(ping));
+    return session_.control().send(process, pong_type, encode(ping));
   }
-  if (type == kAsk) {
+  if (type == ask_type) {
     Ask ask;
     decode(bytes, ask);
     return send_records(ask.gathering, ask.first_step);
   }
   const std::lock_guard lock(mutex_);
   const auto from = static_cast<std::size_t>(process);
-  if (type == kPong) {
+  if (type == pong_type) {
     Ping ping;
     decode(bytes, ping);
     if (ping.gathering != gathering_) return;
     trips_[from].push_back({sent_, ping.there, runtime::steady_now()});
-  } else if (type == kRank) {
+  } else if (type == rank_type) {
     RankRecords rank;
     decode(bytes, rank);
     if (rank.gathering != gathering_) return;
     const auto place = static_cast<std::size_t>(rank.rank);
     ranks_.at(place) = std::move(rank);
-  } else if (type == kProcess) {
+  } else if (type == process_type) {
     ProcessRecords records;
     decode(bytes, records);
     if (records.gathering != gathering_) return;
@@ -184,18 +184,18 @@ void RecordGather::receive(int process, std::uint16_t type, std::span<const std:
 template <class Done>
 void RecordGather::wait_for(int process, const char* what, Done done) {
   std::unique_lock lock(mutex_);
-  MILLRACE_CHECK(changed_.wait_until(lock, deadline_, done), ExitCode::peer_lost, profile_gather_name,
+  MILLRACE_CHECK(changed_.wait_until(lock, deadline_, done), ExitCode::peer_lost, profile_gather_component,
                  "process {} has not sent {} within {} s", process, what, patience.count());
 }
 
 void RecordGather::ping(int process) {
-  for (int number = 0; number < kClockPings; ++number) {
+  for (int number = 0; number < clock_pings; ++number) {
     {
       const std::lock_guard lock(mutex_);
       sent_ = runtime::steady_now();
     }
     Ping ping{gathering_, number, 0};
-    session_.control().send(process, kPing, encode(ping));
+    session_.control().send(process, ping_type, encode(ping));
     wait_for(process, "an answer to a ping",
              [&] { return trips_[static_cast<std::size_t>(process)].size() > static_cast<std::size_t>(number); });
   }
@@ -228,11 +228,11 @@ void RecordGather::take_own(std::int64_t first_step) {
 void RecordGather::send_records(std::int32_t gathering, std::int64_t first_step) {
   for (auto& rank : own_ranks(first_step)) {
     rank.gathering = gathering;
-    session_.control().send(0, kRank, encode(rank));
+    session_.control().send(0, rank_type, encode(rank));
   }
   auto process = this_process();
   process.gathering = gathering;
-  session_.control().send(0, kProcess, encode(process));
+  session_.control().send(0, process_type, encode(process));
 }
 
 GatheredRecords RecordGather::merge() {

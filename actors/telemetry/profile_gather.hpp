@@ -49,7 +49,7 @@ struct GatheredRecords {
 };
 
 /// Number of pings to each other process; the smallest round trip gives the offset of its clock.
-inline constexpr int kClockPings = 128;
+inline constexpr int clock_pings = 128;
 
 /// Computes offset and bound from round trips: each is (sent, the other's clock, received); the smallest counts. `clock.offset`
 /// is to be added to the other's times. At least one is needed.

@@ -12,7 +12,7 @@
 namespace millrace::cluster {
 namespace {
 
-constexpr const char* kBindingPolicy = "OMPI_MCA_hwloc_base_binding_policy";
+constexpr const char* binding_policy_variable = "OMPI_MCA_hwloc_base_binding_policy";
 
 }  // namespace
 
@@ -28,12 +28,12 @@ std::vector<int> available_cores() {
 }
 
 bool bound_by_launcher() {
-  const char* policy = std::getenv(kBindingPolicy);
+  const char* policy = std::getenv(binding_policy_variable);
   return policy != nullptr && std::string_view(policy) != "none";
 }
 
 std::vector<int> widen_affinity() {
-  if (std::getenv(kBindingPolicy) == nullptr) {
+  if (std::getenv(binding_policy_variable) == nullptr) {
     cpu_set_t all;
     CPU_ZERO(&all);
     for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &all);

@@ -9,7 +9,7 @@
 namespace millrace::cluster {
 namespace {
 
-constexpr const char* kMeminfo = "/proc/meminfo";
+constexpr const char* meminfo_path = "/proc/meminfo";
 
 std::uint64_t rest(std::uint64_t limit, std::uint64_t used) { return limit - std::min(limit, used); }
 
@@ -74,8 +74,8 @@ void add_process_bounds(const HostFiles& files, std::vector<MemoryBound>& bounds
 
 std::vector<MemoryBound> memory_bounds(const HostFiles& files) {
   std::vector<MemoryBound> bounds;
-  if (const auto available = kibibytes(files, kMeminfo, "MemAvailable:"))
-    bounds.push_back({MemoryScope::host, *available, fmt::format("MemAvailable of {}", kMeminfo)});
+  if (const auto available = kibibytes(files, meminfo_path, "MemAvailable:"))
+    bounds.push_back({MemoryScope::host, *available, fmt::format("MemAvailable of {}", meminfo_path)});
   add_group_bounds(files, bounds);
   add_process_bounds(files, bounds);
   std::ranges::stable_sort(bounds, {}, &MemoryBound::free);

@@ -12,7 +12,7 @@ namespace millrace::kernels {
 /// Work enqueued on one stream runs in order; different streams run concurrently. `background` is for long copies (snapshots)
 /// that must not delay copies that somebody waits for.
 enum class StreamKind : std::uint8_t { compute, copy_in, copy_out, background };
-inline constexpr std::size_t kStreamKinds = 4;
+inline constexpr std::size_t stream_kind_count = 4;
 
 /// What a run may ask of its devices; a device ignores what it does not have.
 struct DeviceOptions {

@@ -39,7 +39,7 @@ CudaContext::CudaContext(Device device, const DeviceOptions& options) : DeviceCo
   // Copies get the higher priority, since computation waits for them.
   int least = 0, greatest = 0;
   check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), component, "priorities");
-  for (std::size_t lane = 0; lane < kStreamKinds; ++lane) {
+  for (std::size_t lane = 0; lane < stream_kind_count; ++lane) {
     const auto kind = static_cast<StreamKind>(lane);
     const int priority = kind == StreamKind::copy_in || kind == StreamKind::copy_out ? greatest : least;
     check_cuda(cudaStreamCreateWithPriority(&state_.lanes[lane], cudaStreamNonBlocking, priority), component, "stream");

@@ -56,10 +56,10 @@ class CudaContext final : public DeviceContext {
 
   /// What the kernels of this folder use.
   struct State {
-    std::array<cudaStream_t, kStreamKinds> lanes{};
-    std::array<cudaEvent_t, kStreamKinds> order{};  // recorded by `wait`
-    FaultSlot* fault = nullptr;                     // pinned; has the same address on the device
-    double* parts = nullptr;                        // device, kSumParts
+    std::array<cudaStream_t, stream_kind_count> lanes{};
+    std::array<cudaEvent_t, stream_kind_count> order{};  // recorded by `wait`
+    FaultSlot* fault = nullptr;                          // pinned; has the same address on the device
+    double* parts = nullptr;                             // device, kSumParts
     std::unique_ptr<GemmPlans> products;
     std::unique_ptr<FusedAttentions> attentions;
     bool cudnn = true;       // DeviceOptions

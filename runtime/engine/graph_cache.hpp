@@ -41,7 +41,7 @@ class GraphCache {
  private:
   struct Entry {
     ProgramKind kind;
-    std::array<std::byte*, kRegions> bases;
+    std::array<std::byte*, region_count> bases;
     kernels::Graph graph;
   };
   Entry* find(ProgramKind kind, const Bindings& bindings) {

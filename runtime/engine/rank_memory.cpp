@@ -13,7 +13,7 @@
 namespace millrace::runtime {
 
 std::string_view to_string(MemoryKind kind) {
-  static constexpr std::array<std::string_view, kMemoryKinds> names = {
+  static constexpr std::array<std::string_view, memory_kind_count> names = {
       "master",   "copy",        "state",        "accumulator", "staging",     "square",       "workspace",   "batch",        "scalar",
       "constant", "stash_input", "stash_weight", "handoff",     "boundary_in", "boundary_out", "gradient_in", "gradient_out", "result",
       "logits",   "ring",        "offload",      "batch_copy",  "result_copy", "scalar_copy",  "logits_copy", "ring_copy"};

@@ -47,7 +47,7 @@ enum class MemoryKind : std::uint8_t {
   logits_copy,
   ring_copy,  // of a channel whose link cannot access device memory
 };
-inline constexpr std::size_t kMemoryKinds = 26;
+inline constexpr std::size_t memory_kind_count = 26;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
 
 /// The number of slots of each kind for a stage: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is

@@ -93,7 +93,8 @@ class Stage {
   const RankMemory* memory_ = nullptr;
   std::optional<StageShard> shard_;
   std::size_t scalars_ = 0;
-  std::array<std::vector<std::size_t>, kProgramKinds> written_losses_;  // by program: the places in losses() of the terms that it computes
+  std::array<std::vector<std::size_t>, program_kind_count>
+      written_losses_;  // by program: the places in losses() of the terms that it computes
 };
 
 }  // namespace millrace::runtime

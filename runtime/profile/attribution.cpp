@@ -104,9 +104,9 @@ class Sweep {
 }  // namespace
 
 const char* to_string(Cause cause) {
-  static constexpr std::array<const char*, kCauses> names = {"forward",   "input_gradient", "weight_gradient", "backward",
-                                                             "optimizer", "bubble",         "imbalance",       "transfer",
-                                                             "data",      "checkpoint",     "transport",       "other"};
+  static constexpr std::array<const char*, cause_count> names = {"forward",   "input_gradient", "weight_gradient", "backward",
+                                                                 "optimizer", "bubble",         "imbalance",       "transfer",
+                                                                 "data",      "checkpoint",     "transport",       "other"};
   return names.at(static_cast<std::size_t>(cause));
 }
 
@@ -131,7 +131,7 @@ std::vector<Attribution> attribute(const Schedule& schedule, const StepView& vie
 }
 
 std::string problem_of(const Attribution& attribution) {
-  for (std::size_t cause = 0; cause < kCauses; ++cause) {
+  for (std::size_t cause = 0; cause < cause_count; ++cause) {
     if (attribution.parts[cause] < 0) return fmt::format("{} is {} ns", to_string(static_cast<Cause>(cause)), attribution.parts[cause]);
   }
   const std::int64_t sum = std::accumulate(attribution.parts.begin(), attribution.parts.end(), attribution.beyond);

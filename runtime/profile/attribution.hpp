@@ -35,12 +35,12 @@ enum class Cause : std::uint8_t {
   transport,
   other
 };
-inline constexpr std::size_t kCauses = 12;
+inline constexpr std::size_t cause_count = 12;
 [[nodiscard]] const char* to_string(Cause cause);
 
 /// One rank in one step, in nanoseconds. The parts add up to `wall`, which is the step's time and the same for all ranks.
 struct Attribution {
-  std::array<std::int64_t, kCauses> parts{};
+  std::array<std::int64_t, cause_count> parts{};
   std::int64_t wall = 0;
   /// Recorded time outside the step or overlapping another record, which is not counted. 0 in a sound trace.
   std::int64_t beyond = 0;

@@ -64,7 +64,7 @@ class Search {
 
   void slow_stages() {
     for (std::size_t stage = 0; stage < costs_.stages.size(); ++stage) {
-      for (const ActionKind kind : kActionKinds) {
+      for (const ActionKind kind : all_action_kinds) {
         const double own = costs_.stages[stage].of(kind), others = mean_of_others(stage, kind);
         if (own <= others) continue;
         Costs without = costs_;
@@ -155,7 +155,7 @@ class Search {
     std::vector<Attribution> sums(ranks);
     for (const ProfiledStep& step : steps_) {
       for (std::size_t rank = 0; rank < ranks; ++rank)
-        for (std::size_t cause = 0; cause < kCauses; ++cause) sums[rank].parts[cause] += step.ranks[rank].parts[cause];
+        for (std::size_t cause = 0; cause < cause_count; ++cause) sums[rank].parts[cause] += step.ranks[rank].parts[cause];
     }
     double optimizers = 0;
     for (const auto& sum : sums) optimizers += milliseconds(sum[Cause::optimizer]) / count_;

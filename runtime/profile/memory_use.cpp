@@ -47,7 +47,7 @@ StageMemory memory_of(const Stage& stage) {
   memory.stash_input = by_label(stage, Region::stash_input);
   memory.stash_weight = by_label(stage, Region::stash_weight);
   memory.handoff = by_label(stage, Region::handoff);
-  for (const ActionKind kind : kActionKinds)
+  for (const ActionKind kind : all_action_kinds)
     memory.workspace[static_cast<std::size_t>(kind)] =
         static_cast<std::int64_t>(stage.plan().workspace_bytes[static_cast<std::size_t>(program_of(pass_of(kind)))]);
   return memory;
@@ -136,7 +136,7 @@ MemoryOfRank memory_of(const RankCompute& compute) {
   MemoryOfRank memory;
   const RankMemoryPlan& plan = compute.memory_plan();
   memory.planned = static_cast<std::int64_t>(plan.total_bytes());
-  for (std::size_t index = 0; index < kMemoryKinds; ++index) {
+  for (std::size_t index = 0; index < memory_kind_count; ++index) {
     const auto kind = static_cast<MemoryKind>(index);
     std::int64_t bytes = 0;  // bytes of the compute arena: a GPU rank's host memory does not count towards its peak
     for (const MemorySection& section : plan.sections())

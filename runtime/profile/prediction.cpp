@@ -16,7 +16,7 @@ Costs mean_costs(const Schedule& schedule, std::span<const StepView> steps) {
     }
   }
   for (std::size_t stage = 0; stage < costs.stages.size(); ++stage) {
-    for (const ActionKind kind : kActionKinds) {
+    for (const ActionKind kind : all_action_kinds) {
       if (counts[stage].of(kind) > 0) costs.stages[stage].of(kind) /= counts[stage].of(kind);
     }
   }

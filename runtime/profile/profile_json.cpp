@@ -44,7 +44,7 @@ class Writer {
     json["machine"] = {{"peak_flops", number_or_null(machine.peak_flops)}, {"memory_bandwidth", number_or_null(machine.memory_bandwidth)}};
     json["clocks"] = clocks();
     json["ranks"] = ranks();
-    for (std::size_t cause = 0; cause < kCauses; ++cause) json["causes"].push_back(to_string(static_cast<Cause>(cause)));
+    for (std::size_t cause = 0; cause < cause_count; ++cause) json["causes"].push_back(to_string(static_cast<Cause>(cause)));
     json["steps"] = steps();
     json["timeline"] = timeline();
     json["lateness"] = lateness();

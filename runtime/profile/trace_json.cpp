@@ -92,7 +92,7 @@ class Tracer {
     if (begin < end) {  // within the rank itself: other ranks' clocks may be off by their bounds
       Json json = slice(rank, whole_step, begin, end, fmt::format("step {}", step.view.step.value + 1));
       json["args"]["step"] = step.view.step.value + 1;
-      for (std::size_t cause = 0; cause < kCauses; ++cause)
+      for (std::size_t cause = 0; cause < cause_count; ++cause)
         json["args"][fmt::format("{} ms", to_string(static_cast<Cause>(cause)))] = milliseconds(step.ranks[rank].parts[cause]);
       add(json);
     }

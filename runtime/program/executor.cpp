@@ -114,7 +114,7 @@ void Executor::run_shown(const kernels::ExecutionContext& context, const Operati
 
 Bindings Executor::touched(ProgramKind kind, const Bindings& bindings) const {
   Bindings of;
-  for (std::size_t region = 0; region < kRegions; ++region)
+  for (std::size_t region = 0; region < region_count; ++region)
     if (touched_[index(kind)][region]) of.base[region] = bindings.base[region];
   return of;
 }

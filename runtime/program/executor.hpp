@@ -14,7 +14,7 @@ namespace millrace::runtime {
 
 /// Bases of the regions for one execution: which microbatch's stash, which ring slots.
 struct Bindings {
-  std::array<std::byte*, kRegions> base{};
+  std::array<std::byte*, region_count> base{};
   [[nodiscard]] std::byte*& operator[](Region region) { return base[static_cast<std::size_t>(region)]; }
   [[nodiscard]] std::byte* operator[](Region region) const { return base[static_cast<std::size_t>(region)]; }
 };
@@ -72,8 +72,8 @@ class Executor {
   void run_shown(const kernels::ExecutionContext& context, const OperationHook::Call& call, OperationHook& hook, kernels::Scratch scratch);
   const ProgramSet& programs_;
   const MemoryPlan& plan_;
-  std::array<std::vector<Step>, kProgramKinds> steps_;
-  std::array<std::array<bool, kRegions>, kProgramKinds> touched_{};
+  std::array<std::vector<Step>, program_kind_count> steps_;
+  std::array<std::array<bool, region_count>, program_kind_count> touched_{};
   std::vector<Operand> operands_;
   std::vector<kernels::Tensor> scratchpad_;  // tensors of the operation at hand
 };

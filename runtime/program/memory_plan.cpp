@@ -22,7 +22,7 @@ std::size_t index(ProgramKind kind) { return static_cast<std::size_t>(kind); }
 
 /// The liveness of a value: where it is written and read, over the programs of one mode.
 struct Life {
-  std::array<bool, kProgramKinds> written{}, read{};
+  std::array<bool, program_kind_count> written{}, read{};
   std::size_t first = never, last = 0;  // positions in the program that writes it
   [[nodiscard]] bool touched() const {
     const auto set = [](bool flag) { return flag; };
@@ -237,7 +237,7 @@ class Planner {
 }  // namespace
 
 std::string_view to_string(Region region) {
-  constexpr std::array<std::string_view, kRegions> names = {
+  constexpr std::array<std::string_view, region_count> names = {
       "master",      "copy",         "accumulator", "batch",     "boundary_in", "boundary_out", "gradient_in", "gradient_out",
       "stash_input", "stash_weight", "handoff",     "workspace", "scalar",      "constant",     "offload",     "result"};
   return names.at(static_cast<std::size_t>(region));

@@ -31,7 +31,7 @@ enum class Region : std::uint8_t {
   offload,  // in host memory; written in F, read in I (or B); one slot per microbatch in flight
   result,   // the stage's loss terms, f64; one slot per microbatch of the step
 };
-inline constexpr std::size_t kRegions = 16;
+inline constexpr std::size_t region_count = 16;
 [[nodiscard]] std::string_view to_string(Region region);
 
 struct Place {
@@ -54,11 +54,11 @@ struct ParameterPlaces {
 /// their capacity.
 struct MemoryPlan {
   BackwardMode mode = BackwardMode::fused;
-  std::vector<Place> placements;                     // by value id; values that no program of this mode touches are at (workspace, 0)
-  std::array<std::size_t, kRegions> region_bytes{};  // size of one slot; 0 for master, copy and accumulator (ShardLayout)
-  std::array<std::size_t, kProgramKinds> workspace_bytes{};  // by program, including scratch
-  std::array<std::size_t, kProgramKinds> scratch_offset{};   // where each program's kernel scratch starts in workspace
-  std::array<std::size_t, kProgramKinds> scratch_bytes{};
+  std::vector<Place> placements;                         // by value id; values that no program of this mode touches are at (workspace, 0)
+  std::array<std::size_t, region_count> region_bytes{};  // size of one slot; 0 for master, copy and accumulator (ShardLayout)
+  std::array<std::size_t, program_kind_count> workspace_bytes{};  // by program, including scratch
+  std::array<std::size_t, program_kind_count> scratch_offset{};   // where each program's kernel scratch starts in workspace
+  std::array<std::size_t, program_kind_count> scratch_bytes{};
 };
 
 /// Throws Error(config), "device cuda has no kernel for top_k (layers.3.mlp.router)", if an operation of the mode's programs calls

@@ -18,7 +18,7 @@ namespace millrace::runtime {
 /// same bits as I then W, with less memory. `evaluate` is the whole forward program; F (forward) of a training step leaves out
 /// what I computes along with its gradients: the loss.
 enum class ProgramKind : std::uint8_t { forward, input_gradient, weight_gradient, backward, evaluate };
-inline constexpr std::size_t kProgramKinds = 5;
+inline constexpr std::size_t program_kind_count = 5;
 inline constexpr std::array all_program_kinds = {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient,
                                                  ProgramKind::backward, ProgramKind::evaluate};
 [[nodiscard]] std::string_view to_string(ProgramKind kind);
@@ -48,7 +48,7 @@ struct ForwardProgram {
 /// meaning, derived values follow.
 struct ProgramSet {
   std::vector<Value> values;
-  std::array<std::vector<Operation>, kProgramKinds> programs;
+  std::array<std::vector<Operation>, program_kind_count> programs;
   std::int64_t tokens = 0;    // of a microbatch, at its capacity
   std::vector<Port> inputs;   // each `gradient` is what this stage hands back
   std::vector<Port> outputs;  // each `gradient` is what the next stage hands back

@@ -25,7 +25,7 @@ std::int32_t read_number(std::string_view text, std::size_t& position, const cha
 
 ActionKind read_kind(std::string_view text, std::size_t& position) {
   const char found = position < text.size() ? text[position] : ' ';
-  for (const ActionKind kind : kActionKinds) {
+  for (const ActionKind kind : all_action_kinds) {
     if (letter(kind) == found) {
       ++position;
       return kind;

@@ -17,8 +17,8 @@ enum class ActionKind : std::uint8_t {
   weight_gradient,  // W: gradient with respect to the stage's weights, at any time after I
   backward,         // B: I and W in a single call
 };
-inline constexpr std::array kActionKinds{ActionKind::forward, ActionKind::input_gradient, ActionKind::weight_gradient,
-                                         ActionKind::backward};
+inline constexpr std::array all_action_kinds{ActionKind::forward, ActionKind::input_gradient, ActionKind::weight_gradient,
+                                             ActionKind::backward};
 
 /// One entry of a rank's list.
 struct Action {

@@ -48,7 +48,7 @@ struct BenchOptions {
   std::string schedule = "1f1b";
   int ranks = 2, microbatches = 4;
   std::int64_t first_step = 0, steps = 9, targets = 28;
-  int issue_ahead = kIssueAhead;
+  int issue_ahead = max_issue_ahead;
   bool tied = true;
   std::int64_t accumulators = 1;
   std::int64_t chunks = 1, layers = 2;

@@ -21,13 +21,13 @@ namespace millrace::tools {
 namespace {
 
 using runtime::Cause;
-using runtime::kCauses;
+using runtime::cause_count;
 using runtime::milliseconds;
 
 constexpr std::size_t max_operations = 10;
 constexpr std::uint64_t max_file_bytes = std::uint64_t{2} << 30;  // of a file that is checked
-constexpr std::array<const char*, kCauses> columns = {"F",         "I",        "W",    "B",          "optimizer", "bubble",
-                                                      "imbalance", "transfer", "data", "checkpoint", "transport", "other"};
+constexpr std::array<const char*, cause_count> columns = {"F",         "I",        "W",    "B",          "optimizer", "bubble",
+                                                          "imbalance", "transfer", "data", "checkpoint", "transport", "other"};
 
 std::string print_head(const runtime::Profile& profile) {
   const auto& measured = profile.measured;
@@ -58,7 +58,7 @@ std::vector<runtime::Attribution> sums_of(const runtime::Profile& profile) {
   for (const auto& step : profile.steps) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       for (auto* sum : {&sums[rank], &sums[ranks]}) {
-        for (std::size_t cause = 0; cause < kCauses; ++cause) sum->parts[cause] += step.ranks[rank].parts[cause];
+        for (std::size_t cause = 0; cause < cause_count; ++cause) sum->parts[cause] += step.ranks[rank].parts[cause];
         sum->wall += step.ranks[rank].wall;
       }
     }
@@ -71,7 +71,7 @@ std::string print_causes(const runtime::Profile& profile) {
   const auto sums = sums_of(profile);
   std::string head = fmt::format("{:>5} {:>9}", "rank", "stages"), lines;
   std::vector<std::size_t> shown;
-  for (std::size_t cause = 0; cause < kCauses; ++cause) {
+  for (std::size_t cause = 0; cause < cause_count; ++cause) {
     if (sums.back().parts[cause] == 0) continue;
     shown.push_back(cause);
     head += fmt::format(" {:>10}", columns[cause]);

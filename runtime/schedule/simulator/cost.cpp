@@ -67,7 +67,7 @@ Costs alike(const Costs& costs) {
   Costs result;
   StageCost mean{0, 0, 0, 0};
   for (const StageCost& stage : costs.stages) {
-    for (const ActionKind kind : kActionKinds) mean.of(kind) += stage.of(kind) / static_cast<double>(costs.stages.size());
+    for (const ActionKind kind : all_action_kinds) mean.of(kind) += stage.of(kind) / static_cast<double>(costs.stages.size());
   }
   result.stages.assign(costs.stages.size(), mean);
   result.pairs = costs.pairs;

@@ -27,7 +27,7 @@ std::vector<Influence> influences(const Schedule& schedule, const Costs& costs, 
   const Sensitivity result = sensitivity(schedule, costs, simulation);
   std::vector<Influence> list;
   for (std::size_t stage = 0; stage < result.stages.size(); ++stage)
-    for (const ActionKind kind : kActionKinds)
+    for (const ActionKind kind : all_action_kinds)
       list.push_back({fmt::format("{} of stage {} (rank {})", letter(kind), stage, schedule.placement.rank_of(StageId{stage})),
                       result.stages[stage].of(kind)});
   for (const Edge& edge : edges_of(schedule.placement))
@@ -90,7 +90,7 @@ std::string print_slots(const Schedule& schedule, const Ledger& ledger) {
 std::string print_critical_path(const Schedule& schedule, const Costs& costs, const Simulation& simulation) {
   const PathSummary path = path_summary(schedule, costs, simulation);
   std::string text = fmt::format("critical path: {} actions", path.actions);
-  for (const ActionKind kind : kActionKinds)
+  for (const ActionKind kind : all_action_kinds)
     if (path.kinds[static_cast<std::size_t>(kind)] > 0)
       text += fmt::format(", {} {}", letter(kind), plain(path.kinds[static_cast<std::size_t>(kind)]));
   if (path.transfers > 0) text += fmt::format(", {} transfers {}", path.transfers, plain(path.transfer));

@@ -53,7 +53,7 @@ void MadeUpContext::wait(kernels::StreamKind waiting, kernels::StreamKind on) {
 }
 
 void MadeUpContext::drain() {
-  for (std::size_t stream = 0; stream < kernels::kStreamKinds; ++stream) flush(static_cast<kernels::StreamKind>(stream));
+  for (std::size_t stream = 0; stream < kernels::stream_kind_count; ++stream) flush(static_cast<kernels::StreamKind>(stream));
 }
 
 void MadeUpContext::flush(kernels::StreamKind stream) {

@@ -47,8 +47,8 @@ class MadeUpContext final : public kernels::DeviceContext {
     std::size_t bytes;
   };
   void flush(kernels::StreamKind stream);
-  std::array<std::deque<Copy>, kernels::kStreamKinds> put_off_;
-  std::array<int, kernels::kStreamKinds> copies_{};
+  std::array<std::deque<Copy>, kernels::stream_kind_count> put_off_;
+  std::array<int, kernels::stream_kind_count> copies_{};
   std::map<std::pair<kernels::StreamKind, kernels::StreamKind>, int> waits_;
   std::uint32_t operation_ = 0, action_ = 0;
 };

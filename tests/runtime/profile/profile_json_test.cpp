@@ -30,7 +30,7 @@ TEST(ProfileJson, SaysWhatWasMeasured) {
   EXPECT_EQ(json.at("format"), "millrace.profile.1");
   EXPECT_EQ(json.at("run").at("schedule"), "1f1b");
   EXPECT_EQ(json.at("run").at("ranks"), 4);
-  EXPECT_EQ(json.at("causes").size(), kCauses);
+  EXPECT_EQ(json.at("causes").size(), cause_count);
   ASSERT_EQ(json.at("steps").size(), 3U);
   EXPECT_EQ(json.at("steps")[0].at("step"), 2);  // after one warm-up step; steps are counted from 1
   EXPECT_EQ(json.at("steps")[0].at("begin"), 0.0);

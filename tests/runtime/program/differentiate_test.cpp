@@ -139,12 +139,12 @@ TEST(Differentiate, InputGradientLeavesAccumulatorsAloneAndWeightGradientWritesN
   expect_same_bits(before, rig.accumulators());
 
   std::map<int, std::vector<std::byte>> kept;
-  for (std::size_t i = 0; i < kRegions; ++i) {
+  for (std::size_t i = 0; i < region_count; ++i) {
     const auto bytes = rig.region(static_cast<Region>(i));
     kept[static_cast<int>(i)].assign(bytes.begin(), bytes.end());
   }
   rig.run(ProgramKind::weight_gradient);
-  for (std::size_t i = 0; i < kRegions; ++i) {
+  for (std::size_t i = 0; i < region_count; ++i) {
     const auto region = static_cast<Region>(i);
     const auto bytes = rig.region(region);
     const auto& old = kept.at(static_cast<int>(i));

@@ -98,12 +98,12 @@ TEST(Executor, TouchedBindingsAreThoseOfOperandsAlone) {
   Rig rig(SmallNet{}, {});
   const Executor executor(rig.set, rig.plan);
   for (const auto kind : {ProgramKind::forward, ProgramKind::input_gradient, ProgramKind::weight_gradient}) {
-    std::array<bool, kRegions> wanted{};
+    std::array<bool, region_count> wanted{};
     for (const auto& operation : rig.set.program(kind))
       for (const auto* ids : {&operation.inputs, &operation.outputs})
         for (const auto id : *ids) wanted[static_cast<std::size_t>(rig.plan.placements[static_cast<std::size_t>(id.index)].region)] = true;
     const auto touched = executor.touched(kind, rig.bindings);
-    for (std::size_t region = 0; region < kRegions; ++region)
+    for (std::size_t region = 0; region < region_count; ++region)
       EXPECT_EQ(touched.base[region], wanted[region] ? rig.bindings.base[region] : nullptr)
           << to_string(kind) << " " << to_string(static_cast<Region>(region));
   }

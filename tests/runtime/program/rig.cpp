@@ -79,7 +79,7 @@ void Rig::lay_out_packed(const Value& value) {
 }
 
 void Rig::allocate() {
-  for (std::size_t i = 0; i < kRegions; ++i) {
+  for (std::size_t i = 0; i < region_count; ++i) {
     auto bytes = plan.region_bytes[i];
     if (static_cast<Region>(i) == Region::master) bytes = parameter_bytes_;
     if (static_cast<Region>(i) == Region::copy) bytes = parameter_bytes_ + packed_bytes_;

@@ -68,7 +68,7 @@ class Rig {
   std::map<std::pair<std::string, int>, Parameter> accumulators_;
   std::map<std::pair<std::string, WeightForm>, Packed> packed_;  // stored after the bf16 copies
   std::size_t parameter_bytes_ = 0, packed_bytes_ = 0, accumulator_bytes_ = 0;
-  std::array<kernels::Buffer, kRegions> buffers_;
+  std::array<kernels::Buffer, region_count> buffers_;
   kernels::ThreadTeam team_;
   kernels::ExecutionContext context_;
   std::unique_ptr<Executor> executor_;
