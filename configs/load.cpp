@@ -27,7 +27,7 @@ struct ParserAssertion {};
 namespace millrace::configs {
 namespace {
 
-constexpr const char* load_name = "configs.load";
+constexpr const char* load_component = "configs.load";
 constexpr std::uintmax_t largest_file = 16 << 20;
 
 using Settings = std::map<std::string, Setting>;
@@ -101,11 +101,11 @@ std::string place_of(const std::string& file, const toml::source_region& source)
   if (!key.choices.empty())
     hint = did_you_mean(shown.size() > 2 && (shown.front() == '"' || shown.front() == '\'') ? shown.substr(1, shown.size() - 2) : shown,
                         key.choices);
-  fail(ExitCode::config, load_name, "{}: {} = {}, expected {}{}", place, key.name, shown, expected_text(key), hint);
+  fail(ExitCode::config, load_component, "{}: {} = {}, expected {}{}", place, key.name, shown, expected_text(key), hint);
 }
 
 [[noreturn]] void refuse_name(const std::string& name, const std::string& place) {
-  fail(ExitCode::config, load_name, "{}: unknown key {}{}", place, name, did_you_mean(name, key_names()));
+  fail(ExitCode::config, load_component, "{}: unknown key {}{}", place, name, did_you_mean(name, key_names()));
 }
 
 void set(Settings& settings, const Key& key, const toml::node& node, Layer layer, const std::string& place) {
@@ -119,15 +119,15 @@ void set(Settings& settings, const Key& key, const toml::node& node, Layer layer
 std::string read_text(const std::string& file) {
   std::error_code error;
   const bool regular = std::filesystem::is_regular_file(file, error);
-  MILLRACE_CHECK(!error && regular, ExitCode::config, load_name, "{}: cannot be read: {}", file,
+  MILLRACE_CHECK(!error && regular, ExitCode::config, load_component, "{}: cannot be read: {}", file,
                  error ? error.message() : "not a regular file");
   const auto size = std::filesystem::file_size(file, error);
-  MILLRACE_CHECK(!error && size <= largest_file, ExitCode::config, load_name, "{}: {} bytes, expected at most {}", file, size,
+  MILLRACE_CHECK(!error && size <= largest_file, ExitCode::config, load_component, "{}: {} bytes, expected at most {}", file, size,
                  largest_file);
   std::ifstream stream(file, std::ios::binary);
-  MILLRACE_CHECK(stream.good(), ExitCode::config, load_name, "{}: cannot be opened", file);
+  MILLRACE_CHECK(stream.good(), ExitCode::config, load_component, "{}: cannot be opened", file);
   std::string text{std::istreambuf_iterator<char>(stream), {}};
-  MILLRACE_CHECK(!stream.bad(), ExitCode::config, load_name, "{}: cannot be read", file);
+  MILLRACE_CHECK(!stream.bad(), ExitCode::config, load_component, "{}: cannot be read", file);
   return text;
 }
 
@@ -154,7 +154,7 @@ void refuse_deep_names(std::string_view text, const std::string& place) {
     } else if (c == '#') {
       comment = true;
     } else if (c == '.') {
-      MILLRACE_CHECK(++dots <= most, ExitCode::config, load_name, "{}:{}: a name of more than {} parts", place, line, most);
+      MILLRACE_CHECK(++dots <= most, ExitCode::config, load_component, "{}:{}: a name of more than {} parts", place, line, most);
     }
   }
 }
@@ -165,9 +165,9 @@ toml::table parse_file(const std::string& file) {
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
-    fail(ExitCode::config, load_name, "{}: {}", place_of(file, error.source()), error.description());
+    fail(ExitCode::config, load_component, "{}: {}", place_of(file, error.source()), error.description());
   } catch (const ParserAssertion&) {
-    fail(ExitCode::config, load_name, "{}: not TOML (the parser cannot say where)", file);
+    fail(ExitCode::config, load_component, "{}: not TOML (the parser cannot say where)", file);
   }
 }
 
@@ -189,8 +189,8 @@ void read_preset(const std::string& file, Settings& settings) {
   read_table(parse_file(file), "", file, Layer::preset, settings);
   for (const auto& [name, setting] : settings) {
     const bool size = name.starts_with("model.") && name != "model.preset" && name != "model.from";
-    MILLRACE_CHECK(size, ExitCode::config, load_name, "{}: {} in a preset, expected only the model's sizes (model.*)", setting.origin.place,
-                   name);
+    MILLRACE_CHECK(size, ExitCode::config, load_component, "{}: {} in a preset, expected only the model's sizes (model.*)",
+                   setting.origin.place, name);
   }
 }
 
@@ -259,7 +259,7 @@ void read_environment(const std::vector<std::string>& environment, Settings& set
     if (found != names.end()) {
       set_text(settings, *found->second, entry.substr(equals + 1), {Layer::environment, "environment " + name});
     } else if (is_ours(name)) {
-      fail(ExitCode::config, load_name, "environment: unknown variable {}{}", name, did_you_mean(name, name_list));
+      fail(ExitCode::config, load_component, "environment: unknown variable {}{}", name, did_you_mean(name, name_list));
     }
   }
 }
@@ -267,7 +267,7 @@ void read_environment(const std::vector<std::string>& environment, Settings& set
 void read_overrides(const std::vector<std::string>& overrides, Settings& settings) {
   for (const std::string& entry : overrides) {
     const std::size_t equals = entry.find('=');
-    MILLRACE_CHECK(equals != std::string::npos, ExitCode::usage, load_name, "command line: {}, expected key=value", entry);
+    MILLRACE_CHECK(equals != std::string::npos, ExitCode::usage, load_component, "command line: {}, expected key=value", entry);
     const std::string name = entry.substr(0, equals);
     const Key* key = find_key(name);
     if (key == nullptr) refuse_name(name, "command line");
@@ -288,8 +288,8 @@ void read_plan(Settings& given) {
   if (!file.ends_with(".toml")) return;
   Settings planned;
   read_table(parse_file(file), "", file, Layer::file, planned);
-  MILLRACE_CHECK(text_setting(planned, "pipeline.plan").empty(), ExitCode::config, load_name, "{}: a plan names another plan, {}", file,
-                 text_setting(planned, "pipeline.plan"));
+  MILLRACE_CHECK(text_setting(planned, "pipeline.plan").empty(), ExitCode::config, load_component, "{}: a plan names another plan, {}",
+                 file, text_setting(planned, "pipeline.plan"));
   for (auto& [name, setting] : planned) {
     const auto known = given.find(name);
     if (known == given.end() || known->second.origin.layer <= Layer::file) given[name] = std::move(setting);

@@ -27,7 +27,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* profiled_run_name = "actors.profile";
+constexpr const char* profiled_run_component = "actors.profile";
 constexpr std::int64_t warm_up = 1;  // steps before the first profiled one
 
 /// How the steps ended, with the record of each.
@@ -123,7 +123,7 @@ void check_ring(const runtime::Schedule& schedule, int steps) {
   for (const auto& list : schedule.ranks) longest = std::max(longest, list.size());
   const std::size_t step = 2 * longest + 8;  // one action and one wait per entry, and the records at the end of a step
   const std::size_t fit = runtime::TraceRing::default_capacity / step;
-  MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_name,
+  MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_component,
                  "{} steps of {} actions, expected {} steps at most: a rank's trace keeps {} records", steps, longest,
                  fit > warm_up ? fit - warm_up : 0, runtime::TraceRing::default_capacity);
 }

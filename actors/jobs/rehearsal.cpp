@@ -14,7 +14,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* rehearsal_name = "actors.rehearsal";
+constexpr const char* rehearsal_component = "actors.rehearsal";
 constexpr std::int64_t sequence = 16, hidden = 16;  // of the model, which gives a boundary 1 KiB per row
 constexpr int parts = 7;                            // of a rank's step in a Collected tensor: the waits, and its last end
 
@@ -191,7 +191,7 @@ void check_traces(const RehearsalSettings& settings) {
   std::size_t longest = 0;
   for (const auto& list : settings.schedule.ranks) longest = std::max(longest, list.size());
   const std::size_t records = (2 * longest + 4) * static_cast<std::size_t>(settings.steps + 1);  // one action and one wait per entry
-  MILLRACE_CHECK(records <= runtime::TraceRing::default_capacity, ExitCode::usage, rehearsal_name,
+  MILLRACE_CHECK(records <= runtime::TraceRing::default_capacity, ExitCode::usage, rehearsal_component,
                  "{} steps of {} actions, expected {} steps at most: a rank's trace keeps {} records", settings.steps, longest,
                  runtime::TraceRing::default_capacity / (2 * longest + 4) - 1, runtime::TraceRing::default_capacity);
 }

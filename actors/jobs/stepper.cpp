@@ -15,7 +15,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* stepper_name = "actors.stepper";
+constexpr const char* stepper_component = "actors.stepper";
 constexpr std::array state_kinds{runtime::MemoryKind::master, runtime::MemoryKind::state};
 
 std::vector<std::span<std::byte>> state_of(const Rank& rank) {
@@ -90,7 +90,7 @@ class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
     stepper_.post([this, message] { stepper_.coordinator_->receive(message); });
   }
   void write_shard(const WriteShard& request) override {
-    fail(ExitCode::internal, stepper_name, "rank {} is to write {}, but a stepper saves nothing", request.rank, request.folder);
+    fail(ExitCode::internal, stepper_component, "rank {} is to write {}, but a stepper saves nothing", request.rank, request.folder);
   }
   void stopped() override {}
 
@@ -223,7 +223,7 @@ const Execute* Stepper::next() const {
 
 void Stepper::run(runtime::RankId rank) {
   auto& stepped = *stepped_ranks_.at(rank.index());
-  MILLRACE_CHECK(!stepped.waiting.empty() && !ended_, ExitCode::internal, stepper_name, "rank {} has no action to run", rank);
+  MILLRACE_CHECK(!stepped.waiting.empty() && !ended_, ExitCode::internal, stepper_component, "rank {} has no action to run", rank);
   const Execute execute = stepped.waiting.front();
   stepped.waiting.pop_front();
   try {

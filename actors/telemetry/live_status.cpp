@@ -13,7 +13,7 @@
 namespace millrace::actors {
 namespace {
 
-constexpr const char* live_status_name = "actors.status";
+constexpr const char* live_status_component = "actors.status";
 constexpr std::size_t shortest_token = 16;
 
 double seconds_between(std::int64_t begin, std::int64_t end) { return static_cast<double>(std::max<std::int64_t>(0, end - begin)) * 1e-9; }
@@ -79,11 +79,11 @@ std::string read_token(const cluster::StatusConfig& config) {
   if (config.token_file.empty()) return token;
   token = runtime::read_text_file(config.token_file, 4096, ExitCode::config);
   struct stat status {};
-  MILLRACE_CHECK(stat(config.token_file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) == 0, ExitCode::config, live_status_name,
+  MILLRACE_CHECK(stat(config.token_file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) == 0, ExitCode::config, live_status_component,
                  "status.token_file = {}: other users of this machine can read it, expected: chmod 600", config.token_file);
   token.erase(token.find_last_not_of("\r\n ") + 1);
   const bool legible = std::all_of(token.begin(), token.end(), [](char letter) { return letter > ' ' && letter < 127; });
-  MILLRACE_CHECK(legible && token.size() >= shortest_token, ExitCode::config, live_status_name,
+  MILLRACE_CHECK(legible && token.size() >= shortest_token, ExitCode::config, live_status_component,
                  "status.token_file = {} has {} characters, expected one line of {} or more without blanks (openssl rand -hex 16)",
                  config.token_file, token.size(), shortest_token);
   return token;

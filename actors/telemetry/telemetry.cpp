@@ -26,13 +26,13 @@ LiveRun live_run(const TelemetrySetup& setup, const PipelinePlan& plan, const Se
   return run;
 }
 
-constexpr const char* telemetry_name = "actors.telemetry";
+constexpr const char* telemetry_component = "actors.telemetry";
 constexpr const char* no_place = "run.directory is empty, expected a folder for profiles";
 
 /// Handles POST /profile. `profile` may be null.
 cluster::StatusPage profile_page(LiveProfile* profile, const std::string& directory) {
   cluster::StatusPage page{"/profile", "text/plain; charset=utf-8", [profile, directory] {
-                             MILLRACE_CHECK(profile != nullptr, ExitCode::config, telemetry_name, "{}", no_place);
+                             MILLRACE_CHECK(profile != nullptr, ExitCode::config, telemetry_component, "{}", no_place);
                              profile->request();
                              return fmt::format("a profile of the last steps goes to {}/profiles\n", directory);
                            }};
@@ -93,7 +93,8 @@ Ending Telemetry::oversee(std::future<Ending> ending, const std::function<void()
 /// Errors of a profile do not end the run.
 void Telemetry::write_profile() try {
   auto measured = profile_->take();
-  MILLRACE_CHECK(measured, ExitCode::data, telemetry_name, "none of the last {} steps is complete in all ranks' rings", LiveProfile::steps);
+  MILLRACE_CHECK(measured, ExitCode::data, telemetry_component, "none of the last {} steps is complete in all ranks' rings",
+                 LiveProfile::steps);
   const auto name = fmt::format("step-{:08}", measured->steps.back().value + 1);
   reporter_.say(setup_.profiled(std::move(*measured), runtime::join_path(runtime::join_path(setup_.directory, "profiles"), name)));
 } catch (const std::exception& error) {
