@@ -57,12 +57,12 @@ void add_accumulators(ShardLayout& shard, StoredParameter& tensor) {
 
 /// Gives the tensor's copies their places from `end` on, but for a bf16 copy that is only used for packing: returns the bytes of that.
 std::size_t place_copies(StoredParameter& tensor, kernels::DType compute, std::size_t& end) {
-  tensor.copied = compute == kernels::DType::bf16 && !tensor.in_f32;
+  const kernels::DType read = tensor.in_f32 ? kernels::DType::f32 : compute;
+  tensor.copied = read == kernels::DType::bf16;
   const std::size_t copy = tensor.copied ? tensor.elements() * sizeof(kernels::BFloat16) : 0;
   if (tensor.plain) tensor.copy = take(end, copy);
   for (std::size_t form = 0; form < tensor.packed.size(); ++form)
-    if (tensor.packed[form])
-      tensor.packed_copy[form] = take(end, kernels::packed_bytes(tensor.shape[form], tensor.shape[1 - form], compute));
+    if (tensor.packed[form]) tensor.packed_copy[form] = take(end, kernels::packed_bytes(tensor.shape[form], tensor.shape[1 - form], read));
   return tensor.plain ? 0 : kernels::align_up(copy);
 }
 

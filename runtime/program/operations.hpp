@@ -6,6 +6,7 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/base/activation.hpp"
+#include "kernels/base/route_options.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/rms_norm.hpp"
@@ -58,6 +59,17 @@ ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_vie
 ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name);
 /// Splits the columns of x [T, N]: one result [T, width] per width; the widths add up to N.
 std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name);
+/// x in fp32: x [T, D] f32 or bf16 → f32 [T, D]; x itself if it is f32 already. The gradient is rounded to x's dtype.
+ValueId to_f32(ProgramBuilder& builder, ValueId x, std::string_view name);
+
+/// Of each token the experts that it chose, best first, and their weights.
+struct Routing {
+  ValueId weights;  // f32 [T, K]
+  ValueId experts;  // i32 [T, K], each within [0, E); without gradient
+};
+/// logits [T, E], f32 or bf16, and `bias` f32 [E], which is given if options.bias says that there is one: a parameter, or a constant that
+/// serves the choice alone. Only a bias that is part of the score has a gradient. K is options.experts_per_token.
+Routing route(ProgramBuilder& builder, ValueId logits, const kernels::RouteOptions& options, std::string_view name, ValueId bias = {});
 /// Copies x, for an empty stage.
 ValueId copy(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// Head and loss: h [T, D], weight [V, D], targets i32 [T] (negative: masked) → f64 [2] {loss sum, z-loss sum}.

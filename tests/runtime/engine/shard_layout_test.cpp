@@ -6,6 +6,9 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/packing.hpp"
+#include "runtime/engine/rank_compute.hpp"
+#include "runtime/passes/differentiate.hpp"
+#include "runtime/program/operations.hpp"
 #include "tests/support/expect_error.hpp"
 
 namespace millrace::runtime {
@@ -111,6 +114,62 @@ TEST(ShardLayout, CopiesThatAreOnlyPackedTakeTurns) {
   EXPECT_FALSE(fp32.stages[0].at("a").copied);
   EXPECT_EQ(fp32.shared_copy, 0U);
   EXPECT_EQ(fp32.stages[1].copy.bytes, kernels::align_up(kernels::packed_bytes(4, 8, kernels::DType::f32)));
+}
+
+/// Its packed copies have the size of fp32, whatever the rest computes in.
+TEST(ShardLayout, AMatrixThatIsReadInF32IsPackedInF32) {
+  const auto rank = lay_out({{"router", {32, 40}, StageId{0}, 0, 0, true, false, false, {true, true}, true},
+                             {"next", {4, 8}, StageId{0}, 0, 1, true, false, false, {true, false}}},
+                            kernels::DType::bf16);
+  const auto &router = rank.stages[0].at("router"), &next = rank.stages[0].at("next");
+  EXPECT_FALSE(router.copied);
+  EXPECT_EQ(router.packed_copy[1] - router.packed_copy[0], kernels::align_up(kernels::packed_bytes(32, 40, kernels::DType::f32)));
+  EXPECT_EQ(next.packed_copy[0] - router.packed_copy[1], kernels::align_up(kernels::packed_bytes(40, 32, kernels::DType::f32)));
+  EXPECT_EQ(rank.shared_copy, kernels::align_up(4U * 8U * 2U)) << "the router needs no bf16 copy to be packed from";
+}
+
+/// What programs of bf16 read of a matrix in fp32, packed for products forward and back, is what its master holds.
+TEST(ShardLayout, PackedCopiesHoldWhatTheMastersHold) {
+  ProgramBuilder builder({kernels::DType::bf16, 2, 4});
+  const auto x = embedding(builder, builder.batch("tokens"), builder.parameter("table", {11, 40}), "embedding");
+  const auto h = linear(builder, x, builder.parameter("before", {40, 40}), "before");
+  const auto y = linear(builder, to_f32(builder, h, "wide"), builder.parameter("router", {32, 40}, in_f32), "router");
+  builder.loss_term({.name = "lm_loss"},
+                    linear_cross_entropy(builder, y, builder.parameter("head", {11, 32}, in_f32), builder.batch("targets"), {}, "loss"));
+  RankStage stage;
+  stage.stage = StageId{0};
+  stage.training = differentiate(builder.finish(), {});
+  stage.parameters = parameters_of(stage.training, stage.stage);
+  std::vector<RankStage> stages;
+  stages.push_back(std::move(stage));
+  RankOptions options;
+  options.compute = kernels::DType::bf16;
+  const RankCompute rank(std::move(stages), options);
+  const Stage& only = rank.stage(StageId{0});
+  for (const StoredParameter& tensor : only.shard().tensors()) {
+    const auto master = only.shard().master(tensor.name);
+    for (std::size_t i = 0; i < master.size(); ++i) master[i] = 1.0F + static_cast<float>(i) * 0x1p-12F;
+  }
+  kernels::ThreadTeam team(1);
+  only.shard().refresh_copies(kernels::ExecutionContext(team));
+  int packed = 0;
+  const ProgramSet& programs = only.programs(Pass::backward);
+  for (std::size_t id = 0; id < programs.values.size(); ++id) {
+    const Value& value = programs.values[id];
+    if (value.role != Role::parameter || value.form == WeightForm::plain) continue;
+    std::vector<float> room(static_cast<std::size_t>(value.type.shape.elements()));
+    const kernels::Tensor found = kernels::make_tensor(room.data(), value.type.dtype, value.type.shape);
+    kernels::unpack(only.tensor(Pass::backward, {static_cast<std::int32_t>(id)}, {}).data, value.form == WeightForm::packed_turned, found);
+    const auto master = only.shard().master(value.name);
+    for (std::size_t i = 0; i < master.size(); ++i) {
+      if (value.type.dtype == kernels::DType::f32)
+        ASSERT_EQ(room[i], master[i]) << value.name << " " << i;
+      else
+        ASSERT_EQ(found.as<kernels::BFloat16>()[i].bits, kernels::to_bfloat16(master[i]).bits) << value.name << " " << i;
+    }
+    ++packed;
+  }
+  EXPECT_EQ(packed, kernels::packs_operands() ? 4 : 0);  // `before` and `router`, each in both forms
 }
 
 // The table has a copy in every form that a stage of the rank reads, in the shard where it lies.

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/options.hpp"
+
+namespace millrace::kernels {
+
+/// The largest number of experts among which a token can choose: a kernel keeps the scores of a token at hand, without scratch.
+inline constexpr std::int64_t most_experts = 4096;
+
+/// The score of an expert for a token, as a function φ of the token's logits: the logit itself, its share in the softmax over all experts,
+/// its sigmoid, or √(log(1 + eᵘ)).
+enum class RouterScore : std::uint8_t { logit, softmax, sigmoid, sqrt_softplus };
+
+/// The use of a bias per expert: none; added to the scores when experts are chosen, and not to their weights (Wang et al., arXiv
+/// 2408.15664); or part of the score.
+enum class RouterBias : std::uint8_t { none, choice, score };
+
+/// The weight of a chosen expert before it is normalised and scaled: its score, the softmax over the scores of the chosen ones, or the
+/// sigmoid of its score.
+enum class RouterWeight : std::uint8_t { score, softmax, sigmoid };
+
+/// How a router chooses the experts of a token and weighs their results. The rules of all families are combinations of these.
+struct RouteOptions {
+  std::int64_t experts_per_token = 1;  // K
+  RouterScore score = RouterScore::softmax;
+  RouterBias bias = RouterBias::none;
+  /// Experts are chosen from the best groups only (DeepSeek-V3, arXiv 2412.19437, section 2.1.2): E/groups neighbours form one, and its
+  /// score is the sum of its `group_best` best scores.
+  std::int64_t groups = 1;
+  std::int64_t kept_groups = 1;
+  std::int64_t group_best = 2;
+  RouterWeight weight = RouterWeight::score;
+  bool normalise = false;    // weights are divided by their sum
+  float sum_epsilon = 0.0F;  // added to that sum
+  float scale = 1.0F;        // multiplies the weights, last
+
+  static constexpr auto members() {
+    return std::tuple(member("experts_per_token", &RouteOptions::experts_per_token), member("score", &RouteOptions::score),
+                      member("bias", &RouteOptions::bias), member("groups", &RouteOptions::groups),
+                      member("kept_groups", &RouteOptions::kept_groups), member("group_best", &RouteOptions::group_best),
+                      member("weight", &RouteOptions::weight), member("normalise", &RouteOptions::normalise),
+                      member("sum_epsilon", &RouteOptions::sum_epsilon), member("scale", &RouteOptions::scale));
+  }
+};
+
+}  // namespace millrace::kernels
