@@ -14,11 +14,17 @@ namespace millrace::kernels {
 struct Dimension {
   std::int64_t capacity = 0;
   std::int16_t count = -1;  // index into the execution's runtime counts; -1: the size is exact
+  std::int32_t factor = 1;  // a bounded size is this many times its count: K rows for each of T tokens
 
   constexpr Dimension() = default;
   constexpr Dimension(std::int64_t size) : capacity(size) {}  // NOLINT: a plain size is a dimension
-  constexpr Dimension(std::int64_t capacity_, std::int16_t count_) : capacity(capacity_), count(count_) {}
+  constexpr Dimension(std::int64_t capacity_, std::int16_t count_, std::int32_t factor_ = 1)
+      : capacity(capacity_), count(count_), factor(factor_) {}
   [[nodiscard]] constexpr bool bounded() const noexcept { return count >= 0; }
+  /// The axis of `by` entries for each of this one's.
+  [[nodiscard]] constexpr Dimension times(std::int64_t by) const noexcept {
+    return bounded() ? Dimension(capacity * by, count, static_cast<std::int32_t>(factor * by)) : Dimension(capacity * by);
+  }
   friend constexpr bool operator==(const Dimension&, const Dimension&) = default;
 };
 

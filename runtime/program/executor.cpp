@@ -22,9 +22,9 @@ void resolve(kernels::Shape& shape, std::span<const std::int64_t> counts) {
     const auto count = static_cast<std::size_t>(dimension.count);
     MILLRACE_CHECK(count < counts.size(), ExitCode::internal, component, "runtime count {} bounds an axis, and {} were given", count,
                    counts.size());
-    MILLRACE_CHECK(counts[count] >= 0 && counts[count] <= dimension.capacity, ExitCode::internal, component,
-                   "runtime count {} is {}, expected 0 to {}", count, counts[count], dimension.capacity);
-    shape.dimension(axis) = kernels::Dimension(counts[count]);
+    MILLRACE_CHECK(counts[count] >= 0 && counts[count] <= dimension.capacity / dimension.factor, ExitCode::internal, component,
+                   "runtime count {} is {}, expected 0 to {}", count, counts[count], dimension.capacity / dimension.factor);
+    shape.dimension(axis) = kernels::Dimension(counts[count] * dimension.factor);
   }
 }
 
