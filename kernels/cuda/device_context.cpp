@@ -95,6 +95,12 @@ void CudaContext::check(const char* what) {
   state_.fault->claimed = 0;
   if (kind == FaultSlot::token)
     fail(ExitCode::data, "kernels.embedding", "token {} at position {}, expected 0 to {}", fault.value, fault.position, fault.limit - 1);
+  if (kind == FaultSlot::expert)
+    fail(ExitCode::internal, "kernels.expert_rows", "expert {} at position {}, expected 0 to {}", fault.value, fault.position,
+         fault.limit - 1);
+  if (kind == FaultSlot::place)
+    fail(ExitCode::internal, "kernels.expert_rows", "place {} at position {}, expected 0 to {}", fault.value, fault.position,
+         fault.limit - 1);
   fail(ExitCode::data, "kernels.linear_cross_entropy", "target {} at position {}, expected less than the vocabulary's {}", fault.value,
        fault.position, fault.limit);
 }

@@ -76,4 +76,16 @@ ValueId copy(ProgramBuilder& builder, ValueId x, std::string_view name);
 ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets,
                              const kernels::CrossEntropyOptions& options, std::string_view name);
 
+/// The choices of T tokens, K experts each, in the order of experts (kernels/expert_rows.hpp): the row of each choice, i32 [T, K], and
+/// where the rows of each expert begin, i32 [E + 1].
+struct ExpertPlaces {
+  ValueId places, offsets;
+};
+/// experts i32 [T, K], each within [0, experts_count).
+ExpertPlaces sort_by_expert(ProgramBuilder& builder, ValueId experts, std::int64_t experts_count, std::string_view name);
+/// x [T, D], places i32 [T, K] → [T·K, D]: a row for each choice. `weights` f32 [T, K] multiply them.
+ValueId gather_rows(ProgramBuilder& builder, ValueId x, ValueId places, std::string_view name, ValueId weights = {});
+/// rows [T·K, D], places i32 [T, K] → [T, D]: the sum of each token's rows, times `weights` f32 [T, K] if there are some.
+ValueId combine_rows(ProgramBuilder& builder, ValueId rows, ValueId places, std::string_view name, ValueId weights = {});
+
 }  // namespace millrace::runtime
