@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/attention.hpp"
+#include "kernels/balance_loss.hpp"
 #include "kernels/base/activation.hpp"
 #include "kernels/base/route_options.hpp"
 #include "kernels/layer_norm.hpp"
@@ -87,5 +88,11 @@ ExpertPlaces sort_by_expert(ProgramBuilder& builder, ValueId experts, std::int64
 ValueId gather_rows(ProgramBuilder& builder, ValueId x, ValueId places, std::string_view name, ValueId weights = {});
 /// rows [T·K, D], places i32 [T, K] → [T, D]: the sum of each token's rows, times `weights` f32 [T, K] if there are some.
 ValueId combine_rows(ProgramBuilder& builder, ValueId rows, ValueId places, std::string_view name, ValueId weights = {});
+/// The balance loss of a router: logits [T, E], experts i32 [T, K] → f64 [1], a sum over the microbatch's sequences for a loss term: with
+/// a denominator that counts sequences it is K if experts are used evenly. T must not be bounded by a runtime count.
+ValueId balance_loss(ProgramBuilder& builder, ValueId logits, ValueId experts, const kernels::BalanceLossOptions& options,
+                     std::string_view name);
+/// The z-loss of a router: logits [T, E] → f64 [1], a sum over the microbatch's tokens for a loss term.
+ValueId router_z_loss(ProgramBuilder& builder, ValueId logits, std::string_view name);
 
 }  // namespace millrace::runtime
