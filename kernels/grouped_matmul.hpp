@@ -15,7 +15,7 @@ struct GroupedMatmulOptions {
   bool transpose_b = false;  // each b[e] is [N, K], not [K, N]
   bool packed_b = false;     // each b[e] has the layout of kernels/packing.hpp, one after the other
   bool bias = false;         // an f32 [E, N]: row e is added to the results of group e before they are rounded
-  /// Rows that are multiplied at a time. A group is cut into tiles of exactly this many rows from its first row on, the last one padded
+  /// Rows that a CPU multiplies at a time. A group is cut into tiles of exactly this many rows from its first row on, the last one padded
   /// with zero rows.
   std::int64_t tile = 128;
 
@@ -29,7 +29,8 @@ struct GroupedMatmulOptions {
 /// a [R, K] and b [E, K, N] or [E, N, K] of one dtype, f32 or bf16; c [R, N] of that dtype or f32; summed in fp32. **A row of c depends on
 /// its row of a, on b[e], the dtypes, the tile and the instruction set alone**: not on how many rows its group has, on its place in it, or
 /// on the thread count. No count of rows reaches a library as a shape: shapes of calls follow from b and the tile. Rows of a and c behind
-/// the last group are neither read nor written. `bias` as options.bias says.
+/// the last group are neither read nor written. `bias` as options.bias says. E, K, N and the tile are at least 1. Throws Error(internal)
+/// if an operand does not fit, and if the offsets are not as above; a GPU reports those later, and takes offsets that it can work with.
 void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                     const GroupedMatmulOptions& options, Scratch scratch, const Tensor* bias = nullptr);
 /// Scratch of the call with these shapes.
@@ -37,13 +38,14 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
                                                        const GroupedMatmulOptions& options, const Processor& processor);
 
 /// c[e] += a_eᵀ · b_e, summed over the rows of group e: a [R, M] and b [R, N] of one dtype, f32 or bf16; c f32 [E, M, N]. A group is added
-/// in runs of 128 rows from its first row on, in order, the last one padded with zero rows to a multiple of 32; so c[e] depends on the
-/// group's rows, its previous value, the dtypes and the instruction set alone. A group without rows leaves c[e] as it is.
+/// from its first row on, in order, in fp32: on a CPU in runs of 128 rows, the last one padded with zero rows to a multiple of 32; on a GPU
+/// row after row, and then to c[e]. So c[e] depends on the group's rows, its previous value, the dtypes and the instruction set alone. A
+/// group without rows leaves c[e] as it is. Errors as above.
 void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                              Scratch scratch);
 [[nodiscard]] std::size_t grouped_weight_gradient_scratch_bytes(const Shape& a, const Shape& b, DType operands, const Processor& processor);
 
-/// c[e] f32 [E, N] += the sum of the rows of group e, in order: the gradient of a bias. a [R, N].
+/// c[e] f32 [E, N] += the sum of the rows of group e, in order: the gradient of a bias. a [R, N], f32 or bf16. Errors as above.
 void grouped_bias_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& offsets, const Tensor& c);
 
 /// The kernels that backends implement (kernels/base/kernel_table.hpp).

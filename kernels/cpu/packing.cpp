@@ -25,17 +25,31 @@ void pack_loop(const Tensor& b, const std::byte* from, const PackBlock& block, D
     pick_pack_f32()(reinterpret_cast<const float*>(from), block, reinterpret_cast<float*>(out));
 }
 
-/// Blocks [begin, end) of 64 columns, on the calling thread.
+/// Rows of op(b), columns of op(b), and blocks of 64 columns: of b, or of each matrix of a stack.
+struct Sizes {
+  std::int64_t rows, columns, blocks, matrices;
+  Sizes(const Shape& b, bool transpose)
+      : rows(b[b.rank() - (transpose ? 1 : 2)]),
+        columns(b[b.rank() - (transpose ? 2 : 1)]),
+        blocks((columns + kPackedColumns - 1) / kPackedColumns),
+        matrices(b.rank() == 3 ? b[0] : 1) {}
+};
+
+/// Blocks [begin, end) of 64 columns, counted over all matrices, on the calling thread.
 void pack_blocks(const Tensor& b, bool transpose, std::byte* packed, std::int64_t begin, std::int64_t end) {
-  const std::int64_t rows = b.shape[transpose ? 1 : 0], columns = b.shape[transpose ? 0 : 1];
+  const Sizes sizes(b.shape, transpose);
+  const std::int64_t rows = sizes.rows, columns = sizes.columns;
   const DType kind = packed_dtype(b.dtype);
   const std::int64_t padded = packed_rows(rows, kind);
   const std::size_t block_bytes = static_cast<std::size_t>(padded * kPackedColumns) * size_of(kind);
   for (std::int64_t index = begin; index < end; ++index) {
-    std::byte* const out = packed + static_cast<std::size_t>(index) * block_bytes;
-    const std::int64_t first = index * kPackedColumns;
+    const std::int64_t matrix = index / sizes.blocks, block = index % sizes.blocks;
+    std::byte* const out =
+        packed + static_cast<std::size_t>(matrix) * packed_bytes(rows, columns, b.dtype) + static_cast<std::size_t>(block) * block_bytes;
+    const std::int64_t first = block * kPackedColumns;
     const std::int64_t width = std::min(kPackedColumns, columns - first);
-    const std::byte* const from = b.data + static_cast<std::size_t>(transpose ? first * rows : first) * size_of(b.dtype);
+    const std::byte* const from =
+        b.data + static_cast<std::size_t>(matrix * rows * columns + (transpose ? first * rows : first)) * size_of(b.dtype);
     if (transpose && kind == DType::bf16 && width == kPackedColumns && turn_pairs(from, rows, out)) {
       const std::size_t filled = static_cast<std::size_t>(rows * kPackedColumns) * size_of(kind);
       std::fill(out + filled, out + block_bytes, std::byte{0});
@@ -46,8 +60,8 @@ void pack_blocks(const Tensor& b, bool transpose, std::byte* packed, std::int64_
 }
 
 void pack(const ExecutionContext& context, const Tensor& b, bool transpose, std::byte* packed) {
-  const std::int64_t columns = b.shape[transpose ? 0 : 1];
-  context.team().for_ranges((columns + kPackedColumns - 1) / kPackedColumns, 1,
+  const Sizes sizes(b.shape, transpose);
+  context.team().for_ranges(sizes.matrices * sizes.blocks, 1,
                             [&](std::int64_t begin, std::int64_t end) { pack_blocks(b, transpose, packed, begin, end); });
 }
 

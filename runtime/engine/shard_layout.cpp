@@ -62,7 +62,7 @@ std::size_t place_copies(StoredParameter& tensor, kernels::DType compute, std::s
   const std::size_t copy = tensor.copied ? tensor.elements() * sizeof(kernels::BFloat16) : 0;
   if (tensor.plain) tensor.copy = take(end, copy);
   for (std::size_t form = 0; form < tensor.packed.size(); ++form)
-    if (tensor.packed[form]) tensor.packed_copy[form] = take(end, kernels::packed_bytes(tensor.shape[form], tensor.shape[1 - form], read));
+    if (tensor.packed[form]) tensor.packed_copy[form] = take(end, kernels::packed_bytes(tensor.shape, form == 1, read));
   return tensor.plain ? 0 : kernels::align_up(copy);
 }
 

@@ -74,8 +74,7 @@ void Rig::lay_out_parameters() {
 void Rig::lay_out_packed(const Value& value) {
   if (value.role != Role::parameter || value.form == WeightForm::plain) return;
   if (!packed_.emplace(std::pair{value.name, value.form}, Packed{packed_bytes_, value.type}).second) return;
-  const bool turned = value.form == WeightForm::packed_turned;
-  packed_bytes_ += kernels::packed_bytes(value.type.shape[turned ? 1 : 0], value.type.shape[turned ? 0 : 1], value.type.dtype);
+  packed_bytes_ += kernels::packed_bytes(value.type.shape, value.form == WeightForm::packed_turned, value.type.dtype);
 }
 
 void Rig::allocate() {

@@ -1,0 +1,322 @@
+#include "kernels/grouped_matmul.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/cpu_features.hpp"
+#include "kernels/base/operands.hpp"
+#include "kernels/cpu/bias_loops.hpp"
+#include "kernels/cpu/elementwise_loops.hpp"
+#include "kernels/cpu/matmul_primitive.hpp"
+#include "kernels/cpu/thread_range.hpp"
+#include "kernels/cpu/transpose_columns.hpp"
+#include "kernels/packing.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+std::size_t bytes_of(std::int64_t elements, DType dtype) { return static_cast<std::size_t>(elements) * size_of(dtype); }
+
+/// Writes `rows` rows of `width` elements in the dtype of the products, and rows of zeros behind them up to `padded`.
+void copy_rows(const std::byte* from, DType operands, DType compute, std::int64_t rows, std::int64_t width, std::int64_t padded,
+               std::byte* to) {
+  if (compute == operands)
+    std::copy_n(from, bytes_of(rows * width, operands), to);
+  else
+    pick_widen()(reinterpret_cast<const BFloat16*>(from), reinterpret_cast<float*>(to), 0, rows * width);
+  std::fill(to + bytes_of(rows * width, compute), to + bytes_of(padded * width, compute), std::byte{0});
+}
+
+/// The scratch of thread `thread`, of `bytes` for each.
+std::byte* scratch_of_thread(const char* component, const ExecutionContext& context, Scratch scratch, std::size_t bytes, int thread) {
+  check_scratch(component, scratch, kAlignment + bytes * static_cast<std::size_t>(context.threads()));
+  const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % kAlignment;
+  return scratch.data() + (misaligned == 0 ? 0 : kAlignment - misaligned) + bytes * static_cast<std::size_t>(thread);
+}
+
+/// Calls body(item) for items 0, 1, … until it returns false. Threads take an item when they are done with the one before, which balances
+/// groups of very different sizes. An item must have the same bits whichever thread computes it.
+template <class Body>
+void take_in_turn(std::atomic<std::int64_t>& next, Body&& body) {
+  while (body(next.fetch_add(1, std::memory_order_relaxed))) {
+  }
+}
+
+// -- c[r] = a[r] · op(b[e])
+// -----------------------------------------------------------------------------------------------------------------
+
+/// A product without its number of rows, on which nothing depends. oneDNN multiplies `tile` rows at a time, always.
+struct Problem {
+  std::int64_t n, k;
+  DType operands, result;  // dtypes in memory
+  GroupedMatmulOptions options;
+
+  Problem(const Shape& a, const Shape& b, DType operands_, DType result_, const GroupedMatmulOptions& options_)
+      : n(b[options_.transpose_b ? 1 : 2]), k(a[1]), operands(operands_), result(result_), options(options_) {}
+
+  [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
+  [[nodiscard]] bool widens() const { return compute() != operands; }
+  [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
+  [[nodiscard]] bool copies_b() const { return widens() && !options.packed_b; }
+  [[nodiscard]] DType product() const { return narrows() ? DType::f32 : result; }
+  /// Bytes from one b[e] to the next.
+  [[nodiscard]] std::size_t matrix_bytes() const { return options.packed_b ? packed_bytes(k, n, operands) : bytes_of(k * n, operands); }
+
+  [[nodiscard]] MatmulPart part() const {
+    return {.m = options.tile,
+            .n = n,
+            .k = k,
+            .a_stride = k,
+            .b_stride = options.packed_b      ? 0
+                        : options.transpose_b ? k
+                                              : n,
+            .c_stride = n,
+            .operands = compute(),
+            .result = product(),
+            .transpose_b = options.transpose_b && !options.packed_b,
+            .packed_b = options.packed_b,
+            .bias = options.bias && !narrows()};
+  }
+};
+
+/// A thread's scratch: a tile of a and of c, b[e] if it is widened, and oneDNN's own.
+struct TileLayout {
+  std::size_t c, b, own, bytes;  // the tile of a is at 0
+  explicit TileLayout(const Problem& problem)
+      : c(align_up(bytes_of(problem.options.tile * problem.k, problem.compute()))),
+        b(c + align_up(bytes_of(problem.options.tile * problem.n, problem.product()))),
+        own(b + (problem.copies_b() ? align_up(bytes_of(problem.k * problem.n, DType::f32)) : 0)),
+        bytes(own + align_up(matmul_part_scratch_bytes(problem.part()))) {}
+};
+
+/// The tiles of all groups, counted from the first tile of the first group on. Moves forward only.
+class TileCursor {
+ public:
+  TileCursor(const std::int32_t* offsets, std::int64_t experts, std::int64_t tile) : offsets_(offsets), experts_(experts), tile_(tile) {}
+
+  /// False if there are not so many tiles.
+  bool move_to(std::int64_t index) {
+    for (; expert_ < experts_; ++expert_) {
+      const std::int64_t tiles = (offsets_[expert_ + 1] - offsets_[expert_] + tile_ - 1) / tile_;
+      if (index < before_ + tiles) break;
+      before_ += tiles;
+    }
+    index_ = index;
+    return expert_ < experts_;
+  }
+  [[nodiscard]] std::int64_t expert() const { return expert_; }
+  [[nodiscard]] IndexRange rows() const {
+    const std::int64_t begin = offsets_[expert_] + (index_ - before_) * tile_;
+    return {begin, std::min<std::int64_t>(begin + tile_, offsets_[expert_ + 1])};
+  }
+
+ private:
+  const std::int32_t* offsets_;
+  std::int64_t experts_, tile_;
+  std::int64_t expert_ = 0, before_ = 0, index_ = 0;  // before_: tiles of the groups before expert_
+};
+
+/// Multiplies tiles, on one thread.
+class TileMultiplier {
+ public:
+  TileMultiplier(const Problem& problem, const TileLayout& layout, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor* bias,
+                 std::byte* scratch)
+      : problem_(problem), part_(problem.part()), layout_(layout), a_(a), b_(b), c_(c), bias_(bias), scratch_(scratch) {}
+
+  void multiply(std::int64_t expert, IndexRange rows) {
+    const bool whole = rows.size() == problem_.options.tile;
+    const std::byte* left = a_.data + bytes_of(rows.begin * problem_.k, problem_.operands);
+    if (!whole || problem_.widens()) {
+      copy_rows(left, problem_.operands, problem_.compute(), rows.size(), problem_.k, problem_.options.tile, scratch_);
+      left = scratch_;
+    }
+    std::byte* const to = c_.data + bytes_of(rows.begin * problem_.n, problem_.result);
+    const bool in_place = whole && !problem_.narrows();
+    std::byte* const product = in_place ? to : scratch_ + layout_.c;
+    const float* const bias = bias_ == nullptr ? nullptr : bias_->as<float>() + expert * problem_.n;
+    run_matmul_part(part_, left, matrix(expert), product, part_.bias ? bias : nullptr, scratch_ + layout_.own);
+    if (!in_place) store(product, rows.size(), bias, to);
+  }
+
+ private:
+  /// b[e] as the products read it. Neighbouring tiles are mostly of one expert, so it is widened when the expert changes.
+  const std::byte* matrix(std::int64_t expert) {
+    const std::byte* const stored = b_.data + static_cast<std::size_t>(expert) * problem_.matrix_bytes();
+    if (!problem_.copies_b()) return stored;
+    std::byte* const wide = scratch_ + layout_.b;
+    if (expert != widened_)
+      pick_widen()(reinterpret_cast<const BFloat16*>(stored), reinterpret_cast<float*>(wide), 0, problem_.k * problem_.n);
+    widened_ = expert;
+    return wide;
+  }
+
+  void store(const std::byte* product, std::int64_t rows, const float* bias, std::byte* to) const {
+    if (!problem_.narrows()) {
+      std::copy_n(product, bytes_of(rows * problem_.n, problem_.result), to);
+      return;
+    }
+    const auto* wide = reinterpret_cast<const float*>(product);
+    auto* out = reinterpret_cast<BFloat16*>(to);
+    if (bias == nullptr) return pick_narrow()(wide, out, 0, rows * problem_.n);
+    for (std::int64_t row = 0; row < rows; ++row)
+      pick_narrow_wide_sum()(wide + row * problem_.n, bias, out + row * problem_.n, 0, problem_.n);
+  }
+
+  const Problem& problem_;
+  MatmulPart part_;
+  const TileLayout& layout_;
+  const Tensor &a_, &b_, &c_;
+  const Tensor* bias_;
+  std::byte* scratch_;
+  std::int64_t widened_ = -1;
+};
+
+void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
+                    const GroupedMatmulOptions& options, Scratch scratch, const Tensor* bias) {
+  const Problem problem(a.shape, b.shape, a.dtype, c.dtype, options);
+  const TileLayout layout(problem);
+  std::atomic<std::int64_t> next{0};
+  context.team().run([&](int thread, int) {
+    // A thread that gets no tile compiles the product all the same, so that no later call has to.
+    (void)matmul_part_scratch_bytes(problem.part());
+    TileMultiplier multiplier(problem, layout, a, b, c, bias,
+                              scratch_of_thread("kernels.grouped_matmul", context, scratch, layout.bytes, thread));
+    TileCursor cursor(offsets.as<std::int32_t>(), b.shape[0], options.tile);
+    take_in_turn(next, [&](std::int64_t tile) {
+      if (!cursor.move_to(tile)) return false;
+      multiplier.multiply(cursor.expert(), cursor.rows());
+      return true;
+    });
+  });
+}
+
+std::size_t grouped_matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, const GroupedMatmulOptions& options,
+                                         const Processor& processor) {
+  return kAlignment + TileLayout(Problem(a, b, operands, result, options)).bytes * static_cast<std::size_t>(processor.threads);
+}
+
+// -- c[e] += a_eᵀ · b_e
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// Rows of a group that are added at a time, and the multiple to which fewer are padded.
+constexpr std::int64_t kRun = 128, kRunGrain = 32;
+/// Largest number of rows of c[e] that a thread adds to at a time.
+constexpr std::int64_t kGradientRows = 256;
+
+/// A gradient without its number of rows. Each c[e] is cut into blocks of rows that depend on M alone.
+struct Gradient {
+  std::int64_t m, n;
+  DType operands, compute;
+  std::int64_t blocks;
+
+  Gradient(std::int64_t m_, std::int64_t n_, DType operands_)
+      : m(m_), n(n_), operands(operands_), compute(matmul_compute_dtype(operands_)), blocks((m_ + kGradientRows - 1) / kGradientRows) {}
+
+  [[nodiscard]] IndexRange block(std::int64_t index) const {
+    return thread_range(m, kShareGrain, static_cast<int>(index), static_cast<int>(blocks));
+  }
+  [[nodiscard]] MatmulPart part(IndexRange rows, std::int64_t length) const {
+    return {.m = rows.size(),
+            .n = n,
+            .k = length,
+            .a_stride = length,
+            .b_stride = n,
+            .c_stride = n,
+            .operands = compute,
+            .result = DType::f32,
+            .accumulate = true};
+  }
+  /// Largest scratch of oneDNN. Compiles all products that this thread could ever need.
+  [[nodiscard]] std::size_t product_scratch() const {
+    std::size_t largest = 0;
+    for (std::int64_t index = 0; index < blocks; ++index)
+      for (std::int64_t length = kRunGrain; length <= kRun; length += kRunGrain)
+        if (block(index).size() > 0) largest = std::max(largest, align_up(matmul_part_scratch_bytes(part(block(index), length))));
+    return largest;
+  }
+};
+
+/// A thread's scratch: the transposed rows of a, the rows of b if they are widened or padded, and oneDNN's own.
+struct RunLayout {
+  std::size_t b, own, bytes;  // the rows of a are at 0
+  explicit RunLayout(const Gradient& gradient)
+      : b(align_up(bytes_of(std::min(gradient.m, kGradientRows) * kRun, gradient.compute))),
+        own(b + align_up(bytes_of(kRun * gradient.n, gradient.compute))),
+        bytes(own + gradient.product_scratch()) {}
+};
+
+/// Adds group `rows` of a and b to a block of the rows of c[e], `to`.
+void add_group(const Gradient& gradient, const RunLayout& layout, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block,
+               float* to, std::byte* scratch) {
+  for (std::int64_t first = rows.begin; first < rows.end; first += kRun) {
+    const std::int64_t count = std::min(kRun, rows.end - first), length = (count + kRunGrain - 1) / kRunGrain * kRunGrain;
+    if (length != count) std::fill_n(scratch, bytes_of(block.size() * length, gradient.compute), std::byte{0});
+    // Addressed as if from row 0 on: the block's rows begin at the thread's memory.
+    std::byte* const row_0 = scratch - bytes_of(block.begin * length, gradient.compute);
+    transpose_columns(gradient.operands, gradient.compute, a.data + bytes_of(first * gradient.m, gradient.operands), count, gradient.m,
+                      row_0, length, block.begin, block.end);
+    const std::byte* right = b.data + bytes_of(first * gradient.n, gradient.operands);
+    if (length != count || gradient.compute != gradient.operands) {
+      copy_rows(right, gradient.operands, gradient.compute, count, gradient.n, length, scratch + layout.b);
+      right = scratch + layout.b;
+    }
+    run_matmul_part(gradient.part(block, length), scratch, right, to, nullptr, scratch + layout.own);
+  }
+}
+
+void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
+                             Scratch scratch) {
+  const Gradient gradient(c.shape[1], c.shape[2], a.dtype);
+  const RunLayout layout(gradient);
+  const auto* offset = offsets.as<std::int32_t>();
+  const std::int64_t items = c.shape[0] * gradient.blocks;
+  std::atomic<std::int64_t> next{0};
+  context.team().run([&](int thread, int) {
+    (void)gradient.product_scratch();
+    std::byte* const own = scratch_of_thread("kernels.grouped_weight_gradient", context, scratch, layout.bytes, thread);
+    take_in_turn(next, [&](std::int64_t item) {
+      if (item >= items) return false;
+      const std::int64_t expert = item / gradient.blocks;
+      const IndexRange rows{offset[expert], offset[expert + 1]}, block = gradient.block(item % gradient.blocks);
+      if (block.size() > 0)
+        add_group(gradient, layout, a, b, rows, block, c.as<float>() + (expert * gradient.m + block.begin) * gradient.n, own);
+      return true;
+    });
+  });
+}
+
+std::size_t grouped_weight_gradient_scratch_bytes(const Shape& a, const Shape& b, DType operands, const Processor& processor) {
+  return kAlignment + RunLayout(Gradient(a[1], b[1], operands)).bytes * static_cast<std::size_t>(processor.threads);
+}
+
+// -- c[e] += the sum of the rows of group e
+// -------------------------------------------------------------------------------------------------
+
+void grouped_bias_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& offsets, const Tensor& c) {
+  const std::int64_t experts = c.shape[0], n = c.shape[1];
+  const auto* offset = offsets.as<std::int32_t>();
+  // Each thread owns columns of all experts, so the order of a sum does not depend on the number of threads.
+  context.team().for_ranges(n, kShareGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t e = 0; e < experts; ++e) {
+      const std::int64_t rows = offset[e + 1] - offset[e];
+      if (rows == 0) continue;
+      float* const sum = c.as<float>() + e * n;
+      if (a.dtype == DType::f32)
+        pick_bias_weight_gradient_f32()({a.as<float>() + offset[e] * n, sum, rows, n}, begin, end);
+      else
+        pick_bias_weight_gradient_bf16()({a.as<BFloat16>() + offset[e] * n, sum, rows, n}, begin, end);
+    }
+  });
+}
+
+const InTable in_table[] = {
+    {Backend::cpu, table::grouped_matmul, grouped_matmul},
+    {Backend::cpu, table::grouped_matmul_scratch_bytes, grouped_matmul_scratch_bytes},
+    {Backend::cpu, table::grouped_weight_gradient, grouped_weight_gradient},
+    {Backend::cpu, table::grouped_weight_gradient_scratch_bytes, grouped_weight_gradient_scratch_bytes},
+    {Backend::cpu, table::grouped_bias_gradient, grouped_bias_gradient},
+};
+
+}  // namespace
+}  // namespace millrace::kernels::cpu
