@@ -46,14 +46,26 @@ void take_in_turn(std::atomic<std::int64_t>& next, Body&& body) {
 // -- c[r] = a[r] · op(b[e])
 // -----------------------------------------------------------------------------------------------------------------
 
+/// Rows of a tile. In oneDNN's products for AVX2 the last rows of a matrix have other bits than the rows before them, unless their number
+/// is a multiple of what the kernel multiplies at a time, which is 4, 6, 16 or 24.
+std::int64_t rows_of_tile(std::int64_t tile) {
+  constexpr std::int64_t grain = 48;
+  return matmul_isa() == Isa::avx512 ? tile : (tile + grain - 1) / grain * grain;
+}
+
 /// A product without its number of rows, on which nothing depends. oneDNN multiplies `tile` rows at a time, always.
 struct Problem {
-  std::int64_t n, k;
+  std::int64_t n, k, tile;
   DType operands, result;  // dtypes in memory
   GroupedMatmulOptions options;
 
   Problem(const Shape& a, const Shape& b, DType operands_, DType result_, const GroupedMatmulOptions& options_)
-      : n(b[options_.transpose_b ? 1 : 2]), k(a[1]), operands(operands_), result(result_), options(options_) {}
+      : n(b[options_.transpose_b ? 1 : 2]),
+        k(a[1]),
+        tile(rows_of_tile(options_.tile)),
+        operands(operands_),
+        result(result_),
+        options(options_) {}
 
   [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
   [[nodiscard]] bool widens() const { return compute() != operands; }
@@ -64,7 +76,7 @@ struct Problem {
   [[nodiscard]] std::size_t matrix_bytes() const { return options.packed_b ? packed_bytes(k, n, operands) : bytes_of(k * n, operands); }
 
   [[nodiscard]] MatmulPart part() const {
-    return {.m = options.tile,
+    return {.m = tile,
             .n = n,
             .k = k,
             .a_stride = k,
@@ -84,8 +96,8 @@ struct Problem {
 struct TileLayout {
   std::size_t c, b, own, bytes;  // the tile of a is at 0
   explicit TileLayout(const Problem& problem)
-      : c(align_up(bytes_of(problem.options.tile * problem.k, problem.compute()))),
-        b(c + align_up(bytes_of(problem.options.tile * problem.n, problem.product()))),
+      : c(align_up(bytes_of(problem.tile * problem.k, problem.compute()))),
+        b(c + align_up(bytes_of(problem.tile * problem.n, problem.product()))),
         own(b + (problem.copies_b() ? align_up(bytes_of(problem.k * problem.n, DType::f32)) : 0)),
         bytes(own + align_up(matmul_part_scratch_bytes(problem.part()))) {}
 };
@@ -125,10 +137,10 @@ class TileMultiplier {
       : problem_(problem), part_(problem.part()), layout_(layout), a_(a), b_(b), c_(c), bias_(bias), scratch_(scratch) {}
 
   void multiply(std::int64_t expert, IndexRange rows) {
-    const bool whole = rows.size() == problem_.options.tile;
+    const bool whole = rows.size() == problem_.tile;
     const std::byte* left = a_.data + bytes_of(rows.begin * problem_.k, problem_.operands);
     if (!whole || problem_.widens()) {
-      copy_rows(left, problem_.operands, problem_.compute(), rows.size(), problem_.k, problem_.options.tile, scratch_);
+      copy_rows(left, problem_.operands, problem_.compute(), rows.size(), problem_.k, problem_.tile, scratch_);
       left = scratch_;
     }
     std::byte* const to = c_.data + bytes_of(rows.begin * problem_.n, problem_.result);
@@ -182,7 +194,7 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
     (void)matmul_part_scratch_bytes(problem.part());
     TileMultiplier multiplier(problem, layout, a, b, c, bias,
                               scratch_of_thread("kernels.grouped_matmul", context, scratch, layout.bytes, thread));
-    TileCursor cursor(offsets.as<std::int32_t>(), b.shape[0], options.tile);
+    TileCursor cursor(offsets.as<std::int32_t>(), b.shape[0], problem.tile);
     take_in_turn(next, [&](std::int64_t tile) {
       if (!cursor.move_to(tile)) return false;
       multiplier.multiply(cursor.expert(), cursor.rows());

@@ -146,7 +146,7 @@ std::vector<GroupedMatmulOptions> all_options(std::int64_t tile) {
 
 TEST(GroupedMatmul, EveryRowIsMultipliedByItsExpertsMatrix) {
   const std::vector<Case> cases{
-      {1, 1, 128, {1}, 0},          {33, 17, 128, {5, 0, 131}, 4}, {70, 40, 16, {0, 0, 37, 0}, 0}, {16, 65, 64, {1, 2, 130, 0, 129}, 1},
+      {1, 1, 128, {1}, 0},          {33, 17, 128, {5, 0, 131}, 4}, {70, 40, 16, {0, 0, 37, 0}, 0}, {16, 65, 32, {1, 2, 66, 0, 33}, 1},
       {65, 8, 7, {0, 20, 7, 3}, 2}, {5, 3, 128, {0, 0}, 3}};
   for (const Case& at : cases)
     for (const auto& [operands, result] : dtypes)

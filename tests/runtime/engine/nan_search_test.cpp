@@ -191,6 +191,22 @@ TEST(PlainOperand, UnpacksAndLeavesThePackedOneAlone) {
   }
 }
 
+TEST(PlainOperand, UnpacksAStackMatrixByMatrix) {
+  kernels::ThreadTeam team(1);
+  const kernels::Buffer memory(30 * sizeof(float));
+  const kernels::Tensor stack{memory.data(), DType::f32, {2, 3, 5}};
+  for (std::size_t i = 0; i < 30; ++i) put(stack, i, static_cast<double>(i) + 1);
+  for (const auto form : {WeightForm::packed, WeightForm::packed_turned}) {
+    const bool turned = form == WeightForm::packed_turned;
+    const kernels::Buffer packed(kernels::packed_bytes(stack.shape, turned, DType::f32));
+    kernels::pack(kernels::ExecutionContext(team), stack, turned, packed.data());
+    Value value{{DType::f32, stack.shape}, Role::parameter, "w"};
+    value.form = form;
+    const PlainOperand operand(value, {packed.data(), DType::f32, stack.shape});
+    EXPECT_EQ(std::memcmp(operand.tensor().data, stack.data, stack.bytes()), 0);
+  }
+}
+
 TEST(PlainOperand, IsTheOperandItselfWhereThatIsPlain) {
   const PackedMatrix matrix(DType::f32, WeightForm::plain);
   EXPECT_EQ(PlainOperand(matrix.value(), matrix.tensor()).tensor().data, matrix.tensor().data);

@@ -172,6 +172,14 @@ TEST(ShardLayout, PackedCopiesHoldWhatTheMastersHold) {
   EXPECT_EQ(packed, kernels::packs_operands() ? 4 : 0);  // `before` and `router`, each in both forms
 }
 
+TEST(ShardLayout, AStackIsPackedMatrixByMatrix) {
+  const auto rank = lay_out({{"experts", {3, 16, 70}, StageId{0}, 0, 0, true, false, false, {true, true}}}, kernels::DType::f32);
+  EXPECT_EQ(rank.stages[0].copy.bytes,
+            3 * (kernels::packed_bytes(16, 70, kernels::DType::f32) + kernels::packed_bytes(70, 16, kernels::DType::f32)));
+  const auto& experts = rank.stages[0].at("experts");
+  EXPECT_EQ(experts.packed_copy[1] - experts.packed_copy[0], 3 * kernels::packed_bytes(16, 70, kernels::DType::f32));
+}
+
 // The table has a copy in every form that a stage of the rank reads, in the shard where it lies.
 TEST(ShardLayout, ATiedTableHasTheFormsOfBothUses) {
   const auto rank = lay_out({{"table", {16, 8}, StageId{0}, 0, 0, true, false, true, {}},

@@ -13,6 +13,7 @@
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/matmul.hpp"
 #include "tests/runtime/program/expert_nets.hpp"
+#include "tests/runtime/program/fixed_offsets.hpp"
 #include "tests/runtime/program/rig.hpp"
 
 /// Tests every operation's gradient rules in a net of its own: the gradients of all parameters, those before the operation and
@@ -73,6 +74,8 @@ std::vector<Net> nets() {
          return linear_input_major(b, wide, b.parameter("back", {5, 8}), "back");
        },
        {}},
+      {"grouped_linear", [](ProgramBuilder& b, ValueId x) { return products_of_experts(b, x, false); }, {}},
+      {"grouped_linear_input_major", [](ProgramBuilder& b, ValueId x) { return products_of_experts(b, x, true); }, {}},
       {"layer_norm",
        [](ProgramBuilder& b, ValueId x) {
          return layer_norm(b, x, b.parameter("weight", {8}, in_f32), b.parameter("bias", {8}, in_f32), {1e-2F, 0.5F}, "norm");
@@ -337,6 +340,7 @@ TEST(Rules, CostsAreCounted) {
                                                {"attention_sink_gradient", 2},
                                                {"accumulate", 1},
                                                {"embedding", 0},
+                                               {"grouped_bias_gradient", 1},
                                                {"silu", 4},
                                                {"gelu", 9},
                                                {"relu", 1},
