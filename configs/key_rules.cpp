@@ -82,10 +82,20 @@ class Checker {
     const auto fits = [&](std::size_t entries) { return static_cast<std::int64_t>(entries) <= model.layers; };
     want(fits(model.layer_kinds.size()), "model.layer_types", "expected at most model.layers = {}", model.layers);
     want(fits(model.layer_positions.size()), "model.layer_positions", "expected at most model.layers = {}", model.layers);
+    want(fits(model.mlp_kinds.size()), "model.mlp_layer_types", "expected at most model.layers = {}", model.layers);
     const auto any = [&](layers::LayerKind kind) { return std::ranges::find(model.layer_kinds, kind) != model.layer_kinds.end(); };
     const bool slides = any(layers::LayerKind::sliding), chunks = any(layers::LayerKind::chunked);
     want(!slides || model.sliding_window > 0, "model.sliding_window", "expected 1 or more, model.layer_types has sliding layers");
     want(!chunks || model.attention_chunk > 0, "model.attention_chunk_size", "expected 1 or more, model.layer_types has chunked layers");
+    experts();
+  }
+
+  void experts() const {
+    const auto& model = config_.model;
+    const bool sparse = std::ranges::find(model.mlp_kinds, layers::MlpKind::sparse) != model.mlp_kinds.end();
+    want(!sparse || model.experts > 0, "model.experts", "expected 1 or more, model.mlp_layer_types has sparse layers");
+    want(model.experts == 0 || model.experts_per_token >= 1, "model.experts_per_token", "expected 1 to model.experts = {}", model.experts);
+    want(model.experts_per_token <= model.experts, "model.experts_per_token", "expected at most model.experts = {}", model.experts);
   }
 
   /// Checks the relations between the numbers of a rotation, whose keys begin with `prefix`.

@@ -351,6 +351,7 @@ void derive(RunConfig& config, Settings& settings) {
   };
   repeat(model.layer_kinds, "model.layer_types");
   repeat(model.layer_positions, "model.layer_positions");
+  repeat(model.mlp_kinds, "model.mlp_layer_types");
 }
 
 }  // namespace

@@ -199,6 +199,12 @@ Key layer_positions(const char* doc) {
                    std::array{std::pair{LayerPositions::rotary, "rope"}, std::pair{LayerPositions::none, "none"}});
 }
 
+Key mlp_layer_types(const char* doc) {
+  using layers::MlpKind;
+  return per_layer("model.mlp_layer_types", doc, &layers::ModelConfig::mlp_kinds,
+                   std::array{std::pair{MlpKind::dense, "dense"}, std::pair{MlpKind::sparse, "sparse"}});
+}
+
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
   for (const layers::FamilyTraits* family : layers::family_traits()) names.emplace_back(family->name);
@@ -280,6 +286,18 @@ void model_keys(std::vector<Key>& keys) {
       bind("model.attention_bias", identity, "Biases on queries, keys, values and the output of attention.", MEMBER(model.attention_bias)));
   keys.push_back(bind("model.mlp_bias", identity, "Biases on all projections of the MLP.", MEMBER(model.mlp_bias)));
   keys.push_back(hidden_act("hf: the activation of the MLP; gelu is the tanh form, gelu_erf the exact one. default: the family's."));
+  keys.push_back(between(bind("model.experts", identity, "Experts of a layer, from which its router chooses. 0: every layer has one MLP.",
+                              MEMBER(model.experts)),
+                         0, 1 << 16));
+  keys.push_back(
+      between(bind("model.experts_per_token", identity, "Experts that compute on a token.", MEMBER(model.experts_per_token)), 0, 1 << 16));
+  keys.push_back(between(
+      bind("model.moe_intermediate_size", identity, "Width of an expert. 0: model.intermediate_size.", MEMBER(model.moe_intermediate_size)),
+      0, 1 << 24));
+  keys.push_back(
+      bind("model.norm_topk_prob", identity, "The weights of a token's experts are divided by their sum.", MEMBER(model.norm_topk_prob)));
+  keys.push_back(mlp_layer_types(
+      "Whether each layer has one MLP or experts; a list shorter than the model repeats. Empty: all have experts, if there are any."));
   keys.push_back(
       bind("model.scale_by_layer", identity, "Attention scores of the n-th layer are also divided by n.", MEMBER(model.scale_by_layer)));
   keys.push_back(

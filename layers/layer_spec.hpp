@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/base/activation.hpp"
+#include "kernels/base/route_options.hpp"
 #include "layers/model_config.hpp"
 
 /// The parts of a model, resolved: the spec of every layer lists its parts, so builders need no rule by which the layers of a mixed model
@@ -50,14 +51,24 @@ struct MlpSpec {
   bool operator==(const MlpSpec&) const = default;
 };
 
+/// A mixture of experts (Shazeer et al., arXiv 1701.06538; Fedus et al., arXiv 2101.03961): a router chooses experts for every token, and
+/// adds up their results with weights. Each expert is a gated MLP.
+struct ExpertsSpec {
+  std::int64_t experts = 0;     // E
+  kernels::RouteOptions route;  // how experts are chosen and weighed
+  MlpSpec expert;
+
+  bool operator==(const ExpertsSpec&) const = default;
+};
+
 /// The position of the norms in each of a layer's two branches:
 ///   before: x + f(norm(x))    around: x + norm(f(norm(x)))    after: x + norm(f(x))    shared: x + f(u) + g(u), u = norm(x)
 enum class NormPlacement : std::uint8_t { before, around, after, shared };
 
 /// One decoder layer. Both parts stay empty in families whose layers are plain matrices (MaxText's simple, for tests of pipelines).
 struct LayerSpec {
-  std::variant<std::monostate, AttentionSpec> mixer;  // mixes tokens
-  std::variant<std::monostate, MlpSpec> ffn;          // computes on each token separately
+  std::variant<std::monostate, AttentionSpec> mixer;       // mixes tokens
+  std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;  // computes on each token separately
   NormPlacement norms = NormPlacement::before;
 
   [[nodiscard]] const AttentionSpec& attention() const { return std::get<AttentionSpec>(mixer); }

@@ -76,6 +76,9 @@ enum class LayerKind : std::uint8_t { full, sliding, chunked };
 /// The position encoding of a layer: rotary, or none (NoPE: Kazemnejad et al., arXiv 2305.19466).
 enum class LayerPositions : std::uint8_t { rotary, none };
 
+/// What computes on each token of a layer: one MLP, or a mixture of experts.
+enum class MlpKind : std::uint8_t { dense, sparse };
+
 /// A model in terms of the keys model.*, whether they come from a preset, a config.json or a run description. Every size is set (no zero
 /// that stands for "derive it"). The family derives the parts of each layer from it: layers/layer_spec.hpp. A family reads the
 /// members that its traits list (layers/family_traits.hpp).
@@ -111,6 +114,13 @@ struct ModelConfig {
   bool mlp_bias = false;                          // biases on all projections of the MLP
   std::optional<kernels::Activation> hidden_act;  // of the MLP; not set: the family's default
   bool scale_by_layer = false;                    // scores of layer i are also divided by i + 1
+
+  // Mixtures of experts:
+  std::int64_t experts = 0;                // E; 0: every layer has one MLP
+  std::int64_t experts_per_token = 0;      // K
+  std::int64_t moe_intermediate_size = 0;  // width of an expert
+  bool norm_topk_prob = true;              // the weights of a token's experts are divided by their sum
+  std::vector<MlpKind> mlp_kinds;          // one per layer; empty: all are mixtures, if there are experts
 
   // Only with the numerics of MaxText:
   kernels::Activation activation = kernels::Activation::silu;

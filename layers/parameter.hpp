@@ -27,6 +27,7 @@ struct ParameterSpec {
   int use = 0;     // 1: the output head's use of a tied table
   Initial initial;
   runtime::StoredForm stored;  // as files have it
+  double active = 1;           // the share of the tokens that it is multiplied with; K / E for experts
   int order = 0;  // position of the tensor in the model's list, the same for both uses of a tied table; sums over tensors are in this order
 
   bool operator==(const ParameterSpec&) const = default;

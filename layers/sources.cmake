@@ -2,11 +2,13 @@ target_sources(millrace_layers PRIVATE
   activation.cpp
   attention/dot_product.cpp
   embedding.cpp
+  experts.cpp
   formats/config_file.cpp
   formats/fixed_tensors.cpp
   formats/hugging_face/activation.cpp
   formats/hugging_face/causality.cpp
   formats/hugging_face/config.cpp
+  formats/hugging_face/experts.cpp
   formats/hugging_face/ignored_keys.cpp
   formats/hugging_face/rope.cpp
   formats/hugging_face/unsupported.cpp

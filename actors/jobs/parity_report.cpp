@@ -4,10 +4,12 @@
 #include <array>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "actors/jobs/parity_rule.hpp"
+#include "layers/formats/stored_elements.hpp"
 #include "runtime/io/hash.hpp"
 
 namespace millrace::actors {
@@ -45,14 +47,16 @@ class Group {
   Verdict worst_;
 };
 
-/// "grad.model.layers.2.mlp.up_proj.weight" → "grad model.layers.*.mlp.up_proj.weight": the same tensor of all layers forms one
-/// group.
-std::string group_of(const std::string& name) {
-  for (const std::string_view before : {".layers.", ".layers_", "transformer.h."}) {
+/// "grad.model.layers.2.mlp.experts.7.up_proj.weight" → "grad.model.layers.*.mlp.experts.*.up_proj.weight": the same tensor of all layers
+/// and all experts forms one group.
+std::string group_of(std::string name) {
+  for (const std::string_view before : {".layers.", ".layers_", "transformer.h.", ".experts."}) {
     const auto at = name.find(before);
     if (at == std::string::npos) continue;
-    const auto begin = at + before.size(), end = name.find('.', begin);
-    return name.substr(0, begin) + "*" + name.substr(std::min(end, name.size()));
+    const auto begin = at + before.size();
+    const auto end = std::min(name.find('.', begin), name.size());
+    const bool numbered = end > begin && std::all_of(name.begin() + begin, name.begin() + end, [](char c) { return c >= '0' && c <= '9'; });
+    if (numbered) name.replace(begin, end - begin, "*");
   }
   return name;
 }
@@ -90,11 +94,13 @@ double take_z_loss(std::map<std::string, std::vector<float>>& found) {
   return sum;
 }
 
-/// Converts gradients to the order in which model files store their parameters.
+/// Converts gradients to the tensors that model files have of their parameters.
 void store_gradients(const PipelinePlan& plan, std::map<std::string, std::vector<float>>& found) {
-  for (const auto& spec : plan.parameters)
-    if (const auto gradient = found.find("grad." + spec.name); gradient != found.end())
-      gradient->second = as_stored(spec, std::move(gradient->second));
+  for (const auto& spec : plan.parameters) {
+    auto gradient = found.extract("grad." + spec.name);
+    if (gradient.empty()) continue;
+    for (auto& [name, values] : as_stored(spec, std::move(gradient.mapped()))) found["grad." + name] = std::move(values);
+  }
 }
 
 /// Prints which tensors have a wider limit because of their few entries, and which of those exceed the usual one.
@@ -114,13 +120,18 @@ void print_few_entries(const std::map<std::string, Verdict>& verdicts, double us
 
 }  // namespace
 
-std::vector<float> as_stored(const layers::ParameterSpec& spec, std::vector<float> values) {
-  if (!spec.stored.transposed) return values;
-  const auto rows = static_cast<std::size_t>(spec.shape[0]), columns = static_cast<std::size_t>(spec.shape[1]);
-  std::vector<float> stored(values.size());
-  for (std::size_t row = 0; row < rows; ++row)
-    for (std::size_t column = 0; column < columns; ++column) stored[column * rows + row] = values[row * columns + column];
-  return stored;
+std::vector<std::pair<std::string, std::vector<float>>> as_stored(const layers::ParameterSpec& spec, std::vector<float> values) {
+  const runtime::StoredForm& stored = spec.stored;
+  const std::vector<std::string> names = stored.parts.empty() ? std::vector{spec.name} : stored.parts;
+  const std::size_t size = values.size() / names.size();
+  std::vector<std::pair<std::string, std::vector<float>>> tensors;
+  for (std::size_t part = 0; part < names.size(); ++part) {
+    const std::span<const float> from = std::span<const float>(values).subspan(part * size, size);
+    // A part of the program's matrix has the file's columns as rows.
+    tensors.emplace_back(names[part], stored.transposed ? layers::transposed(from, stored.shape[1], stored.shape[0])
+                                                        : std::vector<float>(from.begin(), from.end()));
+  }
+  return tensors;
 }
 
 bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden, ParityOutput output) {

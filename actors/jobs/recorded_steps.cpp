@@ -85,7 +85,7 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     const auto done = static_cast<std::int64_t>(output_.steps.size());
     if (std::ranges::find(setup_.parameters_after, done) != setup_.parameters_after.end())
       for (const auto& spec : setup_.plan->parameters)
-        output_.parameters[done][spec.name] = as_stored(spec, std::move(found.at(spec.name)));
+        for (auto& [name, values] : as_stored(spec, std::move(found.at(spec.name)))) output_.parameters[done][name] = std::move(values);
     if (done == setup_.steps) return finish(std::move(output_));
     broadcast(RunStep{done});
   }

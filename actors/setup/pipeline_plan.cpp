@@ -219,7 +219,7 @@ runtime::ProgramSet PipelinePlan::programs(runtime::StageId stage, layers::Outpu
 double PipelinePlan::model_flops(std::int64_t microbatches) const {
   double weights = 0;
   for (const auto& parameter : parameters)
-    if (parameter.shape.rank() >= 2) weights += static_cast<double>(parameter.shape.elements());
+    if (parameter.shape.rank() >= 2) weights += parameter.active * static_cast<double>(parameter.shape.elements());
   if (!model.tie_word_embeddings) weights -= static_cast<double>(model.vocab_size * model.hidden_size);  // the embedding is a lookup
   const double tokens = static_cast<double>(microbatches * rows * sequence);
   const double attention = (model.causal ? 6.0 : 12.0) * static_cast<double>(model.layers * sequence * model.heads * model.head_dim);

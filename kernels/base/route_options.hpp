@@ -36,6 +36,8 @@ struct RouteOptions {
   float sum_epsilon = 0.0F;  // added to that sum
   float scale = 1.0F;        // multiplies the weights, last
 
+  bool operator==(const RouteOptions&) const = default;
+
   static constexpr auto members() {
     return std::tuple(member("experts_per_token", &RouteOptions::experts_per_token), member("score", &RouteOptions::score),
                       member("bias", &RouteOptions::bias), member("groups", &RouteOptions::groups),

@@ -74,6 +74,8 @@ ModelConfig plain(ModelConfig model) {
   if (model.query_pre_attn_scalar == 0) model.query_pre_attn_scalar = static_cast<double>(model.head_dim);
   if (std::ranges::count(model.layer_kinds, LayerKind::full) == std::ssize(model.layer_kinds)) model.layer_kinds.clear();
   if (std::ranges::find(model.layer_positions, LayerPositions::none) == model.layer_positions.end()) model.layer_positions.clear();
+  if (std::ranges::find(model.mlp_kinds, MlpKind::dense) == model.mlp_kinds.end()) model.mlp_kinds.clear();
+  if (model.experts > 0 && model.moe_intermediate_size == 0) model.moe_intermediate_size = model.intermediate_size;
   const auto unscaled = [](const RopeConfig& rope) { return RopeConfig{.theta = rope.theta, .proportion = rope.proportion}; };
   if (model.rope.kind == RopeKind::none) model.rope = unscaled(model.rope);
   if (model.rope_local.kind == RopeKind::none && model.rope_local.theta > 0) model.rope_local = unscaled(model.rope_local);
@@ -116,11 +118,16 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("attention_bias", expected.attention_bias, found.attention_bias),
                                   differs("mlp_bias", expected.mlp_bias, found.mlp_bias),
                                   differs("hidden_act", act(expected), act(found)),
+                                  differs("experts", expected.experts, found.experts),
+                                  differs("experts_per_token", expected.experts_per_token, found.experts_per_token),
+                                  differs("moe_intermediate_size", expected.moe_intermediate_size, found.moe_intermediate_size),
+                                  differs("norm_topk_prob", expected.norm_topk_prob, found.norm_topk_prob),
                                   differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
                                   differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
     if (!text.empty()) return text;
   if (expected.layer_kinds != found.layer_kinds) return "model.layer_types";
   if (expected.layer_positions != found.layer_positions) return "model.layer_positions";
+  if (expected.mlp_kinds != found.mlp_kinds) return "model.mlp_layer_types";
   if (!(expected.rope == found.rope)) return "the numbers of model.rope";
   if (!(expected.rope_local == found.rope_local)) return "the numbers of model.rope_local";
   return "a key that another family has (activation, gated_mlp, fused_qkv, fused_mlp, share_kv, …)";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <set>
 
 #include "kernels/base/check.hpp"
@@ -64,8 +65,13 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
   std::vector<ParameterSpec> specs;
   for (const runtime::Value& value : program.values) {
     if (value.role != Role::parameter) continue;
-    specs.push_back(
-        {value.name, value.type.shape, value.layer, value.use, family.initial(model, value.name, value.type.shape), value.stored, 0});
+    specs.push_back({.name = value.name,
+                     .shape = value.type.shape,
+                     .layer = value.layer,
+                     .use = value.use,
+                     .initial = family.initial(model, value.name, value.type.shape),
+                     .stored = value.stored,
+                     .active = value.active});
   }
   return specs;
 }
@@ -123,8 +129,14 @@ std::int64_t count_parameters(const ModelConfig& config) {
   return count;
 }
 
+std::int64_t count_active_parameters(const ModelConfig& config) {
+  double count = 0;
+  for (const ParameterSpec& spec : model_parameters(config)) count += spec.active * static_cast<double>(spec.shape.elements());
+  return std::llround(count);
+}
+
 std::vector<std::string> known_labels(const ModelConfig& config) {
-  const ForwardProgram program = build_stage(config, {false, 0, 1, false}, {});
+  const ForwardProgram program = build_stage(config, {false, 0, static_cast<int>(config.layers), false}, {});
   std::set<std::string> labels;
   for (const runtime::Value& value : program.values) labels.insert(value.labels.begin(), value.labels.end());
   return {labels.begin(), labels.end()};

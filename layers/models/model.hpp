@@ -48,6 +48,9 @@ struct StageOptions {
 /// Weights of the model; a tied table counts once.
 [[nodiscard]] std::int64_t count_parameters(const ModelConfig& config);
 
+/// The weights that compute on one token: of E experts, K of which a token has, K / E.
+[[nodiscard]] std::int64_t count_active_parameters(const ModelConfig& config);
+
 /// The maximum number of tokens per row if the model has learned positions; not set if any length can be computed.
 [[nodiscard]] std::optional<std::int64_t> longest_row(const ModelConfig& config);
 

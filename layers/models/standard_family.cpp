@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,23 @@ kernels::RmsNormOptions norm_form(const NormSpec& norm) {
   return {.epsilon = static_cast<float>(norm.epsilon), .offset = static_cast<float>(norm.offset), .round_first = norm.round_first};
 }
 
+/// The numbers that the kinds of layers need.
+void check_kinds(const ModelConfig& config) {
+  constexpr const char* component = "layers.models";
+  for (const LayerKind kind : config.layer_kinds) {
+    MILLRACE_CHECK(kind != LayerKind::sliding || config.sliding_window >= 1, ExitCode::model, component,
+                   "{}: sliding_window = {} with sliding layers, expected 1 or more", config.family, config.sliding_window);
+    MILLRACE_CHECK(kind != LayerKind::chunked || config.attention_chunk >= 1, ExitCode::model, component,
+                   "{}: attention_chunk_size = {} with chunked layers, expected 1 or more", config.family, config.attention_chunk);
+  }
+  const bool any = std::ranges::find(config.mlp_kinds, MlpKind::sparse) != config.mlp_kinds.end();
+  MILLRACE_CHECK(config.experts > 0 || !any, ExitCode::model, component,
+                 "{}: experts = 0 with sparse layers in mlp_layer_types, expected 1 or more", config.family);
+  MILLRACE_CHECK(config.experts == 0 || (config.experts_per_token >= 1 && config.experts_per_token <= config.experts), ExitCode::model,
+                 component, "{}: experts_per_token = {}, expected 1 to the {} experts", config.family, config.experts_per_token,
+                 config.experts);
+}
+
 /// Sizes and lists that every family of this form needs.
 void check_sizes(const ModelConfig& config) {
   constexpr const char* component = "layers.models";
@@ -46,12 +64,16 @@ void check_sizes(const ModelConfig& config) {
   };
   one_per_layer("layer_types", config.layer_kinds.size());
   one_per_layer("layer_positions", config.layer_positions.size());
-  for (const LayerKind kind : config.layer_kinds) {
-    MILLRACE_CHECK(kind != LayerKind::sliding || config.sliding_window >= 1, ExitCode::model, component,
-                   "{}: sliding_window = {} with sliding layers, expected 1 or more", config.family, config.sliding_window);
-    MILLRACE_CHECK(kind != LayerKind::chunked || config.attention_chunk >= 1, ExitCode::model, component,
-                   "{}: attention_chunk_size = {} with chunked layers, expected 1 or more", config.family, config.attention_chunk);
-  }
+  one_per_layer("mlp_layer_types", config.mlp_kinds.size());
+  check_kinds(config);
+}
+
+/// The mixture of experts of Mixtral and Qwen 3: a chosen expert's weight is its part of the softmax over all experts.
+ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
+  return {.experts = config.experts,
+          .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
+          .expert = {.width = config.moe_intermediate_size > 0 ? config.moe_intermediate_size : config.intermediate_size,
+                     .activation = activation}};
 }
 
 }  // namespace
@@ -90,6 +112,11 @@ std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> 
   return keys;
 }
 
+std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys) {
+  for (const char* key : {"model.experts", "model.experts_per_token"}) keys.emplace_back(key);
+  return keys;
+}
+
 AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t index) const {
   const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[index];
   const bool turns = config.layer_positions.empty() || config.layer_positions[index] == LayerPositions::rotary;
@@ -123,8 +150,12 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   model.logit_cap = config.final_logit_softcapping;
   if (blocks_.scale_embedding) model.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
   const MlpSpec mlp{.width = config.intermediate_size, .activation = config.hidden_act.value_or(file_.activation), .bias = config.mlp_bias};
-  for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i)
-    model.layers.push_back({attention(config, i), mlp, blocks_.norms});
+  const ExpertsSpec experts = experts_of(config, mlp.activation);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
+    LayerSpec layer{attention(config, i), mlp, blocks_.norms};
+    if (config.experts > 0 && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse)) layer.ffn = experts;
+    model.layers.push_back(std::move(layer));
+  }
   return model;
 }
 
@@ -143,7 +174,11 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   const auto attention = [&](ValueId from) {
     return dot_product_attention(builder, from, model.width, spec.attention(), form, module + ".self_attn");
   };
-  const auto mlp = [&](ValueId from) { return gated_mlp(builder, from, model.width, spec.mlp(), module + ".mlp"); };
+  const auto mlp = [&](ValueId from) {
+    if (const auto* experts = std::get_if<ExpertsSpec>(&spec.ffn))
+      return mixture_of_experts(builder, from, model.width, *experts, blocks_.experts, module + "." + blocks_.experts.module);
+    return gated_mlp(builder, from, model.width, spec.mlp(), module + ".mlp");
+  };
   const auto add = [&](ValueId stream, ValueId branch, const char* name) { return runtime::add(builder, stream, branch, name); };
 
   builder.label(x, "decoder_layer_input");

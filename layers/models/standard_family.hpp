@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "layers/experts.hpp"
 #include "layers/formats/hugging_face/config.hpp"
 #include "layers/models/model_family.hpp"
 
@@ -16,10 +17,14 @@ struct StandardBlocks {
   double norm_offset = 0.0;      // subtracted from a norm's weight in files
   bool round_first = true;       // a norm rounds to the compute dtype before it multiplies by its weight
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
+  ExpertNames experts = {};      // the names of a mixture of experts in files
 };
 
 /// The keys of model.* that every family of this form reads: rotations, masks per layer, sinks, the activation.
 [[nodiscard]] std::vector<std::string_view> standard_keys(std::initializer_list<std::string_view> more = {});
+
+/// Returns `keys` plus the keys that every family with experts has: how many there are, and how many a token has.
+[[nodiscard]] std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys);
 
 /// Returns `keys` plus the keys of the separate rotation that sliding layers have in some families.
 [[nodiscard]] std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> keys);

@@ -109,6 +109,7 @@ ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const 
   value.name = name;
   value.layer = layer_;
   value.use = form.use;
+  value.active = form.active;
   return add_named("parameter " + std::to_string(form.use) + " " + name, std::move(value));
 }
 

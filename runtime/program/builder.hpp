@@ -16,6 +16,7 @@ struct ParameterForm {
   std::optional<kernels::DType> dtype = {};  // none: the compute dtype, as for operands of products and for tables
   StoredForm stored = {};                    // without a shape: stored in the shape that the program uses
   int use = 0;                               // 1: the output head's use of a tied table
+  double active = 1;                         // the share of the tokens that it is multiplied with; K / E for experts
 };
 
 /// For parameters that are used in fp32 whatever the compute dtype is: those that multiply or are added elementwise (norm scales,

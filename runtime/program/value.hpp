@@ -56,6 +56,7 @@ struct Value {
   int use = 0;                      // for a parameter or accumulator: 0 embedding (and everything untied), 1 output head of a tied table
   std::vector<float> data;          // for a constant
   StoredForm stored;                // for a parameter
+  double active = 1;                // for a parameter: the share of the tokens that it is multiplied with; K / E for experts
   WeightForm form = WeightForm::plain;  // for a parameter; one that is read in two forms is two values
   bool offloaded = false;               // in host memory, even if the program computes on a GPU
 };

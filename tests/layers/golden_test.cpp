@@ -93,12 +93,18 @@ TEST_P(Golden, AgreesWithItsReference) {
   }
   int gradients = 0;
   for (const auto& spec : model_parameters(config)) {
-    const auto wanted = read_floats(golden, "grad." + spec.name);
-    const double bound = std::max(tolerance.at("grad").get<double>() * largest(wanted), tolerance.at("grad_floor").get<double>());
-    auto found = model.gradient(spec.name);
-    if (spec.stored.transposed) found = transposed(found, spec.shape[0], spec.shape[1]);
-    EXPECT_LE(largest_difference(found, wanted), bound) << spec.name;
-    ++gradients;
+    const auto all = model.gradient(spec.name);
+    const auto names = spec.stored.parts.empty() ? std::vector{spec.name} : spec.stored.parts;
+    const std::size_t size = all.size() / names.size();
+    for (std::size_t part = 0; part < names.size(); ++part) {
+      std::vector<float> found(all.begin() + static_cast<std::ptrdiff_t>(part * size),
+                               all.begin() + static_cast<std::ptrdiff_t>((part + 1) * size));
+      if (spec.stored.transposed) found = transposed(found, spec.stored.shape[1], spec.stored.shape[0]);
+      const auto wanted = read_floats(golden, "grad." + names[part]);
+      const double bound = std::max(tolerance.at("grad").get<double>() * largest(wanted), tolerance.at("grad_floor").get<double>());
+      EXPECT_LE(largest_difference(found, wanted), bound) << names[part];
+      ++gradients;
+    }
   }
   EXPECT_EQ(gradients, static_cast<int>(std::count_if(golden.tensors().begin(), golden.tensors().end(),
                                                       [](const auto& tensor) { return tensor.name.starts_with("grad."); })));
@@ -123,6 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"hf_gemma3", "", kernels::Implementation::fast}, Case{"hf_gemma3", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_qwen2", "", kernels::Implementation::fast}, Case{"hf_qwen2", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_qwen3", "", kernels::Implementation::fast}, Case{"hf_qwen3", "E t | t | t H", kernels::Implementation::reference},
+        Case{"hf_mixtral", "", kernels::Implementation::fast}, Case{"hf_mixtral", "E t | t | t H", kernels::Implementation::reference},
+        Case{"hf_qwen3_moe", "", kernels::Implementation::fast}, Case{"hf_qwen3_moe", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_gpt2", "", kernels::Implementation::fast}, Case{"hf_gpt2", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_olmo3", "", kernels::Implementation::fast}, Case{"hf_olmo3", "E t | t*2 | t H", kernels::Implementation::reference},
         Case{"hf_llama_dynamic", "", kernels::Implementation::fast},

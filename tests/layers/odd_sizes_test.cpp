@@ -55,6 +55,12 @@ ModelConfig odd_model(const std::string& name) {
   if (const FamilyTraits* traits = find_family_traits(family)) config.numerics = traits->numerics;
   if (family == "default") config.share_kv = true, config.sinusoidal_positions = true, config.activation = kernels::Activation::relu;
   if (family == "llama2") config.rope_interleaved = true, config.attn_logit_softcapping = 2;
+  if (family == "mixtral") config.experts = 3, config.experts_per_token = 2;
+  if (family == "qwen3_moe") {
+    config.experts = 5, config.experts_per_token = 3, config.moe_intermediate_size = 11;
+    config.norm_topk_prob = false;
+    config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
+  }
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (both_sides) {
     config.causal = false;

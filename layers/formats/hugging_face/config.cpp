@@ -66,7 +66,7 @@ std::int64_t read_period(JsonReader& reader, const HuggingFaceClass& family, boo
 /// The size of the sliding window; 0 if no layer has one.
 std::int64_t read_window(JsonReader& reader, const HuggingFaceClass& file) {
   const bool slides = !file.has_window_switch || reader.boolean("use_sliding_window").value_or(false);
-  if (file.window == 0 || !slides) {
+  if ((file.window == 0 && !file.reads_window) || !slides) {
     static_cast<void>(reader.find("sliding_window"));  // marks the key as read: transformers ignores it in this case
     return 0;
   }
@@ -76,8 +76,8 @@ std::int64_t read_window(JsonReader& reader, const HuggingFaceClass& file) {
 
 /// Which layers have a sliding window without layer_types: all, all but every n-th, or those from max_window_layers on.
 std::vector<LayerKind> default_kinds(JsonReader& reader, const HuggingFaceClass& file, const ModelConfig& model, std::int64_t period) {
-  const std::int64_t first = file.has_window_switch ? reader.integer("max_window_layers", 0, 1LL << 40).value_or(28) : 0;
-  if (!file.has_window_switch) static_cast<void>(reader.find("max_window_layers"));
+  const std::int64_t first = file.has_first_window ? reader.integer("max_window_layers", 0, 1LL << 40).value_or(28) : 0;
+  if (!file.has_first_window) static_cast<void>(reader.find("max_window_layers"));
   std::vector<LayerKind> kinds(static_cast<std::size_t>(model.layers), LayerKind::full);
   for (std::int64_t i = first; model.sliding_window > 0 && i < model.layers; ++i)
     if (file.full_every == 0 || (i + 1) % period != 0) kinds[static_cast<std::size_t>(i)] = LayerKind::sliding;
@@ -153,12 +153,12 @@ void read_sizes(JsonReader& reader, const HuggingFaceClass& family, ModelConfig&
 }
 
 void write_layer_kinds(OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model) {
-  if (file.window == 0) return;
+  if (file.window == 0 && !file.reads_window) return;
   json["sliding_window"] = model.sliding_window > 0 ? Json(model.sliding_window) : Json(nullptr);
   const bool any = std::ranges::find(model.layer_kinds, LayerKind::sliding) != model.layer_kinds.end();
   if (file.has_window_switch) {
     json["use_sliding_window"] = any;
-    json["max_window_layers"] = model.layers;
+    if (file.has_first_window) json["max_window_layers"] = model.layers;
   }
   if (file.full_every == 0 && !any) return;
   if (!file.reads_layer_types) return;
@@ -187,6 +187,7 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   read_layer_kinds(reader, file, model);
   read_causality(reader, file, model, warnings);
   read_rope(reader, file.rope, model, warnings);
+  read_experts(reader, file, model, warnings);
   return model;
 }
 
@@ -222,6 +223,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
     json["final_logit_softcapping"] = cap(model.final_logit_softcapping);
   }
   write_layer_kinds(json, file, model);
+  write_experts(json, file, model);
   write_causality(json, file, model);
   write_rope(json, file.rope, model);
   add_common_keys(json, dtype);

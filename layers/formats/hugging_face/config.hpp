@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,16 @@ namespace millrace::layers {
 /// in one of transformers' implementations of attention and nothing in another (Gemma and Gemma 2: only the flag is_causal of the attention
 /// module depends on it, which eager attention does not read).
 enum class BidirectionalKey : std::uint8_t { unread, halves_window, ambiguous };
+
+/// What a class with mixtures of experts reads of them, and what a missing key means.
+struct HuggingFaceExperts {
+  std::int64_t count = 8;         // of num_local_experts or num_experts
+  std::int64_t per_token = 2;     // of num_experts_per_tok
+  bool has_size = false;          // the key moe_intermediate_size is an expert's width; without it, that is intermediate_size
+  std::int64_t size = 0;          // of moe_intermediate_size
+  std::optional<bool> normalise;  // of norm_topk_prob; not set: the class has no such key, and normalises
+  bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers: some layers have an MLP in place of experts
+};
 
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
 struct HuggingFaceClass {
@@ -35,7 +46,9 @@ struct HuggingFaceClass {
   std::int64_t positions = 2048;
   double epsilon = 1e-6;
   std::int64_t window = 0;             // default size of the sliding window; 0: the class has none
-  bool has_window_switch = false;      // layers from max_window_layers on have a window if use_sliding_window is true
+  bool reads_window = false;           // sliding_window gives all layers a window although the class's default is none
+  bool has_window_switch = false;      // there is a window only if use_sliding_window is true
+  bool has_first_window = false;       // layers before max_window_layers have no window
   std::int64_t full_every = 0;         // n: every n-th layer uses full attention, the others a sliding window; 0: all layers are alike
   bool reads_pattern = false;          // the key sliding_window_pattern sets n
   bool reads_layer_types = false;      // the key layer_types names the kind of each layer
@@ -44,6 +57,7 @@ struct HuggingFaceClass {
   bool reads_attention_cap = false;  // attn_logit_softcapping caps scores
   BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
+  std::optional<HuggingFaceExperts> experts = {};
 };
 
 /// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.
@@ -65,6 +79,10 @@ void read_causality(runtime::JsonReader& reader, const HuggingFaceClass& file, M
 
 /// Writes the key that makes attention see both sides, if it does.
 void write_causality(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+
+/// Reads the keys of mixtures of experts, if the class has some. `model` has its layers already.
+void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
+void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
 /// Puts in what every export has: the ids of special tokens, which the library would take from its class and which are tokens of our
 /// vocabularies, as null, and the dtype.

@@ -12,6 +12,7 @@ const ModelFamily& qwen2() {
                                       .positions = 32768,
                                       .window = 4096,
                                       .has_window_switch = true,
+                                      .has_first_window = true,
                                       .reads_layer_types = true});
   return family;
 }

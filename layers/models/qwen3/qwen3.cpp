@@ -15,6 +15,7 @@ const ModelFamily& qwen3() {
                                       .positions = 32768,
                                       .window = 4096,
                                       .has_window_switch = true,
+                                      .has_first_window = true,
                                       .reads_layer_types = true});
   return family;
 }

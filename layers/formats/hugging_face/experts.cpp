@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "layers/formats/hugging_face/config.hpp"
+
+namespace millrace::layers {
+namespace {
+
+/// The number of experts, under either of its names: version 5 writes the first where older files of the same class have the second.
+std::int64_t read_count(runtime::JsonReader& reader, const HuggingFaceExperts& experts) {
+  constexpr const char* names[] = {"num_local_experts", "num_experts"};
+  const auto local = reader.integer(names[0], 0, 1 << 16), other = reader.integer(names[1], 0, 1 << 16);
+  if (local && other && *local != *other) reader.refuse(names[1], fmt::format("which contradicts {} = {}", names[0], *local));
+  return local ? *local : other.value_or(experts.count);
+}
+
+/// Which layers have an MLP in place of experts: those of mlp_only_layers, and all but every n-th.
+std::vector<MlpKind> read_mlp_kinds(runtime::JsonReader& reader, std::int64_t layers) {
+  const std::int64_t step = reader.integer("decoder_sparse_step", 1, max_layers).value_or(1);
+  std::vector<MlpKind> kinds(static_cast<std::size_t>(layers), MlpKind::dense);
+  for (std::int64_t i = step - 1; i < layers; i += step) kinds[static_cast<std::size_t>(i)] = MlpKind::sparse;
+  if (const runtime::Json* dense = reader.find("mlp_only_layers")) {
+    const auto is_layer = [](const runtime::Json& entry) { return entry.is_number_integer() && entry.get<std::int64_t>() >= 0; };
+    if (!dense->is_array() || !std::ranges::all_of(*dense, is_layer)) reader.refuse("mlp_only_layers", "expected a list of layers");
+    for (const runtime::Json& entry : *dense)
+      if (const auto layer = entry.get<std::int64_t>(); layer < layers) kinds[static_cast<std::size_t>(layer)] = MlpKind::dense;
+  }
+  if (std::ranges::find(kinds, MlpKind::dense) == kinds.end()) kinds.clear();
+  return kinds;
+}
+
+}  // namespace
+
+void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings) {
+  if (!file.experts) return;
+  const HuggingFaceExperts& experts = *file.experts;
+  model.experts = read_count(reader, experts);
+  const std::int64_t per_token = reader.integer("num_experts_per_tok", 1, 1 << 16).value_or(experts.per_token);
+  const std::int64_t size = experts.has_size ? reader.integer("moe_intermediate_size", 1, 1 << 24).value_or(experts.size) : 0;
+  const bool normalise = !experts.normalise || reader.boolean("norm_topk_prob").value_or(*experts.normalise);
+  auto kinds = experts.has_dense_layers ? read_mlp_kinds(reader, model.layers) : std::vector<MlpKind>();
+  if (reader.number("router_jitter_noise", 0, 1e9).value_or(0) != 0)
+    warnings.push_back(fmt::format("{}: router_jitter_noise is not applied", reader.where()));
+  const bool adds_loss = reader.boolean("output_router_logits").value_or(false);
+  if (const double weight = reader.number("router_aux_loss_coef", 0, 1e9).value_or(0.001); adds_loss && weight > 0)
+    warnings.push_back(
+        fmt::format("{}: output_router_logits and router_aux_loss_coef = {} add no balance loss here", reader.where(), weight));
+  if (model.experts == 0) return;
+  if (per_token > model.experts) reader.refuse("num_experts_per_tok", fmt::format("of {} experts", model.experts));
+  model.experts_per_token = per_token;
+  model.moe_intermediate_size = size;
+  model.norm_topk_prob = normalise;
+  model.mlp_kinds = std::move(kinds);
+}
+
+void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model) {
+  if (!file.experts) return;
+  json["num_local_experts"] = model.experts;
+  json["num_experts"] = model.experts;
+  json["num_experts_per_tok"] = std::max<std::int64_t>(model.experts_per_token, 1);
+  if (file.experts->has_size)
+    json["moe_intermediate_size"] = model.moe_intermediate_size > 0 ? model.moe_intermediate_size : model.intermediate_size;
+  if (file.experts->normalise) json["norm_topk_prob"] = model.norm_topk_prob;
+  if (!file.experts->has_dense_layers) return;
+  json["decoder_sparse_step"] = 1;
+  json["mlp_only_layers"] = runtime::OrderedJson::array();
+  for (std::size_t i = 0; i < model.mlp_kinds.size(); ++i)
+    if (model.mlp_kinds[i] == MlpKind::dense) json["mlp_only_layers"].push_back(i);
+}
+
+}  // namespace millrace::layers

@@ -1,0 +1,144 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "layers/formats/config_file.hpp"
+#include "layers/models/model.hpp"
+#include "tests/support/expect_error.hpp"
+#include "tests/support/paths.hpp"
+
+// The keys of mixtures of experts in config.json, as transformers' classes read them.
+namespace millrace::layers {
+namespace {
+
+using nlohmann::json;
+using tests::expect_error;
+
+json golden(const std::string& name) {
+  std::ifstream stream(tests::source_path("tests/golden/hf_" + name + "/config.json"));
+  return json::parse(stream);
+}
+
+ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
+
+const ExpertsSpec* experts_of(const ModelConfig& model, std::size_t layer) {
+  static ModelSpec spec;
+  spec = resolve(model);
+  return std::get_if<ExpertsSpec>(&spec.layers.at(layer).ffn);
+}
+
+TEST(ExpertKeys, AreThoseOfTheClass) {
+  const ModelConfig mixtral = parse(golden("mixtral")).model;
+  EXPECT_EQ(mixtral.experts, 4);
+  EXPECT_EQ(mixtral.experts_per_token, 2);
+  ASSERT_NE(experts_of(mixtral, 2), nullptr);
+  EXPECT_EQ(experts_of(mixtral, 2)->expert.width, 64) << "Mixtral's intermediate_size is an expert's";
+  EXPECT_TRUE(experts_of(mixtral, 2)->route.normalise);
+
+  const ModelConfig qwen = parse(golden("qwen3_moe")).model;
+  EXPECT_EQ(qwen.experts, 8);
+  EXPECT_EQ(qwen.moe_intermediate_size, 24);
+  EXPECT_EQ(experts_of(qwen, 0)->expert.width, 24);
+}
+
+TEST(ExpertKeys, HaveTheDefaultsOfTheClass) {
+  json config = golden("qwen3_moe");
+  for (const char* key : {"num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step"})
+    config.erase(key);
+  const ModelConfig model = parse(config).model;
+  EXPECT_EQ(model.experts, 128);
+  EXPECT_EQ(model.experts_per_token, 8);
+  EXPECT_EQ(model.moe_intermediate_size, 768);
+  EXPECT_FALSE(model.norm_topk_prob);
+
+  json mixtral = golden("mixtral");
+  for (const char* key : {"num_local_experts", "num_experts_per_tok"}) mixtral.erase(key);
+  EXPECT_EQ(parse(mixtral).model.experts, 8);
+  EXPECT_EQ(parse(mixtral).model.experts_per_token, 2);
+}
+
+TEST(ExpertKeys, TheirNumberHasTwoNames) {
+  json config = golden("qwen3_moe");
+  config.erase("num_local_experts");
+  config["num_experts"] = 6;
+  EXPECT_EQ(parse(config).model.experts, 6);
+  config["num_local_experts"] = 5;
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"num_experts = 6", "contradicts num_local_experts = 5"});
+}
+
+TEST(ExpertKeys, SomeLayersAreDense) {
+  json config = golden("qwen3_moe");
+  config["decoder_sparse_step"] = 2;
+  ModelConfig model = parse(config).model;
+  EXPECT_EQ(model.mlp_kinds, (std::vector{MlpKind::dense, MlpKind::sparse, MlpKind::dense}));
+  EXPECT_EQ(experts_of(model, 0), nullptr);
+  EXPECT_NE(experts_of(model, 1), nullptr);
+  config["mlp_only_layers"] = {1, 7};
+  EXPECT_EQ(parse(config).model.mlp_kinds, std::vector(3, MlpKind::dense));
+  config["decoder_sparse_step"] = 1;
+  model = parse(config).model;
+  EXPECT_EQ(model.mlp_kinds, (std::vector{MlpKind::sparse, MlpKind::dense, MlpKind::sparse}));
+  config["mlp_only_layers"] = "none";
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"mlp_only_layers = \"none\"", "expected a list of layers"});
+}
+
+TEST(ExpertKeys, WithoutExpertsTheModelIsDense) {
+  json config = golden("qwen3_moe");
+  config["num_local_experts"] = 0;
+  const ModelConfig model = parse(config).model;
+  EXPECT_EQ(model.experts, 0);
+  EXPECT_EQ(experts_of(model, 0), nullptr);
+}
+
+TEST(ExpertKeys, WindowsAreThoseOfTheClass) {
+  json mixtral = golden("mixtral");
+  mixtral["sliding_window"] = 5;
+  EXPECT_EQ(parse(mixtral).model.layer_kinds, std::vector(3, LayerKind::sliding));
+  mixtral.erase("sliding_window");
+  EXPECT_EQ(parse(mixtral).model.sliding_window, 0);
+  json qwen = golden("qwen3_moe");
+  qwen["use_sliding_window"] = true;
+  qwen["sliding_window"] = 7;
+  EXPECT_EQ(parse(qwen).model.layer_kinds, std::vector(3, LayerKind::sliding)) << "max_window_layers means nothing in this class";
+}
+
+TEST(ExpertKeys, WhatIsNotAppliedIsSaid) {
+  json config = golden("mixtral");
+  config["router_jitter_noise"] = 0.1;
+  config["output_router_logits"] = true;
+  const std::vector<std::string> warnings = parse(config).warnings;
+  ASSERT_EQ(warnings.size(), 2U);
+  EXPECT_NE(warnings[0].find("router_jitter_noise is not applied"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[1].find("router_aux_loss_coef = 0.001 add no balance loss"), std::string::npos) << warnings[1];
+  config["num_experts_per_tok"] = 9;
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"num_experts_per_tok = 9", "of 4 experts"});
+}
+
+TEST(ExpertKeys, ExportIsReadBack) {
+  json dense_layers = golden("qwen3_moe");
+  dense_layers["mlp_only_layers"] = {0};
+  dense_layers["norm_topk_prob"] = false;
+  json window = golden("mixtral");
+  window["sliding_window"] = 5;
+  json none = golden("qwen3_moe");
+  none["num_local_experts"] = 0;
+  for (const json& config : {dense_layers, window, none}) {
+    const ConfigFile file = parse(config);
+    const std::string text = config_file_text(file, "bfloat16");
+    EXPECT_EQ(parse_config_file(text, "export").model, file.model) << text;
+  }
+}
+
+/// A token computes with K of E experts, so that many of their weights are active.
+TEST(ExpertKeys, ActiveParametersAreThoseOfATokensExperts) {
+  ModelConfig model = parse(golden("qwen3_moe")).model;
+  const std::int64_t expert = 3 * 24 * 32, per_layer = 8 * expert;
+  EXPECT_EQ(count_parameters(model) - count_active_parameters(model), 3 * (per_layer - 2 * expert));
+}
+
+}  // namespace
+}  // namespace millrace::layers
