@@ -126,15 +126,18 @@ class Checker {
   /// Refuses keys that the family does not read: they would have no effect.
   void family_keys() const {
     const auto& model = config_.model;
-    const layers::FamilyTraits* family = layers::find_family_traits(model.family);
+    const layers::FamilyTraits* family = layers::find_family_traits(model.family, model.numerics);
+    const bool two = family != nullptr && std::ranges::count(layers::family_traits(), family->name, &layers::FamilyTraits::name) > 1;
+    const std::string which = two ? fmt::format("{} with model.numerics = {}", model.family, model.numerics) : model.family;
     const RunConfig built_in;
     for (const Key& key : schema()) {
       const bool absent = family != nullptr && layers::is_family_key(key.name) && !family->reads(key.name);
       want(!absent || run_.settings.at(key.name).value == key.fetch(built_in), key.name.c_str(), "which the family {} does not have",
-           model.family);
+           which);
     }
     const auto any = [&](layers::LayerKind kind) { return std::ranges::find(model.layer_kinds, kind) != model.layer_kinds.end(); };
-    want(model.sliding_window == 0 || any(layers::LayerKind::sliding), "model.sliding_window",
+    const bool by_list = family == nullptr || family->reads("model.layer_types");  // else the family's layers have their windows
+    want(model.sliding_window == 0 || !by_list || any(layers::LayerKind::sliding), "model.sliding_window",
          "but no layer has a sliding window, expected some in model.layer_types");
     want(model.attention_chunk == 0 || any(layers::LayerKind::chunked), "model.attention_chunk_size",
          "but no layer is chunked, expected some in model.layer_types");

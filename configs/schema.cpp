@@ -206,9 +206,8 @@ Key mlp_layer_types(const char* doc) {
 }
 
 std::vector<std::string> family_names() {
-  std::vector<std::string> names;
-  for (const layers::FamilyTraits* family : layers::family_traits()) names.emplace_back(family->name);
-  return names;
+  const auto names = layers::family_names();
+  return {names.begin(), names.end()};
 }
 
 #define MEMBER(path) \

@@ -9,8 +9,8 @@ namespace millrace::layers {
 /// The properties of a family of models, as data: one row per family, in its folder (layers/models/<family>/). Code that would compare
 /// a family's name with "gpt2" reads a property here instead.
 struct FamilyTraits {
-  std::string_view name;              // model.family
-  std::string_view numerics = "hf";   // the required model.numerics
+  std::string_view name;              // model.family; with other numerics it may name another family
+  std::string_view numerics = "hf";   // model.numerics
   std::string_view config_type = {};  // model_type of its config.json, or MaxText's decoder_block
   // Keys of model.* that mean something in this family, beyond those that every family has.
   std::vector<std::string_view> keys = {};
@@ -25,8 +25,11 @@ struct FamilyTraits {
 /// The families' traits, in the order in which they are listed. They live as long as the process.
 [[nodiscard]] std::span<const FamilyTraits* const> family_traits();
 
-/// nullptr if there is no such family.
-[[nodiscard]] const FamilyTraits* find_family_traits(std::string_view name);
+/// nullptr if there is no family of this name and these numerics.
+[[nodiscard]] const FamilyTraits* find_family_traits(std::string_view name, std::string_view numerics);
+
+/// The names that model.family may have, each once, in the order in which they are listed.
+[[nodiscard]] std::vector<std::string_view> family_names();
 
 /// Whether some families read a key and others do not. Keys that no family lists belong to all families.
 [[nodiscard]] bool is_family_key(std::string_view key);

@@ -70,6 +70,9 @@ struct LayerSpec {
   std::variant<std::monostate, AttentionSpec> mixer;       // mixes tokens
   std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;  // computes on each token separately
   NormPlacement norms = NormPlacement::before;
+  // Not empty: the layer consists of these, one after the other, and has no mixer and ffn of its own (MaxText counts two layers of Gemma 2
+  // as one).
+  std::vector<LayerSpec> parts = {};
 
   [[nodiscard]] const AttentionSpec& attention() const { return std::get<AttentionSpec>(mixer); }
   [[nodiscard]] const MlpSpec& mlp() const { return std::get<MlpSpec>(ffn); }
@@ -93,6 +96,7 @@ struct ModelSpec {
   NormSpec norm;
   double embedding_scale = 1.0;        // multiplies the looked-up rows
   std::int64_t learned_positions = 0;  // rows of a learned table of positions; 0: there is none
+  std::int64_t rotary_positions = 0;   // the number of positions that the rotation is defined for; 0: it is for all
   bool sinusoidal_positions = false;   // sines and cosines of the position are added to the embedding
   bool tied = false;                   // the output head uses the embedding table
   float head_scale = 1.0F;             // multiplies the logits

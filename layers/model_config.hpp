@@ -137,6 +137,11 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+/// The family as lists and reports name it: with its numerics if they are not hf, since both may have a family of one name.
+[[nodiscard]] inline std::string family_title(const ModelConfig& config) {
+  return config.numerics == "hf" ? config.family : config.family + " (" + config.numerics + ")";
+}
+
 /// The contents of a model's config file.
 struct ConfigFile {
   ModelConfig model;

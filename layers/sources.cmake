@@ -23,6 +23,7 @@ target_sources(millrace_layers PRIVATE
   mlp.cpp
   models/boundary.cpp
   models/maxtext_family.cpp
+  models/maxtext_layer.cpp
   models/model.cpp
   models/registry.cpp
   models/standard_family.cpp

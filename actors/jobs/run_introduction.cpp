@@ -33,7 +33,7 @@ void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& se
   auto& reporter = telemetry.reporter();
   std::int64_t parameters = 0;
   for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
-  reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", plan.model.family,
+  reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", layers::family_title(plan.model),
                            runtime::count_text(static_cast<double>(parameters)), plan.model.layers, plan.model.hidden_size,
                            plan.model.vocab_size, runtime::dtype_text(plan.compute)));
   const auto& data = batches.dataset();

@@ -11,7 +11,7 @@ namespace {
 
 runtime::ProfiledRun described(const PipelinePlan& plan, int processes, int threads, const std::string& build) {
   runtime::ProfiledRun run;
-  run.model = plan.model.family;
+  run.model = layers::family_title(plan.model);
   run.dtype = runtime::dtype_text(plan.compute);
   run.layout = plan.layout_text();
   run.build = build;

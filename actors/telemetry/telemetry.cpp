@@ -12,8 +12,8 @@ namespace {
 LiveRun live_run(const TelemetrySetup& setup, const PipelinePlan& plan, const Session& session) {
   LiveRun run;
   run.directory = setup.directory;
-  run.model = fmt::format("{}, {} layers, hidden {}, vocabulary {}", plan.model.family, plan.model.layers, plan.model.hidden_size,
-                          plan.model.vocab_size);
+  run.model = fmt::format("{}, {} layers, hidden {}, vocabulary {}", layers::family_title(plan.model), plan.model.layers,
+                          plan.model.hidden_size, plan.model.vocab_size);
   run.dtype = runtime::dtype_text(plan.compute);
   run.schedule = plan.schedule.name;
   run.layout = plan.layout_text();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -78,12 +79,7 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
 
 }  // namespace
 
-ModelSpec resolve(const ModelConfig& config) {
-  const ModelFamily& family = family_of(config);
-  MILLRACE_CHECK(config.numerics == family.traits().numerics, ExitCode::model, "layers.model",
-                 "model.numerics = \"{}\" with the family {}, expected \"{}\"", config.numerics, config.family, family.traits().numerics);
-  return family.resolve(config);
-}
+ModelSpec resolve(const ModelConfig& config) { return family_of(config).resolve(config); }
 
 ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, const StageOptions& options) {
   return stage_program(family_of(config), resolve(config), stage, options);
@@ -119,8 +115,11 @@ std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayo
 }
 
 std::optional<std::int64_t> longest_row(const ModelConfig& config) {
-  const std::int64_t rows = resolve(config).learned_positions;
-  return rows > 0 ? std::optional(rows) : std::nullopt;
+  const ModelSpec model = resolve(config);
+  std::optional<std::int64_t> longest;
+  for (const std::int64_t positions : {model.learned_positions, model.rotary_positions})
+    if (positions > 0) longest = std::min(positions, longest.value_or(positions));
+  return longest;
 }
 
 std::int64_t count_parameters(const ModelConfig& config) {

@@ -51,7 +51,7 @@ struct StageOptions {
 /// The weights that compute on one token: of E experts, K of which a token has, K / E.
 [[nodiscard]] std::int64_t count_active_parameters(const ModelConfig& config);
 
-/// The maximum number of tokens per row if the model has learned positions; not set if any length can be computed.
+/// The maximum number of tokens per row if the model has learned positions or a table of angles; not set if any length can be computed.
 [[nodiscard]] std::optional<std::int64_t> longest_row(const ModelConfig& config);
 
 /// The labels that the family's decoder layers write, sorted: what a rematerialisation policy may name.

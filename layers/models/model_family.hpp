@@ -57,7 +57,8 @@ class ModelFamily {
 /// Not thread-safe: call it before anything reads the list. Its traits' keys are not keys of run files.
 void add_model_family(const ModelFamily& family);
 
-/// The family that `config.family` names. Throws Error(model) listing the known ones.
+/// The family that `config.family` and `config.numerics` name together. Throws Error(model) listing the known names, or naming the
+/// numerics that a known name has.
 [[nodiscard]] const ModelFamily& family_of(const ModelConfig& config);
 
 }  // namespace millrace::layers

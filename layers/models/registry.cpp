@@ -47,9 +47,19 @@ std::span<const FamilyTraits* const> family_traits() {
   return all;
 }
 
-const FamilyTraits* find_family_traits(std::string_view name) {
-  const auto found = std::ranges::find(family_traits(), name, [](const FamilyTraits* traits) { return traits->name; });
+const FamilyTraits* find_family_traits(std::string_view name, std::string_view numerics) {
+  const auto found = std::ranges::find_if(family_traits(),
+                                          [&](const FamilyTraits* traits) { return traits->name == name && traits->numerics == numerics; });
   return found == family_traits().end() ? nullptr : *found;
+}
+
+std::vector<std::string_view> family_names() {
+  std::vector<std::string_view> names;
+  for (const ModelFamily* family : model_families()) {
+    const std::string_view name = family->traits().name;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
 }
 
 bool is_family_key(std::string_view key) {
@@ -57,12 +67,18 @@ bool is_family_key(std::string_view key) {
 }
 
 const ModelFamily& family_of(const ModelConfig& config) {
-  std::vector<std::string_view> names;
+  constexpr const char* component = "layers.models";
+  const FamilyTraits* namesake = nullptr;
   for (const ModelFamily* family : model_families()) {
-    if (family->traits().name == config.family) return *family;
-    names.push_back(family->traits().name);
+    if (family->traits().name != config.family) continue;
+    if (family->traits().numerics == config.numerics) return *family;
+    namesake = &family->traits();
   }
-  fail(ExitCode::model, "layers.models", "model.family = \"{}\", expected one of: {}", config.family, fmt::join(names, ", "));
+  if (namesake != nullptr) {
+    fail(ExitCode::model, component, "model.numerics = \"{}\" with the family {}, expected \"{}\"", config.numerics, config.family,
+         namesake->numerics);
+  }
+  fail(ExitCode::model, component, "model.family = \"{}\", expected one of: {}", config.family, fmt::join(family_names(), ", "));
 }
 
 }  // namespace millrace::layers

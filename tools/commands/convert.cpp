@@ -64,7 +64,7 @@ int convert(const Arguments& parsed) {
   } else {
     layers::write_llmc_file(to, config.model, dtype, read);
   }
-  fmt::print("{}: {} with {} weights in {}\n", to, config.model.family, layers::count_parameters(config.model),
+  fmt::print("{}: {} with {} weights in {}\n", to, layers::family_title(config.model), layers::count_parameters(config.model),
              dtype == kernels::DType::bf16 ? "bf16" : "fp32");
   return 0;
 }

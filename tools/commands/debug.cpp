@@ -38,8 +38,8 @@ int debug(const Arguments& parsed) {
   const auto& plan = stepped.plan();
   MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, component,
                  "the checkpoint is of step {}, expected one before train.steps = {}", stepped.first_step(), settings.train.steps);
-  fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches per step, {} threads per rank\n", plan.model.family, plan.ranks(),
-             plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, stepped.threads());
+  fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches per step, {} threads per rank\n", layers::family_title(plan.model),
+             plan.ranks(), plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, stepped.threads());
 
   actors::DebugSession debugging(stepped.setup(), std::move(reader));
   session = &debugging;

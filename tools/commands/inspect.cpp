@@ -83,8 +83,8 @@ Inspection inspection_of(const std::vector<std::string>& words) {
 void print_head(const Inspection& run) {
   const auto& plan = run.plan;
   const auto& train = run.config.train;
-  fmt::print("model     {}, {} layers, width {}, {} parameters{}\n", plan.model.family, plan.model.layers, plan.model.hidden_size,
-             layers::count_parameters(plan.model), plan.model.tie_word_embeddings ? ", tied" : "");
+  fmt::print("model     {}, {} layers, width {}, {} parameters{}\n", layers::family_title(plan.model), plan.model.layers,
+             plan.model.hidden_size, layers::count_parameters(plan.model), plan.model.tie_word_embeddings ? ", tied" : "");
   fmt::print("step      {} microbatches of {} x {} tokens, {}, rematerialize {}\n", train.microbatches, train.batch, train.sequence,
              train.dtype,
              fmt::join(run.config.rematerialize.stages.empty() ? run.config.rematerialize.policy : run.config.rematerialize.stages, ","));

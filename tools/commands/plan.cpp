@@ -114,7 +114,7 @@ std::string number(double value) { return fmt::format("{:.{}f}", value, value < 
 
 void print_head(const Planning& planning) {
   const auto& [config, search, costs] = planning;
-  fmt::print("model     {}, {} layers, width {}, vocabulary {}, {} parameters\n", config.model.family, config.model.layers,
+  fmt::print("model     {}, {} layers, width {}, vocabulary {}, {} parameters\n", layers::family_title(config.model), config.model.layers,
              config.model.hidden_size, config.model.vocab_size, layers::count_parameters(config.model));
   fmt::print("step      {} microbatches of {} x {} tokens, {}, on {} ranks with {} threads each\n", config.train.microbatches,
              config.train.batch, config.train.sequence, config.train.dtype, config.pipeline.ranks, search.needs.threads);

@@ -157,9 +157,10 @@ NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& argume
 std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
   const auto& config = model.model;
   const auto parameters = runtime::count_text(static_cast<double>(layers::count_parameters(config)));
-  return fmt::format("{} | {} parameters | {} layers, hidden {}, vocabulary {} | {} | {} rank{} | {} thread{} each", config.family,
-                     parameters, config.layers, config.hidden_size, config.vocab_size, job.request.train.dtype, job.request.pipeline.ranks,
-                     job.request.pipeline.ranks == 1 ? "" : "s", job.threads, job.threads == 1 ? "" : "s");
+  return fmt::format("{} | {} parameters | {} layers, hidden {}, vocabulary {} | {} | {} rank{} | {} thread{} each",
+                     layers::family_title(config), parameters, config.layers, config.hidden_size, config.vocab_size,
+                     job.request.train.dtype, job.request.pipeline.ranks, job.request.pipeline.ranks == 1 ? "" : "s", job.threads,
+                     job.threads == 1 ? "" : "s");
 }
 
 namespace {

@@ -1,6 +1,6 @@
 #include "layers/formats/maxtext/config.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -55,33 +55,117 @@ void read_activations(JsonReader& reader, ModelConfig& model) {
   model.activation = *known;
 }
 
+/// MaxText selects some parts of a block by the name of the model. Returns that name.
+std::string read_model_name(JsonReader& reader, const MaxTextFile& file, ModelConfig& model) {
+  const std::string name = reader.text("model_name").value_or("default");
+  if (!file.model_names.empty() && std::ranges::find(file.model_names, name) == file.model_names.end())
+    reader.refuse("model_name", fmt::format("supported by decoder_block \"{}\" are {}", file.block, fmt::join(file.model_names, ", ")));
+  const bool norms = std::ranges::any_of(file.fixed, [](const FixedKey& key) { return key.key == "use_qk_norm" && key.value == true; });
+  if (norms && file.model_names.empty() && name.starts_with("olmo3"))
+    reader.refuse("model_name", "which norms queries over all heads, supported are names of other models");
+  if (!file.scaled_by_width.empty() && name == file.scaled_by_width) {
+    const auto width = reader.integer("base_emb_dim", 1, 1 << 20).value_or(model.hidden_size);
+    const auto heads = reader.integer("base_num_query_heads", 1, 1 << 16).value_or(model.heads);
+    if (width < heads) reader.refuse("base_emb_dim", fmt::format("expected base_num_query_heads = {} or more", heads));
+    model.query_pre_attn_scalar = static_cast<double>(width / heads);
+  }
+  return name;
+}
+
+/// Reads YaRN's numbers. MaxText returns interleaved pairs as halves; scores do not depend on the order of the features, so that these are
+/// the interleaved pairs of other rotations.
+void read_yarn(JsonReader& reader, ModelConfig& model) {
+  model.rope.kind = RopeKind::yarn;
+  model.rope.factor = read_number(reader, "rope_factor", 1, 1e6, 40);
+  model.rope.beta_fast = read_number(reader, "beta_fast", 1e-6, 1e6, 32);
+  model.rope.beta_slow = read_number(reader, "beta_slow", 1e-6, 1e6, 1);
+  refuse_null(reader, "original_max_position_embeddings");
+  model.rope.original_max_position = reader.size("original_max_position_embeddings", 1LL << 40, 4096);
+  model.rope.truncate = read_switch(reader, "rope_truncate", true);
+  model.rope.attention_factor = reader.boolean("rope_attention_scaling").value_or(false) ? 0 : 1;
+  model.rope_interleaved = read_switch(reader, "rope_interleave", true);
+}
+
 /// Reads rope_type, which a model_name can imply: llama3.1 means that pairs are neighbours and, unless rope_use_scale is false,
 /// that frequencies are scaled as in Llama 3 with fixed numbers. If pairs are halves of the head, nothing is scaled, and
 /// rope_use_scale has no effect.
-void read_maxtext_rope(JsonReader& reader, ModelConfig& model) {
+void read_maxtext_rope(JsonReader& reader, const MaxTextFile& file, const std::string& name, ModelConfig& model) {
   model.rope.theta = read_number(reader, "rope_max_timescale", 1.0, 1e15, 10000.0);
   const std::string kind = reader.text("rope_type").value_or("default");
-  const std::string name = reader.text("model_name").value_or("default");
   const bool scaled = read_switch(reader, "rope_use_scale", true);
   model.rope_interleaved = kind.starts_with("llama3.1") || name.starts_with("llama3.1");
-  if (!model.rope_interleaved && kind != "default") reader.refuse("rope_type", "supported are \"default\" and \"llama3.1\"");
-  if (!model.rope_interleaved || !scaled) return;
-  model.rope.kind = RopeKind::llama3;
-  model.rope.factor = 8;
-  model.rope.low_freq_factor = 1;
-  model.rope.high_freq_factor = 4;
-  model.rope.original_max_position = 8192;
+  if (model.rope_interleaved) {
+    if (!scaled) return;
+    model.rope.kind = RopeKind::llama3;
+    model.rope.factor = 8;
+    model.rope.low_freq_factor = 1;
+    model.rope.high_freq_factor = 4;
+    model.rope.original_max_position = 8192;
+  } else if (file.yarn && kind == "yarn") {
+    read_yarn(reader, model);
+  } else if (kind != "default") {
+    reader.refuse("rope_type",
+                  file.yarn ? "supported are \"default\", \"llama3.1\" and \"yarn\"" : "supported are \"default\" and \"llama3.1\"");
+  }
+}
+
+/// Reads the window, which layers have it, and the base that they rotate by. Only MaxText's default rotation has numbers of its own in
+/// sliding layers, and only it is stretched by a linear factor, which sliding layers ignore.
+void read_windows(JsonReader& reader, const MaxTextFile& file, ModelConfig& model) {
+  model.sliding_window = reader.size("sliding_window_size", 1LL << 40);
+  for (std::int64_t i = 0; !file.kinds.empty() && i < model.layers; ++i)
+    model.layer_kinds.push_back(file.kinds[static_cast<std::size_t>(i) % file.kinds.size()]);
+  const bool is_default = model.rope.kind == RopeKind::none && !model.rope_interleaved;
+  const double local = read_number(reader, "local_rope_max_timescale", -1, 1e15, -1);
+  if (local > 0 && local < 1) reader.refuse("local_rope_max_timescale", "expected 1 or more, or -1");
+  if (local > 0 && !is_default) reader.refuse("local_rope_max_timescale", "supported is -1 unless rope_type is \"default\"");
+  if (local > 0) model.rope_local.theta = local;
+  if (!file.linear_rope) return;
+  const double factor = read_number(reader, "rope_linear_scaling_factor", 1, 1e6, 1);
+  if (factor == 1) return;
+  if (!is_default) reader.refuse("rope_linear_scaling_factor", "supported is 1.0 unless rope_type is \"default\"");
+  model.rope.kind = RopeKind::linear;
+  model.rope.factor = factor;
+  if (local <= 0) model.rope_local.theta = model.rope.theta;
+}
+
+/// The rotation's keys. The numbers of kinds that the block does not have are left out.
+void write_rope(OrderedJson& json, const ModelConfig& model, const MaxTextFile& file) {
+  const bool yarn = model.rope.kind == RopeKind::yarn, llama3 = model.rope_interleaved && !yarn;
+  json["rope_type"] = yarn ? "yarn" : llama3 ? "llama3.1" : "default";
+  json["rope_max_timescale"] = model.rope.theta;
+  json["rope_use_scale"] = !llama3 || model.rope.kind == RopeKind::llama3;
+  if (file.yarn && yarn) {
+    json["rope_factor"] = model.rope.factor;
+    json["beta_fast"] = model.rope.beta_fast;
+    json["beta_slow"] = model.rope.beta_slow;
+    json["original_max_position_embeddings"] = model.rope.original_max_position;
+    json["rope_truncate"] = model.rope.truncate;
+    json["rope_attention_scaling"] = model.rope.attention_factor == 0;
+    json["rope_interleave"] = model.rope_interleaved;
+  }
+  if (file.linear_rope) json["rope_linear_scaling_factor"] = model.rope.kind == RopeKind::linear ? model.rope.factor : 1.0;
+  if (!file.windows) return;
+  json["sliding_window_size"] = model.sliding_window;
+  json["local_rope_max_timescale"] = model.rope_local.theta > 0 ? model.rope_local.theta : -1;
+}
+
+/// The model_name that selects the parts of the block which this model has.
+std::string model_name_of(const ModelConfig& model, const MaxTextFile& file) {
+  if (file.model_names.empty()) return "default";
+  const bool by_head = model.query_pre_attn_scalar == 0 || model.query_pre_attn_scalar == static_cast<double>(model.head_dim);
+  return by_head || file.scaled_by_width.empty() ? file.model_names.front() : file.scaled_by_width;
 }
 
 }  // namespace
 
 bool is_maxtext(JsonReader& reader) { return reader.find("decoder_block") != nullptr; }
 
-ModelConfig read_maxtext(JsonReader& reader, const MaxTextBlock& block, double& z_loss) {
+ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, double& z_loss) {
   ModelConfig model;
   model.numerics = "maxtext";
-  model.family = block.name;
-  check_maxtext_keys(reader, block);
+  model.family = file.block;
+  check_maxtext_keys(reader, file);
   model.vocab_size = reader.size("vocab_size", 1 << 26);
   model.hidden_size = reader.size("emb_dim", 1 << 20);
   model.intermediate_size = reader.size("mlp_dim", 1 << 24);
@@ -102,27 +186,30 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextBlock& block, double& 
   model.dropout_rate = read_switch(reader, "enable_dropout", true) ? reader.number("dropout_rate", 0, 0.999).value_or(0) : 0;
   pass_over(reader, {"dropout_rate"});
   z_loss = reader.number("z_loss_multiplier", 0, 1e3).value_or(0);
-  if (block.attention) {
+  if (file.attention) {
     model.fused_qkv = reader.boolean("fused_qkv").value_or(false);
     model.fused_mlp = reader.boolean("fused_mlp").value_or(false);
     model.share_kv = reader.boolean("share_kv_projections").value_or(false);
+    if (model.share_kv && !file.shares_kv) reader.refuse("share_kv_projections", "supported is false");
     model.attn_logit_softcapping = reader.number("attn_logits_soft_cap", 0, 1e9).value_or(0);
     read_activations(reader, model);
   } else {
     pass_over(reader, {"fused_qkv", "fused_mlp", "share_kv_projections", "attn_logits_soft_cap", "mlp_activations"});
   }
-  if (block.rotary) {
-    read_maxtext_rope(reader, model);
+  const std::string name = read_model_name(reader, file, model);
+  if (file.rotary) {
+    read_maxtext_rope(reader, file, name, model);
   } else {
-    pass_over(reader, {"rope_max_timescale", "rope_type", "model_name", "rope_use_scale"});
+    pass_over(reader, {"rope_max_timescale", "rope_type", "rope_use_scale"});
   }
+  if (file.windows) read_windows(reader, file, model);
   return model;
 }
 
-OrderedJson maxtext_json(const ModelConfig& model, std::string_view dtype, double z_loss) {
+OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std::string_view dtype, double z_loss) {
   OrderedJson json;
   json["decoder_block"] = model.family;
-  json["model_name"] = "default";
+  json["model_name"] = model_name_of(model, file);
   json["vocab_size"] = model.vocab_size;
   json["emb_dim"] = model.hidden_size;
   json["mlp_dim"] = model.intermediate_size;
@@ -144,12 +231,10 @@ OrderedJson maxtext_json(const ModelConfig& model, std::string_view dtype, doubl
   const auto cap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
   json["attn_logits_soft_cap"] = cap(model.attn_logit_softcapping);
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
-  json["rope_type"] = model.rope_interleaved ? "llama3.1" : "default";
-  json["rope_max_timescale"] = model.rope.theta;
-  json["rope_use_scale"] = !model.rope_interleaved || model.rope.kind == RopeKind::llama3;
+  write_rope(json, model, file);
   json["z_loss_multiplier"] = z_loss;
   json["dropout_rate"] = model.dropout_rate;
-  for (const FixedKey& fixed : maxtext_fixed_keys()) json[fixed.key] = fixed.value;
+  for (const FixedKey& fixed : maxtext_fixed_keys(file)) json[fixed.key] = fixed.value;
   json["weight_dtype"] = dtype;
   return json;
 }

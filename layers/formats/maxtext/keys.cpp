@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -19,8 +20,8 @@ bool is_off(const Json& value) { return value == false || value == 0 || value ==
 
 /// Parts that are disabled by a fixed key: layers of experts (num_experts = 1), prediction modules (mtp_num_layers = 0), hyper-connections
 /// (mhc_expansion_rate = 1), engrams (engram_layers = []), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent
-/// attention (attention_type = "global"), multimodal positions (use_mrope = false), query and key norms (use_qk_norm = false), clipping of
-/// their products (use_qk_clip = false), scanned layers (scan_layers = false).
+/// attention (attention_type = "global"), multimodal positions (use_mrope = false), clipping of products of queries and keys (use_qk_clip =
+/// false), scanned layers (scan_layers = false). Blocks that norm queries and keys fix qk_norm_with_scale; in others it has no effect.
 constexpr std::array parts_that_are_off = {
     "base_moe_mlp_dim",
     "capacity_factor",
@@ -69,14 +70,14 @@ constexpr std::array parts_that_are_off = {
 };
 
 /// Parts of blocks that are refused by decoder_block: the gated delta net of Qwen3-Next, the global and sliding layers and the value norm
-/// of Gemma 4. No layer of the five blocks slides, so that nothing rotates by local_rope_max_timescale.
+/// of Gemma 4. Where no layer slides, nothing rotates by local_rope_max_timescale; where one does, read_maxtext reads it.
 constexpr std::array parts_of_other_blocks = {
     "gdn_chunk_size",           "gdn_conv_kernel_dim", "gdn_key_head_dim",    "gdn_num_key_heads",         "gdn_num_value_heads",
     "gdn_value_head_dim",       "global_head_dim",     "global_num_kv_heads", "global_rope_max_timescale", "global_rope_proportion",
     "local_rope_max_timescale", "use_qk_norm_in_gdn",  "v_norm_with_scale",
 };
 
-/// YaRN's numbers; rope_type = "yarn" is refused.
+/// YaRN's numbers; where rope_type = "yarn" is supported, read_maxtext reads them.
 constexpr std::array numbers_of_yarn = {
     "beta_fast",       "beta_slow",     "original_max_position_embeddings", "rope_attention_scaling", "rope_factor",
     "rope_interleave", "rope_truncate",
@@ -151,15 +152,14 @@ void check_kernel(JsonReader& reader) {
 }
 
 /// Blocks without a soft cap would ignore the key silently.
-void check_cap(JsonReader& reader, const MaxTextBlock& block) {
+void check_cap(JsonReader& reader, const MaxTextFile& file) {
   const Json* cap = reader.find("attn_logits_soft_cap");
-  if (cap != nullptr && *cap != 0 && block.attention && !block.caps_scores)
-    reader.refuse("attn_logits_soft_cap", fmt::format("supported by decoder_block \"{}\" is null; \"llama2\" has a cap", block.name));
+  if (cap != nullptr && *cap != 0 && file.attention && !file.caps_scores)
+    reader.refuse("attn_logits_soft_cap", fmt::format("supported by decoder_block \"{}\" is null; \"llama2\" has a cap", file.block));
 }
 
-}  // namespace
-
-const std::vector<FixedKey>& maxtext_fixed_keys() {
+/// The values of the blocks that do not say otherwise.
+const std::vector<FixedKey>& common_fixed_keys() {
   static const std::vector<FixedKey> keys = {
       {"activations_in_float32", false},
       {"attention_bias", false},
@@ -203,15 +203,27 @@ const std::vector<FixedKey>& maxtext_fixed_keys() {
   return keys;
 }
 
-void check_maxtext_keys(JsonReader& reader, const MaxTextBlock& block) {
-  for (const FixedKey& fixed : maxtext_fixed_keys()) {
+}  // namespace
+
+std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
+  std::vector<FixedKey> keys = file.fixed;
+  for (const FixedKey& common : common_fixed_keys()) {
+    if (file.windows && common.key == "sliding_window_size") continue;
+    if (file.linear_rope && common.key == "rope_linear_scaling_factor") continue;
+    if (std::ranges::find(file.fixed, common.key, &FixedKey::key) == file.fixed.end()) keys.push_back(common);
+  }
+  return keys;
+}
+
+void check_maxtext_keys(JsonReader& reader, const MaxTextFile& file) {
+  for (const FixedKey& fixed : maxtext_fixed_keys(file)) {
     const Json* value = reader.find(fixed.key);
     const bool equal = value != nullptr ? *value == fixed.value : !reader.has(fixed.key) || is_off(fixed.value);
     if (!equal) reader.refuse(fixed.key, fmt::format("supported is {}", fixed.value.dump()));
   }
   check_sizes(reader);
   check_kernel(reader);
-  check_cap(reader, block);
+  check_cap(reader, file);
   const auto know = [&](const auto& keys) {
     for (const char* key : keys) static_cast<void>(reader.find(key));
   };

@@ -4,29 +4,39 @@
 #include <string>
 #include <vector>
 
+#include "layers/model_config.hpp"
 #include "runtime/io/json_reader.hpp"
 
 namespace millrace::layers {
 
-/// A decoder_block of MaxText.
-struct MaxTextBlock {
-  std::string name;
-  bool attention = true;     // has attention and an MLP
-  bool rotary = true;        // queries and keys are rotated
-  bool caps_scores = false;  // uses attn_logits_soft_cap
-};
-
 /// A key of MaxText and the only supported value.
 struct FixedKey {
-  const char* key;
+  std::string key;
   runtime::Json value;
 };
 
-/// Also written out on export.
-[[nodiscard]] const std::vector<FixedKey>& maxtext_fixed_keys();
+/// The config.json of a decoder_block of MaxText: the keys that the block reads, and the values that it has for others.
+struct MaxTextFile {
+  std::string block;                  // decoder_block
+  bool attention = true;              // has attention and an MLP
+  bool rotary = true;                 // queries and keys are rotated
+  bool caps_scores = false;           // uses attn_logits_soft_cap
+  bool shares_kv = false;             // uses share_kv_projections
+  bool windows = false;               // has sliding layers: uses sliding_window_size and local_rope_max_timescale
+  bool linear_rope = false;           // uses rope_linear_scaling_factor, in layers that do not slide
+  bool yarn = false;                  // rope_type may be "yarn"
+  std::vector<LayerKind> kinds = {};  // of the layers, repeated; empty: all are alike
+  // The values of model_name by which MaxText selects parts of the block; the first is exported. Empty: any name.
+  std::vector<std::string> model_names = {};
+  std::string scaled_by_width = {};  // of these, the one whose scores are divided by √(base_emb_dim // base_num_query_heads), not √head_dim
+  std::vector<FixedKey> fixed = {};  // values that other blocks do not have
+};
+
+/// The keys whose value the block determines. They are also written out on export.
+[[nodiscard]] std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file);
 
 /// Checks every key of MaxText that read_maxtext does not read: Error(model) if its value would change a number that is computed here;
-/// the others have no effect in any of the five blocks and cause no warning.
-void check_maxtext_keys(runtime::JsonReader& reader, const MaxTextBlock& block);
+/// the others have no effect in the block and cause no warning.
+void check_maxtext_keys(runtime::JsonReader& reader, const MaxTextFile& file);
 
 }  // namespace millrace::layers

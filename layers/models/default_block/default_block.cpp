@@ -18,7 +18,7 @@ class DefaultBlock final : public MaxTextFamily {
 
 /// MaxText's block "default": u = RMSNorm(x), y = x + (MLP(u) + attention(u)); one norm feeds both branches.
 const ModelFamily& default_block() {
-  static const DefaultBlock family("default", {.norms = NormPlacement::shared});
+  static const DefaultBlock family("default", {.shares_kv = true, .norms = NormPlacement::shared});
   return family;
 }
 
