@@ -161,7 +161,16 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"maxtext_llama31_rope", "E t | t H", kernels::Implementation::reference},
         Case{"maxtext_gpt3", "", kernels::Implementation::fast}, Case{"maxtext_gpt3", "E t | t | H", kernels::Implementation::reference},
         Case{"maxtext_gpt3_separate_qkv", "", kernels::Implementation::fast},
-        Case{"maxtext_gpt3_separate_qkv", "E t | t H", kernels::Implementation::reference}));
+        Case{"maxtext_gpt3_separate_qkv", "E t | t H", kernels::Implementation::reference},
+        Case{"maxtext_gemma", "", kernels::Implementation::fast}, Case{"maxtext_gemma", "E t | t H", kernels::Implementation::reference},
+        Case{"maxtext_gemma2", "", kernels::Implementation::fast}, Case{"maxtext_gemma2", "E t | t H", kernels::Implementation::reference},
+        Case{"maxtext_gemma3", "", kernels::Implementation::fast},
+        Case{"maxtext_gemma3", "E t | t*4 | t H", kernels::Implementation::reference},
+        Case{"maxtext_mistral", "", kernels::Implementation::fast},
+        Case{"maxtext_mistral", "E t | t H", kernels::Implementation::reference}, Case{"maxtext_olmo3", "", kernels::Implementation::fast},
+        Case{"maxtext_olmo3", "E | t*3 | t H", kernels::Implementation::reference},
+        Case{"maxtext_qwen2", "", kernels::Implementation::fast}, Case{"maxtext_qwen2", "E t | t H", kernels::Implementation::reference},
+        Case{"maxtext_qwen3", "", kernels::Implementation::fast}, Case{"maxtext_qwen3", "E t | t H", kernels::Implementation::reference}));
 
 }  // namespace
 }  // namespace millrace::layers::testing

@@ -73,14 +73,16 @@ TEST(ConfigFile, ReadsScaledSizesOfMaxText) {
 
 /// MaxText's block does not pass a cap to its attention, so it would have no effect there.
 TEST(ConfigFile, RejectsACapThatMaxTextsBlockLacks) {
-  for (const char* name : {"default", "gpt3"}) {
+  for (const char* name : {"default", "gpt3", "gemma", "mistral", "olmo3", "qwen2", "qwen3"}) {
     json config = maxtext(name);
     config["attn_logits_soft_cap"] = 5.0;
     expect_error([&] { (void)parse(config); }, ExitCode::model, {"attn_logits_soft_cap = 5.0", "is null; \"llama2\" has a cap"});
   }
-  json llama = maxtext("llama2");
-  llama["attn_logits_soft_cap"] = 5.0;
-  EXPECT_EQ(parse(llama).model.attn_logit_softcapping, 5.0);
+  for (const char* name : {"llama2", "gemma2", "gemma3"}) {
+    json config = maxtext(name);
+    config["attn_logits_soft_cap"] = 5.0;
+    EXPECT_EQ(parse(config).model.attn_logit_softcapping, 5.0) << name;
+  }
 }
 
 TEST(ConfigFile, RejectsCudnnsDropout) {
@@ -93,9 +95,10 @@ TEST(ConfigFile, RejectsCudnnsDropout) {
   EXPECT_EQ(parse(config).model.dropout_rate, 0);
 }
 
-/// Toggles every switch and changes every number and name: the file is refused, gives another model, or the key has no effect.
-TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
-  const std::vector<std::string> without_effect = {
+/// Toggles every switch and changes every number and name: the file is refused, gives another model, or the key has no effect. `read` are
+/// keys that this block reads and others do not, `unread` the opposite.
+void expect_no_key_passed_over(const json& config, const std::vector<std::string>& read, const std::vector<std::string>& unread) {
+  std::vector<std::string> without_effect = {
       // parts that are off, and parts of other blocks
       "base_moe_mlp_dim", "capacity_factor", "enable_mhc_lite", "engram_head_dim", "engram_kernel_size", "engram_max_ngram_size",
       "engram_num_heads", "engram_seed", "float32_gate_logits", "float32_weight_sum", "gdn_chunk_size", "gdn_conv_kernel_dim",
@@ -114,7 +117,8 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
       "use_iota_embed", "weight_dtype",
       // the default of a name that does not mention rotation
       "model_name"};
-  const json config = maxtext("llama31_rope");
+  for (const std::string& key : read) std::erase(without_effect, key);
+  without_effect.insert(without_effect.end(), unread.begin(), unread.end());
   const ConfigFile file = parse(config);
   for (const auto& [key, old] : config.items()) {
     json changed = config;
@@ -133,6 +137,114 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
       EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
     }
   }
+}
+
+TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
+  const std::vector<std::string> unscaled{"rope_use_scale"};
+  const std::vector<std::string> yarn{
+      "beta_fast",       "beta_slow",    "original_max_position_embeddings", "rope_attention_scaling", "rope_factor",
+      "rope_interleave", "rope_truncate"};
+  expect_no_key_passed_over(maxtext("llama31_rope"), {}, {});
+  for (const char* name : {"gemma", "mistral", "qwen2", "qwen3"}) expect_no_key_passed_over(maxtext(name), {}, unscaled);
+  for (const char* name : {"gemma2", "gemma3"}) expect_no_key_passed_over(maxtext(name), {"local_rope_max_timescale"}, unscaled);
+  expect_no_key_passed_over(maxtext("olmo3"), yarn, unscaled);
+}
+
+/// What a block has and others do not: the values that it supports are read, and written so that they are read again.
+TEST(ConfigFile, ReadsAndWritesWhatABlockOfMaxTextHas) {
+  const auto again = [](const json& config) {
+    const ConfigFile file = parse(config);
+    EXPECT_EQ(parse_config_file(config_file_text(file, "float32"), "again").model, file.model);
+    return file.model;
+  };
+  json config = maxtext("gemma3");
+  ModelConfig model = again(config);
+  EXPECT_EQ(model.rope, (RopeConfig{.kind = RopeKind::linear, .theta = 1e6, .factor = 8}));
+  EXPECT_EQ(model.rope_local, (RopeConfig{.theta = 1e4}));
+  EXPECT_EQ(model.sliding_window, 4);
+  EXPECT_EQ(std::ranges::count(model.layer_kinds, LayerKind::sliding), 5);
+  EXPECT_EQ(model.layer_kinds.at(5), LayerKind::full);
+  EXPECT_EQ(model.query_pre_attn_scalar, 0);  // that of the head
+  config["local_rope_max_timescale"] = -1;    // sliding layers are not stretched even so
+  EXPECT_EQ(again(config).rope_local, (RopeConfig{.theta = 1e6}));
+  config["rope_linear_scaling_factor"] = 1.0;
+  EXPECT_EQ(again(config).rope_local.theta, 0);
+  config["model_name"] = "gemma3-27b";
+  config["base_emb_dim"] = config["emb_dim"] = 25;  // 25 // 2 heads
+  EXPECT_EQ(again(config).query_pre_attn_scalar, 12);
+
+  config = maxtext("gemma2");
+  EXPECT_TRUE(again(config).layer_kinds.empty());
+  config["local_rope_max_timescale"] = 500;
+  EXPECT_EQ(again(config).rope_local, (RopeConfig{.theta = 500}));
+
+  config = maxtext("olmo3");
+  RopeConfig yarn{.kind = RopeKind::yarn, .theta = 5e5, .factor = 4, .original_max_position = 64};
+  EXPECT_EQ(again(config).rope, yarn);
+  EXPECT_FALSE(again(config).rope_interleaved);
+  config["rope_attention_scaling"] = false;
+  config["rope_interleave"] = true;
+  config["rope_truncate"] = false;
+  yarn.attention_factor = 1;
+  yarn.truncate = false;
+  EXPECT_EQ(again(config).rope, yarn);
+  EXPECT_TRUE(again(config).rope_interleaved);
+  config["rope_type"] = "default";  // olmo3-7b-pt
+  config["local_rope_max_timescale"] = 500;
+  EXPECT_EQ(again(config).rope, (RopeConfig{.theta = 5e5}));
+  EXPECT_EQ(again(config).rope_local, (RopeConfig{.theta = 500}));
+}
+
+TEST(ConfigFile, RejectsWhatABlockOfMaxTextHasNot) {
+  const auto refused = [&](const char* name, const char* key, const json& value, const char* says) {
+    json changed = maxtext(name);
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  for (const char* name : {"gemma", "gemma2", "gemma3"}) refused(name, "normalization_layer_epsilon", 1e-5, "supported is 1e-06");
+  for (const char* name : {"gemma2", "gemma3"}) {
+    refused(name, "use_post_attn_norm", false, "supported is true");
+    refused(name, "use_post_ffw_norm", false, "supported is true");
+  }
+  for (const char* name : {"gemma2", "gemma3", "olmo3"}) refused(name, "sliding_window_size", 0, "from 1 to");
+  refused("mistral", "sliding_window_size", 4, "supported is 0");
+  refused("gemma3", "model_name", "default", "gemma3-4b, gemma3-12b, gemma3-27b");
+  refused("gemma3", "rope_linear_scaling_factor", 0.5, "from 1");
+  refused("gemma2", "rope_linear_scaling_factor", 8.0, "supported is 1.0");
+  refused("olmo3", "model_name", "default", "olmo3-7b");
+  refused("olmo3", "local_rope_max_timescale", 500, "unless rope_type is \"default\"");
+  refused("olmo3", "inhomogeneous_layer_cycle_interval", 1, "supported is 4");
+  refused("olmo3", "rope_type", "longrope", "\"yarn\"");
+  refused("qwen3", "rope_type", "yarn", "supported are \"default\" and \"llama3.1\"");
+  refused("qwen3", "model_name", "olmo3-7b", "over all heads");
+  refused("qwen2", "attention_bias", false, "supported is true");
+  for (const char* name : {"qwen3", "olmo3"}) refused(name, "use_qk_norm", false, "supported is true");
+  for (const char* name : {"gemma3", "qwen3", "olmo3"}) refused(name, "qk_norm_with_scale", false, "supported is true");
+  for (const char* name : {"gemma", "gemma2", "gemma3", "mistral", "olmo3", "qwen2", "qwen3"})
+    refused(name, "share_kv_projections", true, "supported is false");
+}
+
+/// Such a model can be trained and not exported: MaxText would read another one.
+TEST(ConfigFile, WritesNoModelThatABlockOfMaxTextIsNot) {
+  const auto lost = [&](const char* name, auto change, const char* says) {
+    ConfigFile file = parse(maxtext(name));
+    change(file.model);
+    expect_error([&] { (void)config_file_text(file, "float32"); }, ExitCode::model, {"cannot express", says});
+  };
+  lost(
+      "gemma3", [](ModelConfig& model) { model.layer_kinds[5] = LayerKind::sliding; }, "model.layer_types");
+  lost(
+      "gemma3", [](ModelConfig& model) { model.query_pre_attn_scalar = 10; }, "model.query_pre_attn_scalar = 10");
+  lost(
+      "gemma3", [](ModelConfig& model) { model.rope_local.theta = 0; }, "model.rope_local");
+  lost(
+      "gemma", [](ModelConfig& model) { model.rms_norm_eps = 1e-5; }, "model.rms_norm_eps");
+  lost(
+      "gemma2", [](ModelConfig& model) { model.rope.kind = RopeKind::linear; }, "model.rope = linear");
+  lost(
+      "olmo3", [](ModelConfig& model) { model.rope.attention_factor = 1.5; }, "the numbers of model.rope");
+  lost(
+      "qwen3", [](ModelConfig& model) { model.rope.kind = RopeKind::yarn; }, "model.rope");
 }
 
 }  // namespace

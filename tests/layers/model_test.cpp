@@ -85,6 +85,23 @@ TEST(Parameters, TiedTableIsUseOneInTheHead) {
   EXPECT_EQ(last.back().order, 0);
 }
 
+/// One name, two families: the numerics decide.
+TEST(Families, AreNamedByTheirNumericsToo) {
+  ModelConfig config = llama3_8b();
+  config.family = "gemma";
+  config.layers = 1;
+  EXPECT_EQ(model_parameters(config).at(1).name, "model.layers.0.input_layernorm.weight");
+  EXPECT_EQ(family_title(config), "gemma");
+  config.numerics = "maxtext";
+  EXPECT_EQ(model_parameters(config).at(1).name, "decoder.layers_0.pre_self_attention_norm.scale");
+  EXPECT_EQ(family_title(config), "gemma (maxtext)");
+  config.family = "gemma0";
+  tests::expect_error(
+      [&] { (void)resolve(config); }, ExitCode::model,
+      {"model.family = \"gemma0\", expected one of: llama, mistral, gemma, gemma2, gemma3, qwen2, qwen3, olmo3, gpt2, default, "
+       "llama2, gpt3, simple, simple_mlp"});
+}
+
 TEST(Labels, AreMaxTexts) {
   EXPECT_EQ(known_labels(llama3_8b()), (std::vector<std::string>{"attention_out", "context", "decoder_layer_input", "key_proj", "mlpwi_0",
                                                                  "mlpwi_1", "mlpwo", "out_proj", "query_proj", "value_proj"}));

@@ -30,12 +30,15 @@ constexpr Sizes kSizes[] = {
     {"all targets masked", 2, 5, 3, Sizes::Targets::masked},
 };
 
-/// Odd vocabulary and width, one key/value head if the family allows it, heads of 6, layers of both kinds.
+/// Odd vocabulary and width, one key/value head if the family allows it, heads of 6, layers of both kinds. Before the family's name may
+/// stand "maxtext", "mixed" or "both sides".
 ModelConfig odd_model(const std::string& name) {
-  const bool mixed = name.starts_with("mixed "), both_sides = name.starts_with("both sides ");
-  const std::string family = mixed ? name.substr(6) : both_sides ? name.substr(11) : name;
+  const auto begins = [&](std::string_view word) { return name.starts_with(word) ? word.size() : 0; };
+  const bool maxtext = begins("maxtext ") > 0, mixed = begins("mixed ") > 0, both_sides = begins("both sides ") > 0;
+  const std::string family = name.substr(begins("maxtext ") + begins("mixed ") + begins("both sides "));
   ModelConfig config;
   config.family = family;
+  config.numerics = maxtext ? "maxtext" : "hf";
   config.vocab_size = 61;
   config.hidden_size = 24;
   config.intermediate_size = 35;
@@ -46,13 +49,13 @@ ModelConfig odd_model(const std::string& name) {
   config.rms_norm_eps = 1e-5;
   config.initializer_range = 0.3;
   if (family == "gpt2" || family == "gpt3") config.kv_heads = config.heads;
-  if (family == "mistral") config.layer_kinds.assign(3, LayerKind::sliding);
-  if (family == "gemma2" || family == "gemma3" || family == "olmo3")
+  if (family == "mistral" && !maxtext) config.layer_kinds.assign(3, LayerKind::sliding);
+  if ((family == "gemma2" && !maxtext) || family == "gemma3" || family == "olmo3")
     config.layer_kinds = {LayerKind::sliding, LayerKind::full, LayerKind::sliding};
   if (family == "gemma3") config.rope_local.theta = 100;
-  if (family == "gemma2") config.attn_logit_softcapping = 2, config.final_logit_softcapping = 3, config.query_pre_attn_scalar = 10;
+  if (family == "gemma2") config.attn_logit_softcapping = 2, config.final_logit_softcapping = 3;
+  if (family == "gemma2" && !maxtext) config.query_pre_attn_scalar = 10;
   config.tie_word_embeddings = family.starts_with("gemma") || family == "gpt2" || family == "gpt3";
-  if (const FamilyTraits* traits = find_family_traits(family)) config.numerics = traits->numerics;
   if (family == "default") config.share_kv = true, config.sinusoidal_positions = true, config.activation = kernels::Activation::relu;
   if (family == "llama2") config.rope_interleaved = true, config.attn_logit_softcapping = 2;
   if (family == "mixtral") config.experts = 3, config.experts_per_token = 2;
@@ -62,6 +65,12 @@ ModelConfig odd_model(const std::string& name) {
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
+  if (maxtext && family == "mistral") config.fused_mlp = true;
+  if (maxtext && family == "gemma2") config.rope_local.theta = 100;
+  if (maxtext && family == "gemma3") config.query_pre_attn_scalar = 10, config.rope.kind = RopeKind::linear, config.rope.factor = 4;
+  if (maxtext && family == "qwen2") config.kv_heads = config.heads, config.fused_qkv = true;
+  if (maxtext && family == "olmo3")
+    config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16}, config.rope_interleaved = true;
   if (both_sides) {
     config.causal = false;
     config.hidden_act = kernels::Activation::sqrtsoftplus;
@@ -97,7 +106,7 @@ runtime::FillBatch batch(const Sizes& sizes) {
   };
 }
 
-class OddSizes : public ::testing::TestWithParam<std::tuple<const char*, Sizes>> {
+class OddSizes : public ::testing::TestWithParam<std::tuple<std::string, Sizes>> {
  protected:
   [[nodiscard]] const Sizes& sizes() const { return std::get<1>(GetParam()); }
   [[nodiscard]] ModelConfig config() const {
@@ -193,9 +202,10 @@ std::vector<Sizes> sizes_with_targets() {
 }
 
 /// Every family, two whose layers are mixed, and two without a causal mask.
-std::vector<const char*> odd_families() {
-  std::vector<const char*> names{"mixed llama", "mixed gemma3", "both sides gemma2", "both sides gpt2"};
-  for (const FamilyTraits* traits : family_traits()) names.push_back(traits->name.data());
+std::vector<std::string> odd_families() {
+  std::vector<std::string> names{"mixed llama", "mixed gemma3", "both sides gemma2", "both sides gpt2"};
+  for (const FamilyTraits* traits : family_traits())
+    names.push_back((traits->numerics == "hf" ? "" : std::string(traits->numerics) + " ") + std::string(traits->name));
   return names;
 }
 
@@ -227,21 +237,33 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
   refused(
       "gpt2", [](ModelConfig& config) { config.max_position_embeddings = 15; }, "rows of 16 tokens");
   refused(
-      "gpt3", [](ModelConfig& config) { config.learned_positions = 15; }, "rows of 16 tokens");
+      "maxtext gpt3", [](ModelConfig& config) { config.learned_positions = 15; }, "rows of 16 tokens");
   refused(
-      "gpt3", [](ModelConfig& config) { config.kv_heads = 2; }, "kv_heads = 2, expected heads = 4 with fused_qkv");
+      "maxtext gpt3", [](ModelConfig& config) { config.kv_heads = 2; }, "kv_heads = 2, expected heads = 4 with fused_qkv");
   refused(
-      "default",
+      "maxtext default",
       [](ModelConfig& config) {
         config.fused_qkv = true;
         config.kv_heads = 4;
       },
       "fused_qkv and share_kv together");
   refused(
-      "llama2", [](ModelConfig& config) { config.final_logit_softcapping = 3; }, "MaxText caps logits of tied tables only");
+      "maxtext llama2", [](ModelConfig& config) { config.final_logit_softcapping = 3; }, "MaxText caps logits of tied tables only");
   refused(
-      "simple", [](ModelConfig& config) { config.numerics = "hf"; },
+      "maxtext simple", [](ModelConfig& config) { config.numerics = "hf"; },
       "model.numerics = \"hf\" with the family simple, expected \"maxtext\"");
+  refused(
+      "llama", [](ModelConfig& config) { config.numerics = "maxtext"; },
+      "model.numerics = \"maxtext\" with the family llama, expected \"hf\"");
+  refused(
+      "maxtext gemma2", [](ModelConfig& config) { config.sliding_window = 0; }, "sliding_window = 0, expected 1 or more");
+  refused(
+      "maxtext gemma3", [](ModelConfig& config) { config.layer_kinds.pop_back(); }, "layer_types has 2 entries, expected 3");
+  refused(
+      "maxtext olmo3", [](ModelConfig& config) { config.layer_kinds[0] = LayerKind::chunked; }, "layer_types has chunked layers");
+  refused(
+      "maxtext olmo3", [](ModelConfig& config) { config.max_position_embeddings = 15; },
+      "rows of 16 tokens, expected at most max_position_embeddings = 15 with yarn");
 }
 
 }  // namespace

@@ -137,6 +137,12 @@ TEST_F(Convert, MaxTextsBlocksTrainFromScratch) {
       "model.family=llama2",        "model.kv_heads=2", "model.rope=llama3", "model.rope_factor=8", "model.rope_original_max_position=16",
       "model.rope_interleaved=true"};
   EXPECT_EQ(train("llama_1", llama), train("llama_2", joined(llama, {"pipeline.ranks=2"})));
+  const Words gemma2{"model.family=gemma2",         "model.activation=gelu",           "model.tie_word_embeddings=true",
+                     "model.rms_norm_eps=1e-6",     "model.sliding_window=8",          "model.attn_logit_softcapping=50",
+                     "model.rope_local_theta=1000", "model.final_logit_softcapping=30"};
+  EXPECT_EQ(train("gemma2_1", gemma2), train("gemma2_2", joined(gemma2, {"pipeline.ranks=2", "rematerialize.policy=minimal"})));
+  ASSERT_EQ(run_millrace({"ckpt", "export-hf", folder_ / "gemma2_1", folder_ / "gemma2"}).code, 0);
+  train("gemma2_3", {"model.from=" + folder_ / "gemma2", "model.family=gemma2"});
   const Words gpt3{"model.family=gpt3",
                    "model.activation=gelu",
                    "model.gated_mlp=false",
