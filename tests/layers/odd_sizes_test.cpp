@@ -66,7 +66,7 @@ ModelConfig odd_model(const std::string& name) {
   }
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (maxtext && family == "mistral") config.fused_mlp = true;
-  if (maxtext && family == "gemma2") config.rope_local.theta = 100;
+  if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two
   if (maxtext && family == "gemma3") config.query_pre_attn_scalar = 10, config.rope.kind = RopeKind::linear, config.rope.factor = 4;
   if (maxtext && family == "qwen2") config.kv_heads = config.heads, config.fused_qkv = true;
   if (maxtext && family == "olmo3")

@@ -131,11 +131,11 @@ void read_windows(JsonReader& reader, const MaxTextFile& file, ModelConfig& mode
 
 /// The rotation's keys. The numbers of kinds that the block does not have are left out.
 void write_rope(OrderedJson& json, const ModelConfig& model, const MaxTextFile& file) {
-  const bool yarn = model.rope.kind == RopeKind::yarn, llama3 = model.rope_interleaved && !yarn;
+  const bool yarn = file.yarn && model.rope.kind == RopeKind::yarn, llama3 = model.rope_interleaved && !yarn;
   json["rope_type"] = yarn ? "yarn" : llama3 ? "llama3.1" : "default";
   json["rope_max_timescale"] = model.rope.theta;
   json["rope_use_scale"] = !llama3 || model.rope.kind == RopeKind::llama3;
-  if (file.yarn && yarn) {
+  if (yarn) {
     json["rope_factor"] = model.rope.factor;
     json["beta_fast"] = model.rope.beta_fast;
     json["beta_slow"] = model.rope.beta_slow;
