@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/setup/parameters_text.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/device_type.hpp"
 #include "runtime/units.hpp"
@@ -31,11 +32,9 @@ void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& se
                const runtime::Machine& machine, const RunBeginning& beginning, const DatasetBatches& batches, const HeldOut& held_out,
                const std::string& directory) {
   auto& reporter = telemetry.reporter();
-  std::int64_t parameters = 0;
-  for (const auto& parameter : plan.parameters) parameters += parameter.shape.elements();
-  reporter.say(fmt::format("model     {} | {} parameters | {} layers, hidden {}, vocabulary {} | {}", layers::family_title(plan.model),
-                           runtime::count_text(static_cast<double>(parameters)), plan.model.layers, plan.model.hidden_size,
-                           plan.model.vocab_size, runtime::dtype_text(plan.compute)));
+  reporter.say(fmt::format("model     {} | {} | {} layers, hidden {}, vocabulary {} | {}", layers::family_title(plan.model),
+                           parameters_text(plan.model), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
+                           runtime::dtype_text(plan.compute)));
   const auto& data = batches.dataset();
   reporter.say(fmt::format("data      {} tokens{} in {} files", runtime::count_text(static_cast<double>(data.train->size())),
                            data.format.empty() ? "" : " (" + data.format + ")", data.train_files));

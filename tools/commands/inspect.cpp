@@ -4,6 +4,7 @@
 #include "actors/rank/batch_provider.hpp"
 #include "actors/rank/device_placement.hpp"
 #include "actors/rank/memory_check.hpp"
+#include "actors/setup/parameters_text.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/program/print.hpp"
@@ -83,8 +84,8 @@ Inspection inspection_of(const std::vector<std::string>& words) {
 void print_head(const Inspection& run) {
   const auto& plan = run.plan;
   const auto& train = run.config.train;
-  fmt::print("model     {}, {} layers, width {}, {} parameters{}\n", layers::family_title(plan.model), plan.model.layers,
-             plan.model.hidden_size, layers::count_parameters(plan.model), plan.model.tie_word_embeddings ? ", tied" : "");
+  fmt::print("model     {}, {} layers, width {}, {}{}\n", layers::family_title(plan.model), plan.model.layers, plan.model.hidden_size,
+             actors::parameters_text(plan.model, true), plan.model.tie_word_embeddings ? ", tied" : "");
   fmt::print("step      {} microbatches of {} x {} tokens, {}, rematerialize {}\n", train.microbatches, train.batch, train.sequence,
              train.dtype,
              fmt::join(run.config.rematerialize.stages.empty() ? run.config.rematerialize.policy : run.config.rematerialize.stages, ","));

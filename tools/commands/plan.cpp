@@ -6,6 +6,7 @@
 
 #include "actors/planning/plan_search.hpp"
 #include "actors/rank/device_placement.hpp"
+#include "actors/setup/parameters_text.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "cluster/host/host_memory.hpp"
 #include "configs/value.hpp"
@@ -114,8 +115,8 @@ std::string number(double value) { return fmt::format("{:.{}f}", value, value < 
 
 void print_head(const Planning& planning) {
   const auto& [config, search, costs] = planning;
-  fmt::print("model     {}, {} layers, width {}, vocabulary {}, {} parameters\n", layers::family_title(config.model), config.model.layers,
-             config.model.hidden_size, config.model.vocab_size, layers::count_parameters(config.model));
+  fmt::print("model     {}, {} layers, width {}, vocabulary {}, {}\n", layers::family_title(config.model), config.model.layers,
+             config.model.hidden_size, config.model.vocab_size, actors::parameters_text(config.model, true));
   fmt::print("step      {} microbatches of {} x {} tokens, {}, on {} ranks with {} threads each\n", config.train.microbatches,
              config.train.batch, config.train.sequence, config.train.dtype, config.pipeline.ranks, search.needs.threads);
   fmt::print("costs     {}, {} of a microbatch, rematerialize {}\n", costs.source, costs.unit, policy_text(config.rematerialize.policy));

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "actors/jobs/run_setup.hpp"
+#include "actors/setup/parameters_text.hpp"
 #include "cluster/host/affinity.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
@@ -156,11 +157,9 @@ NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& argume
 
 std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
   const auto& config = model.model;
-  const auto parameters = runtime::count_text(static_cast<double>(layers::count_parameters(config)));
-  return fmt::format("{} | {} parameters | {} layers, hidden {}, vocabulary {} | {} | {} rank{} | {} thread{} each",
-                     layers::family_title(config), parameters, config.layers, config.hidden_size, config.vocab_size,
-                     job.request.train.dtype, job.request.pipeline.ranks, job.request.pipeline.ranks == 1 ? "" : "s", job.threads,
-                     job.threads == 1 ? "" : "s");
+  return fmt::format("{} | {} | {} layers, hidden {}, vocabulary {} | {} | {} rank{} | {} thread{} each", layers::family_title(config),
+                     actors::parameters_text(config), config.layers, config.hidden_size, config.vocab_size, job.request.train.dtype,
+                     job.request.pipeline.ranks, job.request.pipeline.ranks == 1 ? "" : "s", job.threads, job.threads == 1 ? "" : "s");
 }
 
 namespace {
