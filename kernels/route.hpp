@@ -17,8 +17,9 @@ void check_route_options(const char* component, std::int64_t experts, const Rout
 /// Chooses K experts for each token: logits f32 or bf16 [T, E], bias f32 [E], or null if options.bias is none → experts i32 [T, K], best
 /// first, and weights f32 [T, K]. Of equal scores, and of equal groups, the lower one is better. Everything is computed in fp32; sums over
 /// all experts are taken in increasing order, those over the chosen ones and over the best of a group best first. A token's result depends
-/// on its logits alone. A NaN counts as the best score, so that it appears in the token's weights; the experts are valid all the same.
-/// Throws Error(config) as check_route_options, Error(internal) for operands of other types.
+/// on its logits alone. A NaN counts as the best score, so that it appears in the token's weights; the experts are valid all the same. With
+/// options.given `experts` is read and not written. Throws Error(config) as check_route_options, Error(internal) for operands of other
+/// types.
 void route(const ExecutionContext& context, const Tensor& logits, const Tensor* bias, const RouteOptions& options, const Tensor& weights,
            const Tensor& experts);
 

@@ -15,14 +15,21 @@ RankResources placed_resources(Session& session, const ParitySettings& settings,
 
 }  // namespace
 
-CapturedPipeline::CapturedPipeline(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs)
+CapturedPipeline::CapturedPipeline(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs,
+                                   const std::optional<RouterChoices>& imposed)
     : session_(session), plan_(plan), pipeline_(session, plan, placed_resources(session, settings, std::move(needs))) {
   for (auto* rank : pipeline_.ranks()) {
     initialize_from_folder(*rank, settings.folder);
     auto& hook = hooks_[rank];
-    hook = std::make_unique<CaptureHook>(*rank);
+    hook = std::make_unique<CaptureHook>(*rank, imposed);
     rank->set_hook(hook.get());
   }
+}
+
+RouterChoices CapturedPipeline::take_choices() {
+  RouterChoices all;
+  for (const auto& [rank, hook] : hooks_) all.merge(hook->take_choices());
+  return all;
 }
 
 void CapturedPipeline::agree_on_plan() { session_.control().agree({{"plan", runtime::hash_of(plan_.text()).hex()}}); }

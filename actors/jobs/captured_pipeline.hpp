@@ -5,6 +5,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "actors/driver_actor.hpp"
@@ -19,8 +20,9 @@ namespace millrace::actors {
 class CapturedPipeline {
  public:
   /// Collective. `plan` must outlive this object. `needs` gives the ranks' resources except threads and devices, which are those of
-  /// `settings`.
-  CapturedPipeline(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs);
+  /// `settings`. Routers choose the experts of `imposed`, if given.
+  CapturedPipeline(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs,
+                   const std::optional<RouterChoices>& imposed = {});
 
   /// Collective: checks that all processes have the same plan, then runs `Driver` (a DriverActor with this Output) until it
   /// finishes. Returns its output in process 0, an empty one in other processes. `arguments` are passed to the driver's constructor
@@ -38,6 +40,9 @@ class CapturedPipeline {
     agree_on_plan();
     return drive(session_, pipeline_, start, output);
   }
+
+  /// The choices of the routers of this process's ranks since the beginning.
+  [[nodiscard]] RouterChoices take_choices();
 
  private:
   void agree_on_plan();

@@ -1,6 +1,7 @@
 #include "actors/jobs/parity.hpp"
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "actors/jobs/captured_pipeline.hpp"
@@ -104,11 +105,20 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   const auto& all = steps.front();
   const std::size_t rows = parity_rows(config.model, all.size());
   const GivenRows batches(all, rows);
-  const auto plan = make_plan(parity_request(settings, config, {}, all, rows));
-
   RankResources needs;
   needs.logits = true;
-  CapturedPipeline pipeline(session, settings, plan, needs);
+  std::optional<RouterChoices> choices;
+  if (settings.dtype == "bf16" && config.model.experts > 0) {
+    ParitySettings wide = settings;
+    wide.dtype = "fp32";
+    const auto plan = make_plan(parity_request(wide, config, {}, all, rows));
+    CapturedPipeline pipeline(session, wide, plan, needs);
+    static_cast<void>(pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_of(all, rows)));
+    choices = pipeline.take_choices();
+    if (session.leads()) fmt::print("experts   as the same run chooses them in fp32\n");
+  }
+  const auto plan = make_plan(parity_request(settings, config, {}, all, rows));
+  CapturedPipeline pipeline(session, settings, plan, needs, choices);
   auto result = pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_of(all, rows));
   result.valid_targets = batches.valid_targets(0);
   return !session.leads() || report_parity(settings, plan, golden, std::move(result));

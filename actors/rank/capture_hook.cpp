@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/base/check.hpp"
+#include "kernels/base/thread_team.hpp"
+#include "kernels/route.hpp"
+
 namespace millrace::actors {
 namespace {
 
@@ -44,7 +48,31 @@ void CaptureHook::before(const Call& call) {
   }
 }
 
+/// A router's results are its weights and its experts.
+void CaptureHook::route(const Call& call) {
+  constexpr const char* component = "actors.parity";
+  const bool logits = rank_.running().pass == runtime::Pass::logits;
+  const std::string key = logits ? fmt::format("{}/logits/{}", call.operation.name, logits_passes_[call.operation.name]++)
+                                 : fmt::format("{}/{}", call.operation.name, rank_.running().action.microbatch);
+  auto* const experts = call.outputs[1].as<std::int32_t>();
+  const auto count = static_cast<std::size_t>(call.outputs[1].elements());
+  if (!imposed_) {
+    choices_.try_emplace(key, experts, experts + count);
+    return;
+  }
+  const auto choice = imposed_->find(key);
+  MILLRACE_CHECK(choice != imposed_->end() && choice->second.size() == count, ExitCode::internal, component,
+                 "no choice of {} experts is recorded for {}", count, key);
+  std::ranges::copy(choice->second, experts);
+  auto options = call.operation.attributes.as<kernels::RouteOptions>();
+  options.given = true;
+  kernels::ThreadTeam team(1);
+  kernels::route(kernels::ExecutionContext(team), call.inputs[0], call.inputs.size() > 1 ? &call.inputs[1] : nullptr, options,
+                 call.outputs[0], call.outputs[1]);
+}
+
 void CaptureHook::after(const Call& call) {
+  if (call.operation.rule->name() == "route") route(call);
   const bool forward = rank_.running().pass == runtime::Pass::forward;
   const bool trains = rank_.running().pass != runtime::Pass::evaluate && rank_.running().pass != runtime::Pass::logits;
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {

@@ -2,7 +2,9 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/messages/messages.hpp"
@@ -10,24 +12,36 @@
 
 namespace millrace::actors {
 
+/// The experts that routers chose, by "<operation>/<microbatch>" of a training step and "<operation>/logits/<number>" of passes for logits.
+using RouterChoices = std::map<std::string, std::vector<std::int32_t>>;
+
 /// Captures, for each microbatch, hidden states as the reference of the model's numerics numbers them, the loss's two sums
 /// ("loss_sums") and the logits. transformers: "hidden.<layer>" is the input of the layer, "hidden.<layers>" the output of the
 /// final norm; MaxText: "hidden.<layer>" is the output of the layer. The names end in "/<microbatch>". Written on the rank's
 /// worker; may be read while nothing runs.
+/// Beside that it records the choices of routers, or imposes those of another run: a rounding error may turn a choice, and then everything
+/// behind it differs, so that nothing could be said about the rounding errors of the rest.
 class CaptureHook : public runtime::OperationHook {
  public:
-  explicit CaptureHook(const Rank& rank) : rank_(rank) {}
+  /// With `imposed` routers choose these experts. Error(internal) if a choice is missing.
+  explicit CaptureHook(const Rank& rank, std::optional<RouterChoices> imposed = {}) : rank_(rank), imposed_(std::move(imposed)) {}
+  [[nodiscard]] Sight sight() const override { return imposed_ ? Sight::copies_that_go_back : Sight::copies; }
   void before(const Call& call) override;
   void after(const Call& call) override;
 
   [[nodiscard]] std::vector<CapturedTensor> take();
+  [[nodiscard]] RouterChoices take_choices() { return std::exchange(choices_, {}); }
 
  private:
   void keep(const std::string& name, const kernels::Tensor& tensor);
+  void route(const Call& call);
   [[nodiscard]] bool counts_outputs() const { return rank_.plan().model.numerics == "maxtext"; }
   const Rank& rank_;
   std::int64_t logits_microbatch_ = 0;
   std::map<std::string, CapturedTensor> kept_;
+  std::optional<RouterChoices> imposed_;
+  RouterChoices choices_;
+  std::map<std::string, int> logits_passes_;  // of every router
 };
 
 }  // namespace millrace::actors

@@ -35,6 +35,7 @@ struct RouteOptions {
   bool normalise = false;    // weights are divided by their sum
   float sum_epsilon = 0.0F;  // added to that sum
   float scale = 1.0F;        // multiplies the weights, last
+  bool given = false;        // the experts are given, not chosen: only their weights are computed
 
   bool operator==(const RouteOptions&) const = default;
 
@@ -43,7 +44,8 @@ struct RouteOptions {
                       member("bias", &RouteOptions::bias), member("groups", &RouteOptions::groups),
                       member("kept_groups", &RouteOptions::kept_groups), member("group_best", &RouteOptions::group_best),
                       member("weight", &RouteOptions::weight), member("normalise", &RouteOptions::normalise),
-                      member("sum_epsilon", &RouteOptions::sum_epsilon), member("scale", &RouteOptions::scale));
+                      member("sum_epsilon", &RouteOptions::sum_epsilon), member("scale", &RouteOptions::scale),
+                      member("given", &RouteOptions::given));
   }
 };
 

@@ -142,8 +142,8 @@ MILLRACE_INLINE void forward(const RouteForward<T>& at, std::int64_t begin, std:
     if (at.options.groups > 1) keep_groups(a.at, keys, count, at.options);
     const float* const scores = at.options.bias == RouterBias::score ? a.at : p.at;
     for (std::int64_t k = 0; k < chosen; ++k) {
-      const std::int32_t expert = take_best(keys, 0, static_cast<std::int32_t>(count));
-      at.experts[token * chosen + k] = expert;
+      std::int32_t& expert = at.experts[token * chosen + k];
+      if (!at.options.given) expert = take_best(keys, 0, static_cast<std::int32_t>(count));
       s.at[k] = scores[expert];
     }
     transform(at.options.weight, s.at, chosen);

@@ -136,8 +136,11 @@ __global__ void __launch_bounds__(kRouteThreads) route_token(RouteForward<T> at)
   float* const w = at.weights + token * chosen;
   Candidate best = kAnyCandidate;
   for (std::int64_t k = 0; k < chosen; ++k) {
-    best = next_best(ranks, 0, count, best);
-    const std::int64_t expert = place_of(best);
+    std::int64_t expert = at.experts[token * chosen + k];
+    if (!at.options.given) {
+      best = next_best(ranks, 0, count, best);
+      expert = place_of(best);
+    }
     if (lane != 0) continue;
     at.experts[token * chosen + k] = static_cast<std::int32_t>(expert);
     w[k] = at.options.bias == RouterBias::score ? biased(expert) : p[expert];

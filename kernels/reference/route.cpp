@@ -90,7 +90,12 @@ void route(const Tensor& logits, const Tensor* bias, const RouteOptions& options
   const std::int64_t chosen = options.experts_per_token;
   for (std::int64_t token = 0; token < logits.shape[0]; ++token) {
     const Numbers p = scores_of(logits, token, options.score), a = biased(p, bias);
-    const auto best = best_of(a, open_experts(a, options), chosen);
+    std::vector<std::size_t> best;
+    if (options.given)
+      for (std::int64_t at = token * chosen; at < (token + 1) * chosen; ++at)
+        best.push_back(static_cast<std::size_t>(experts.as<std::int32_t>()[at]));
+    else
+      best = best_of(a, open_experts(a, options), chosen);
     Numbers w;
     for (const std::size_t e : best) w.push_back(options.bias == RouterBias::score ? a[e] : p[e]);
     w = transformed(w, options.weight);
