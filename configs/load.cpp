@@ -301,19 +301,19 @@ void read_plan(Settings& given) {
 void read_folder(const ModelFile& file, const std::string& from, const Settings& given, LoadedRun& run) {
   RunConfig config;
   config.model = file.model;
-  config.train.z_loss = file.z_loss;
+  config.train.z_loss = file.losses.z_loss;
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(from, error);
   const Origin origin{Layer::preset, is_file ? from : (std::filesystem::path(from) / "config.json").string()};
   for (const Key& key : schema()) {
     const bool size = key.name.starts_with("model.") && key.name != "model.preset" && key.name != "model.from";
-    if (size || (key.name == "train.z_loss" && file.z_loss > 0)) run.settings[key.name] = {key.fetch(config), origin};
+    if (size || (key.name == "train.z_loss" && file.losses.z_loss > 0)) run.settings[key.name] = {key.fetch(config), origin};
   }
   run.model_warnings = file.warnings;
   const auto own = given.find("train.z_loss");
-  if (file.z_loss > 0 && own != given.end() && std::get<double>(own->second.value) != file.z_loss) {
+  if (file.losses.z_loss > 0 && own != given.end() && std::get<double>(own->second.value) != file.losses.z_loss) {
     run.model_warnings.push_back(fmt::format("{}: train.z_loss = {} overrides z_loss_multiplier = {} in {}", own->second.origin.place,
-                                             to_text(own->second.value), to_text(Value(file.z_loss)), origin.place));
+                                             to_text(own->second.value), to_text(Value(file.losses.z_loss)), origin.place));
   }
 }
 

@@ -27,7 +27,7 @@ struct Setting {
 /// The content of a model's folder or file.
 struct ModelFile {
   layers::ModelConfig model;
-  double z_loss = 0;
+  runtime::LossWeights losses = {};
   std::vector<std::string> warnings = {};
 };
 

@@ -432,6 +432,15 @@ void train_keys(std::vector<Key>& keys) {
               0, 1e30));
   keys.push_back(between(
       bind("train.z_loss", identity, "Weight of the squared logarithm of the softmax's sum. 0: none.", MEMBER(train.z_loss)), 0, 1000));
+  keys.push_back(
+      between(bind("train.balance_loss", identity,
+                   "Weight of the loss by which routers spread tokens over their experts, a mean over the layers with experts. 0: none.",
+                   MEMBER(train.balance_loss)),
+              0, 1000));
+  keys.push_back(between(bind("train.router_z_loss", identity,
+                              "Weight of the squared logarithm of the sum of a router's softmax, a mean over tokens and layers. 0: none.",
+                              MEMBER(train.router_z_loss)),
+                         0, 1000));
   keys.push_back(bind("train.find_nan", layout,
                       "Check the results of every operation, and end at the first value that is not finite, with the operation's name. "
                       "Slow. Without it, a step that is not finite is run once more to find the operation.",

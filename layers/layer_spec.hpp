@@ -8,6 +8,7 @@
 #include "kernels/base/activation.hpp"
 #include "kernels/base/route_options.hpp"
 #include "layers/model_config.hpp"
+#include "runtime/program/loss_weights.hpp"
 
 /// The parts of a model, resolved: the spec of every layer lists its parts, so builders need no rule by which the layers of a mixed model
 /// differ. The family makes it from a ModelConfig (ModelFamily::resolve); only the builders of layers read it.
@@ -103,6 +104,7 @@ struct ModelSpec {
   double logit_cap = 0.0;              // logits s become cap·tanh(s / cap); 0: no cap
   double dropout_rate = 0.0;           // of features in training
   std::vector<LayerSpec> layers;
+  runtime::LossWeights losses = {};  // which the run sets when it builds a stage
 
   bool operator==(const ModelSpec&) const = default;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/base/activation.hpp"
+#include "runtime/program/loss_weights.hpp"
 
 namespace millrace::layers {
 
@@ -145,7 +146,8 @@ struct ModelConfig {
 /// The contents of a model's config file.
 struct ConfigFile {
   ModelConfig model;
-  double z_loss = 0;  // MaxText has its z-loss in the same file; it is part of the loss of every run with this file
+  // MaxText has weights of loss terms in the same file; these terms are part of the loss of every run with this file.
+  runtime::LossWeights losses = {};
   // bos_token_id, eos_token_id, pad_token_id if the file has them, as JSON (a number or a list): kept for export, not used here.
   std::vector<std::pair<std::string, std::string>> token_ids = {};
   // For the user: unknown keys, dropout that is not applied, the z-loss. Every command that reads the file prints

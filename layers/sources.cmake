@@ -2,7 +2,6 @@ target_sources(millrace_layers PRIVATE
   activation.cpp
   attention/dot_product.cpp
   embedding.cpp
-  experts.cpp
   formats/config_file.cpp
   formats/fixed_tensors.cpp
   formats/hugging_face/activation.cpp
@@ -21,6 +20,8 @@ target_sources(millrace_layers PRIVATE
   initial_values.cpp
   losses/cross_entropy.cpp
   mlp.cpp
+  moe/mixture_of_experts.cpp
+  moe/router_losses.cpp
   models/boundary.cpp
   models/maxtext_family.cpp
   models/maxtext_layer.cpp

@@ -36,6 +36,8 @@ struct TrainConfig {
   std::vector<std::string> decay_mask;  // regular expressions of the parameters without decay
   double clip = 1.0;                    // largest global gradient norm; 0: no clipping
   double z_loss = 0.0;                  // weight of log(Z)^2
+  double balance_loss = 0.0;            // of routers, a mean over the layers with experts
+  double router_z_loss = 0.0;           // weight of log(Z)^2 of routers
   bool find_nan = false;
 
   bool operator==(const TrainConfig&) const = default;

@@ -27,7 +27,7 @@ ARROWS = {
 PARTS = {
     "kernels": ["base", ".", "reference", "cpu", "cuda"],
     "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "optimizers", "engine", "profile", "profile/report", "data", "data/tokenizers"],
-    "layers": [".", "attention", "losses", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
+    "layers": [".", "attention", "losses", "moe", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
     "cluster": [".", "host", "links", "control", "status"],
     "actors": ["setup", "messages", "rank", ".", "telemetry", "jobs", "planning", "debug"],
     "tools": ["commands", "."],

@@ -84,7 +84,9 @@ PlanRequest parity_request(const ParitySettings& settings, const layers::ConfigF
   request.train.batch = static_cast<std::int64_t>(rows);
   request.train.sequence = static_cast<std::int64_t>(all.front().tokens.size());
   request.train.microbatches = static_cast<std::int64_t>(all.size() / rows);
-  request.train.z_loss = config.z_loss;
+  request.train.z_loss = config.losses.z_loss;
+  request.train.balance_loss = config.losses.balance_loss;
+  request.train.router_z_loss = config.losses.router_z_loss;
   request.pipeline.ranks = settings.ranks;
   request.pipeline.chunks = settings.chunks;
   request.pipeline.schedule = settings.schedule;

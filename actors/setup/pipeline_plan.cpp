@@ -133,7 +133,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.one_segment = request.one_segment;
   plan.rows = train.batch;
   plan.sequence = train.sequence;
-  plan.z_loss = train.z_loss;
+  plan.losses = {train.z_loss, train.balance_loss, train.router_z_loss};
   plan.optimizer = runtime::make_optimizer(train);
   plan.decay = runtime::DecayRule(train);
   const int replicas = plan.schedule.placement.replicas();
@@ -203,7 +203,7 @@ layers::StageOptions PipelinePlan::stage_options() const {
   options.compute = compute;
   options.rows = rows;
   options.sequence = sequence;
-  options.z_loss = z_loss;
+  options.losses = losses;
   options.one_segment = one_segment;
   return options;
 }

@@ -51,7 +51,7 @@ struct PipelinePlan {
   kernels::DeviceKind device = kernels::DeviceKind::cpu;
   bool one_segment = false;
   std::int64_t rows = 1, sequence = 1;  // of a microbatch
-  double z_loss = 0;
+  runtime::LossWeights losses;
   int accumulators = 1;         // contiguous parts of a replica's microbatches, with a gradient sum each
   bool split_backward = false;  // the table has I and W
   std::shared_ptr<const runtime::Optimizer> optimizer;

@@ -181,13 +181,13 @@ Streams MaxTextFamily::layer(ProgramBuilder& builder, const ModelSpec& model, in
   return x;
 }
 
-ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits, double z_loss) const {
+ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {
   builder.label(x, "decoder_output");
   const ValueId normed = maxtext_norm(builder, blocks_, model, x, "decoder.decoder_norm", "decoder_norm");
   builder.label(normed, "final_norm");
   const ValueId h = maxtext_dropout(builder, model, normed, "final_dropout");
   HeadTable table{.name = "decoder.logits_dense.kernel", .vocabulary = model.vocab_size, .width = model.width, .stored_transposed = true};
-  kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(z_loss)};
+  kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(model.losses.z_loss)};
   if (model.tied) {
     table = {.name = token_table, .vocabulary = model.vocab_size, .width = model.width, .use = 1};
     form.round_table = true;
@@ -214,11 +214,11 @@ Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, 
 bool MaxTextFamily::recognises(runtime::JsonReader& reader) const { return reader.text("decoder_block") == std::string(traits_.name); }
 
 void MaxTextFamily::read_config(runtime::JsonReader& reader, ConfigFile& file) const {
-  file.model = read_maxtext(reader, file_, file.z_loss);
+  file.model = read_maxtext(reader, file_, file.losses);
 }
 
 runtime::OrderedJson MaxTextFamily::config_json(const ConfigFile& file, std::string_view dtype) const {
-  return maxtext_json(file.model, file_, dtype, file.z_loss);
+  return maxtext_json(file.model, file_, dtype, file.losses);
 }
 
 MaxTextLayer MaxTextFamily::begin_layer(ProgramBuilder& builder, const ModelSpec& model, int index, ValueId x) const {

@@ -21,8 +21,8 @@ class MaxTextFamily : public ModelFamily {
   [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override;
   [[nodiscard]] Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
   [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const override;
-  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits,
-                                      double z_loss) const override;
+  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x,
+                                      bool want_logits) const override;
   /// The distributions of MaxText's initialisers: kernels scaled by fan-in, tables with a deviation of 1.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;
 

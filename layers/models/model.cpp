@@ -27,7 +27,8 @@ ProgramBuilder builder_of(const StageOptions& options) {
   return ProgramBuilder({options.compute, options.rows, options.sequence, -1, options.one_segment});
 }
 
-ForwardProgram stage_program(const ModelFamily& family, const ModelSpec& model, const StageLayout& stage, const StageOptions& options) {
+ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const StageLayout& stage, const StageOptions& options) {
+  model.losses = options.losses;
   const auto layers = static_cast<int>(model.layers.size());
   MILLRACE_CHECK(stage.first_layer >= 0 && stage.layer_count >= 0 && stage.first_layer + stage.layer_count <= layers, ExitCode::internal,
                  "layers.model", "stage of layers {} to {}, the model has {}", stage.first_layer, stage.first_layer + stage.layer_count,
@@ -51,9 +52,9 @@ ForwardProgram stage_program(const ModelFamily& family, const ModelSpec& model, 
     for (const auto& [name, value] : x.all())
       builder.set_boundary_out(name, stage.empty() ? runtime::copy(builder, value, runtime::port_value_name("copy", name)) : value);
   } else if (options.output == Output::logits) {
-    builder.set_logits(family.head(builder, model, x, true, options.z_loss));
+    builder.set_logits(family.head(builder, model, x, true));
   } else {
-    builder.loss_term({.name = "lm_loss"}, family.head(builder, model, x, false, options.z_loss));
+    builder.loss_term({.name = "lm_loss"}, family.head(builder, model, x, false));
   }
   return builder.finish();
 }

@@ -11,6 +11,7 @@
 #include "layers/model_config.hpp"
 #include "layers/parameter.hpp"
 #include "layers/partition.hpp"
+#include "runtime/program/loss_weights.hpp"
 #include "runtime/program/program.hpp"
 
 namespace millrace::layers {
@@ -22,7 +23,7 @@ struct StageOptions {
   kernels::DType compute = kernels::DType::f32;
   std::int64_t rows = 1;      // of a microbatch
   std::int64_t sequence = 1;  // tokens of a row
-  double z_loss = 0;
+  runtime::LossWeights losses = {};
   Output output = Output::loss;
   bool one_segment = false;  // every row is one segment
 };

@@ -35,8 +35,8 @@ class ModelFamily {
   /// Decoder layer `index`: its streams → those of layer `index` + 1.
   [[nodiscard]] virtual Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const = 0;
   /// Final norm and output head: the loss (f64 [2]), or if `want_logits` fp32 logits [T, vocab_size].
-  [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& in, bool want_logits,
-                                              double z_loss) const = 0;
+  [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& in,
+                                              bool want_logits) const = 0;
   /// Default: matrices normal, biases zeros, other vectors ones (norm scales).
   [[nodiscard]] virtual Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const;
 

@@ -176,7 +176,7 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   };
   const auto mlp = [&](ValueId from) {
     if (const auto* experts = std::get_if<ExpertsSpec>(&spec.ffn))
-      return mixture_of_experts(builder, from, model.width, *experts, blocks_.experts, module + "." + blocks_.experts.module);
+      return mixture_of_experts(builder, from, model, *experts, blocks_.experts, module + "." + blocks_.experts.module);
     return gated_mlp(builder, from, model.width, spec.mlp(), module + ".mlp");
   };
   const auto add = [&](ValueId stream, ValueId branch, const char* name) { return runtime::add(builder, stream, branch, name); };
@@ -196,14 +196,15 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   return add(middle, mlp(norm(middle, "post_attention_layernorm")), "mlp_residual");
 }
 
-ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits, double z_loss) const {
+ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {
   const ValueId h = rms_norm(builder, x, model.width, norm_form(model.norm), "model.norm", "norm");
   builder.label(h, "final_norm");
   const HeadTable table{.name = model.tied ? embedding_table : "lm_head.weight",
                         .vocabulary = model.vocab_size,
                         .width = model.width,
                         .use = model.tied ? 1 : 0};
-  const kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(z_loss), .soft_cap = static_cast<float>(model.logit_cap)};
+  const kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(model.losses.z_loss),
+                                          .soft_cap = static_cast<float>(model.logit_cap)};
   return output_head(builder, h, table, form, want_logits);
 }
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <string_view>
 
-#include "layers/experts.hpp"
 #include "layers/formats/hugging_face/config.hpp"
 #include "layers/models/model_family.hpp"
+#include "layers/moe/mixture_of_experts.hpp"
 
 namespace millrace::layers {
 
@@ -44,8 +44,8 @@ class StandardFamily final : public ModelFamily {
   /// Norms as the layer's spec places them; before: input_layernorm and post_attention_layernorm; after: post_attention_layernorm and
   /// post_feedforward_layernorm; around: these three and pre_feedforward_layernorm.
   [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override;
-  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits,
-                                      double z_loss) const override;
+  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x,
+                                      bool want_logits) const override;
   /// Matrices and sinks: normal; biases: 0; scales of norms: the stored value that means 1; learned numbers of activations: transformers'.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;
 

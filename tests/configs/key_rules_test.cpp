@@ -70,6 +70,7 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
       {"layers with experts without any",
        {"model.family=qwen3_moe", "model.mlp_layer_types=dense,sparse"},
        {"model.experts = 0, expected 1 or more, model.mlp_layer_types has sparse layers"}},
+      {"a balance loss without experts", {"train.balance_loss=0.01"}, {"train.balance_loss = 0.01, but the model has no experts"}},
       {"experts in a dense family", {"model.experts=4"}, {"model.experts = 4, which the family llama does not have"}},
       {"dynamic without length", {"model.rope=dynamic"}, {"model.rope_original_max_position = 0", "for model.rope = dynamic"}},
       {"longrope with too few factors",

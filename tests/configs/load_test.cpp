@@ -113,7 +113,7 @@ TEST(Load, TakesTheModelFromAFolder) {
     model.head_dim = 32;
     model.rope.kind = layers::RopeKind::llama3;
     model.rope.original_max_position = 16;
-    return ModelFile{.model = model, .z_loss = 0.25, .warnings = {"strange is not known"}};
+    return ModelFile{.model = model, .losses = {.z_loss = 0.25}, .warnings = {"strange is not known"}};
   };
   const LoadedRun run = load(request);
   EXPECT_EQ(run.config.model.vocab_size, 1000);

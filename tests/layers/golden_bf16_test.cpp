@@ -50,7 +50,7 @@ class Folder {
       : path_(golden_folder(name)), file_(read_config_file(path_)), golden_(path_ + "/golden.safetensors"), rows_(golden_) {}
 
   [[nodiscard]] Roundings roundings() const {
-    return {file_.model, {.rows = rows_.rows, .sequence = rows_.sequence, .z_loss = file_.z_loss}};
+    return {file_.model, {.rows = rows_.rows, .sequence = rows_.sequence, .losses = file_.losses}};
   }
 
   /// Distances from the golden vectors. All rows are one microbatch.
@@ -61,7 +61,7 @@ class Folder {
     options.compute = compute;
     options.rows = rows_.rows;
     options.sequence = rows_.sequence;
-    options.z_loss = mutant.z_loss * file_.z_loss;
+    options.losses.z_loss = mutant.z_loss * file_.losses.z_loss;
     Model model(config, options);
     model.load(path_);
     if (mutant.parameter) {

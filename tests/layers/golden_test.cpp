@@ -74,7 +74,7 @@ TEST_P(Golden, AgreesWithItsReference) {
   options.layout = GetParam().layout;
   options.rows = rows;
   options.sequence = given.sequence;
-  options.z_loss = file.z_loss;
+  options.losses = file.losses;
   options.implementation = GetParam().implementation;
   Model model(config, options);
   model.load(folder);

@@ -22,9 +22,9 @@ class LlamaVariant : public ModelFamily {
   [[nodiscard]] Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override {
     return llama().embed(builder, model);
   }
-  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& in, bool want_logits,
-                                      double z_loss) const override {
-    return llama().head(builder, model, in, want_logits, z_loss);
+  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& in,
+                                      bool want_logits) const override {
+    return llama().head(builder, model, in, want_logits);
   }
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override {
     return llama().initial(model, name, shape);

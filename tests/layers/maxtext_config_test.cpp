@@ -131,7 +131,7 @@ void expect_no_key_passed_over(const json& config, const std::vector<std::string
     try {
       const ConfigFile other = parse(changed);
       const bool listed = std::find(without_effect.begin(), without_effect.end(), key) != without_effect.end();
-      const bool same = other.model == file.model && other.z_loss == file.z_loss;
+      const bool same = other.model == file.model && other.losses == file.losses;
       EXPECT_EQ(same, listed) << key << " = " << changed[key];
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();

@@ -23,7 +23,7 @@ std::vector<runtime::RankStage> build_stages(const ModelConfig& config, const Lo
   for (const StageLayout& part : layout) {
     runtime::RankStage stage;
     stage.stage = runtime::StageId{stages.size()};
-    StageOptions stage_options{options.compute, options.rows, options.sequence, options.z_loss, Output::loss};
+    StageOptions stage_options{options.compute, options.rows, options.sequence, options.losses, Output::loss};
     stage.training = runtime::differentiate(build_stage(config, part, stage_options), policy);
     stage_options.output = Output::logits;
     if (part.head) stage.logits = runtime::differentiate(build_stage(config, part, stage_options), policy);

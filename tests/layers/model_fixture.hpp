@@ -19,7 +19,7 @@ struct LoopOptions {
   std::string layout = "";  // empty: one stage
   kernels::DType compute = kernels::DType::f32;
   std::int64_t rows = 1, sequence = 1;
-  double z_loss = 0;
+  runtime::LossWeights losses = {};
   std::string rematerialize = "none";
   runtime::BackwardMode mode = runtime::BackwardMode::fused;
   int accumulators = 1;

@@ -71,10 +71,10 @@ TEST(Weights, ImportAndExportAreTheIdentity) {
       expect_same_tensors(folder.path(), name);
       const auto again = read_config_file(folder.path()), once = read_config_file(name);
       EXPECT_EQ(again.model, once.model);
-      EXPECT_EQ(again.z_loss, once.z_loss);
+      EXPECT_EQ(again.losses, once.losses);
       EXPECT_EQ(again.token_ids, once.token_ids);
       // A z-loss that is in both is the only warning.
-      EXPECT_EQ(once.warnings.size(), once.z_loss > 0 ? 1U : 0U);
+      EXPECT_EQ(once.warnings.size(), once.losses.z_loss > 0 ? 1U : 0U);
       EXPECT_EQ(again.warnings.size(), once.warnings.size());
     }
   }

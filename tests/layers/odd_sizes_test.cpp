@@ -120,7 +120,7 @@ class OddSizes : public ::testing::TestWithParam<std::tuple<std::string, Sizes>>
     LoopOptions options;
     options.rows = sizes().rows;
     options.sequence = sizes().sequence;
-    options.z_loss = 1e-2;
+    options.losses.z_loss = 1e-2;
     options.implementation = implementation;
     return options;
   }

@@ -77,10 +77,10 @@ class StreamsFamily final : public LlamaVariant {
     out.set("hidden", y);
     return out;
   }
-  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& in, bool want_logits,
-                                      double z_loss) const override {
+  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& in,
+                                      bool want_logits) const override {
     const runtime::ValueId x = runtime::add(builder, in.at("hidden"), widen(builder, model, in.at("side"), "side_head"), "side_head_sum");
-    return llama().head(builder, model, x, want_logits, z_loss);
+    return llama().head(builder, model, x, want_logits);
   }
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override {
     return name.starts_with("side") ? Initial{InitialKind::normal, 0.3} : llama().initial(model, name, shape);

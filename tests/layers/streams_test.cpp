@@ -153,7 +153,7 @@ class GivenStreams final : public ModelFamily {
   [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec&, int index, const Streams& x) const override {
     return index == 0 ? after_layer_0(builder, x.at("hidden")) : x;
   }
-  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec&, const Streams& x, bool, double) const override {
+  [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec&, const Streams& x, bool) const override {
     return runtime::linear_cross_entropy(builder, x.at("hidden"), builder.parameter("head", {11, 8}), builder.batch("targets"), {}, "loss");
   }
   [[nodiscard]] bool recognises(runtime::JsonReader&) const override { return false; }

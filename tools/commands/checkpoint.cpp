@@ -67,11 +67,11 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   };
   layers::ConfigFile config{model};
   const auto& identity = checkpoint.meta().identity;
-  if (const auto z_loss = identity.find("train.z_loss"); z_loss != identity.end()) config.z_loss = std::stod(z_loss->second);
+  if (const auto z_loss = identity.find("train.z_loss"); z_loss != identity.end()) config.losses.z_loss = std::stod(z_loss->second);
   while (out.size() > 1 && out.back() == '/') out.pop_back();
-  if (model.numerics != "maxtext" && config.z_loss > 0)
-    print_warnings(
-        std::vector{fmt::format("{}/config.json: transformers has no key for train.z_loss = {}: it is not exported", out, config.z_loss)});
+  if (model.numerics != "maxtext" && config.losses.z_loss > 0)
+    print_warnings(std::vector{
+        fmt::format("{}/config.json: transformers has no key for train.z_loss = {}: it is not exported", out, config.losses.z_loss)});
   want_nothing_at(out, true, component);
   write_whole_folder(out, component, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);

@@ -68,9 +68,10 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     request.overrides = {"train.batch=4",
                          fmt::format("train.sequence={}", std::min<std::int64_t>(512, model.model.max_position_embeddings))};
   }
-  if (model.z_loss > 0) request.overrides.push_back(fmt::format("train.z_loss={}", configs::to_text(model.z_loss)));
+  if (model.losses.z_loss > 0) request.overrides.push_back(fmt::format("train.z_loss={}", configs::to_text(model.losses.z_loss)));
   for (const auto& [key, value] : model.identity) {
-    const bool rows = key == "train.batch" || key == "train.sequence" || key == "train.z_loss" || key == "data.packing";
+    const bool rows = key == "train.batch" || key == "train.sequence" || key == "train.z_loss" || key == "train.balance_loss" ||
+                      key == "train.router_z_loss" || key == "data.packing";
     if (rows || key == "data.separator" || (!given && (key == "data.held_out" || key == "data.suffixes")))
       request.overrides.push_back(fmt::format("{}={}", key, value));
   }
@@ -130,6 +131,8 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   if (config.evaluate.batches > 0) request.microbatches = std::min(request.microbatches, config.evaluate.batches);
   request.job = job_of(request.model, arguments, session, shape.rows, shape.sequence);
   request.job.request.train.z_loss = config.train.z_loss;
+  request.job.request.train.balance_loss = config.train.balance_loss;
+  request.job.request.train.router_z_loss = config.train.router_z_loss;
   return request;
 }
 

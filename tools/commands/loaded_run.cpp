@@ -20,7 +20,7 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
   request.environment = configs::environment_of_process();
   request.read_model = [](const std::string& path) {
     auto file = layers::read_config_file(path);
-    return configs::ModelFile{std::move(file.model), file.z_loss, std::move(file.warnings)};
+    return configs::ModelFile{std::move(file.model), file.losses, std::move(file.warnings)};
   };
   request.complete = complete;
   return configs::load(request);

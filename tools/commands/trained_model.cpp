@@ -100,7 +100,7 @@ TrainedModel find_model(const Arguments& arguments, const char* component) {
   TrainedModel found;
   found.folder = path;
   found.model = config.model;
-  found.z_loss = config.z_loss;
+  found.losses = config.losses;
   found.warnings = config.warnings;
   return found;
 }

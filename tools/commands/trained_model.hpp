@@ -23,7 +23,7 @@ struct TrainedModel {
   std::string folder, checkpoint;               // one of the two is set; a file of llm.c counts as a folder
   std::string run;                              // the run directory of the checkpoint, if it has a run.toml
   std::map<std::string, std::string> identity;  // of the checkpoint
-  double z_loss = 0;                            // from a folder's config.json
+  runtime::LossWeights losses = {};             // from a folder's config.json
   std::vector<std::string> warnings;
 
   [[nodiscard]] const std::string& path() const { return checkpoint.empty() ? folder : checkpoint; }

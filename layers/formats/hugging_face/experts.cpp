@@ -46,7 +46,8 @@ void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, Mod
   const bool adds_loss = reader.boolean("output_router_logits").value_or(false);
   if (const double weight = reader.number("router_aux_loss_coef", 0, 1e9).value_or(0.001); adds_loss && weight > 0)
     warnings.push_back(
-        fmt::format("{}: output_router_logits and router_aux_loss_coef = {} add no balance loss here", reader.where(), weight));
+        fmt::format("{}: output_router_logits and router_aux_loss_coef = {} add no balance loss here: train.balance_loss does",
+                    reader.where(), weight));
   if (model.experts == 0) return;
   if (per_token > model.experts) reader.refuse("num_experts_per_tok", fmt::format("of {} experts", model.experts));
   model.experts_per_token = per_token;

@@ -161,7 +161,7 @@ std::string model_name_of(const ModelConfig& model, const MaxTextFile& file) {
 
 bool is_maxtext(JsonReader& reader) { return reader.find("decoder_block") != nullptr; }
 
-ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, double& z_loss) {
+ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::LossWeights& losses) {
   ModelConfig model;
   model.numerics = "maxtext";
   model.family = file.block;
@@ -185,7 +185,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, double& z_
   // MaxText sets enable_dropout for training runs; true if the file lacks it.
   model.dropout_rate = read_switch(reader, "enable_dropout", true) ? reader.number("dropout_rate", 0, 0.999).value_or(0) : 0;
   pass_over(reader, {"dropout_rate"});
-  z_loss = reader.number("z_loss_multiplier", 0, 1e3).value_or(0);
+  losses.z_loss = reader.number("z_loss_multiplier", 0, 1e3).value_or(0);
   if (file.attention) {
     model.fused_qkv = reader.boolean("fused_qkv").value_or(false);
     model.fused_mlp = reader.boolean("fused_mlp").value_or(false);
@@ -206,7 +206,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, double& z_
   return model;
 }
 
-OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std::string_view dtype, double z_loss) {
+OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std::string_view dtype, const runtime::LossWeights& losses) {
   OrderedJson json;
   json["decoder_block"] = model.family;
   json["model_name"] = model_name_of(model, file);
@@ -232,7 +232,7 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["attn_logits_soft_cap"] = cap(model.attn_logit_softcapping);
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   write_rope(json, model, file);
-  json["z_loss_multiplier"] = z_loss;
+  json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;
   for (const FixedKey& fixed : maxtext_fixed_keys(file)) json[fixed.key] = fixed.value;
   json["weight_dtype"] = dtype;

@@ -127,15 +127,14 @@ class Gpt2 final : public ModelFamily {
     return runtime::add(builder, middle, fed, "mlp_residual");
   }
 
-  [[nodiscard]] ValueId head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits,
-                             double z_loss) const override {
+  [[nodiscard]] ValueId head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const override {
     const ValueId h = norm(builder, model, x, "transformer.ln_f", "ln_f");
     builder.label(h, "final_norm");
     const HeadTable table{.name = model.tied ? gpt2_table : "lm_head.weight",
                           .vocabulary = model.vocab_size,
                           .width = model.width,
                           .use = model.tied ? 1 : 0};
-    return output_head(builder, h, table, {.z_loss = static_cast<float>(z_loss)}, want_logits);
+    return output_head(builder, h, table, {.z_loss = static_cast<float>(model.losses.z_loss)}, want_logits);
   }
 
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override {

@@ -1,8 +1,9 @@
-#include "layers/experts.hpp"
+#include "layers/moe/mixture_of_experts.hpp"
 
 #include <fmt/format.h>
 
 #include "layers/activation.hpp"
+#include "layers/moe/router_losses.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
@@ -24,11 +25,13 @@ ValueId stack_of(ProgramBuilder& builder, const ExpertsSpec& spec, const std::st
 
 }  // namespace
 
-ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, std::int64_t width, const ExpertsSpec& spec, const ExpertNames& names,
+ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& model, const ExpertsSpec& spec, const ExpertNames& names,
                            const std::string& module) {
+  const std::int64_t width = model.width;
   const ValueId router = builder.parameter(module + ".gate.weight", {spec.experts, width}, runtime::in_f32);
   const ValueId logits = runtime::linear(builder, runtime::to_f32(builder, x, "mlp.router_input"), router, "mlp.router");
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route");
+  router_losses(builder, logits, routing.experts, model);
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
 
   const std::int64_t hidden_width = spec.expert.width;
