@@ -143,8 +143,8 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   ConfigFile result;
   JsonReader reader(json, where, ExitCode::model);
   recognised(reader).read_config(reader, result);
-  if (result.z_loss > 0)
-    result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss includes this z-loss", where, result.z_loss));
+  if (result.losses.z_loss > 0)
+    result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss includes this z-loss", where, result.losses.z_loss));
   check_weights(result.model, where);
   result.token_ids = token_ids_of(json);
   reader.warn_of_the_rest(result.warnings, ignored_hugging_face_keys());

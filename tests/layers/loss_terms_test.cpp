@@ -96,5 +96,40 @@ TEST(LossTerms, CutsKeepTheBits) {
   }
 }
 
+/// Two of three layers have experts.
+ModelConfig with_experts() {
+  ModelConfig config = tiny_model(false);
+  config.family = "qwen3_moe";
+  config.experts = 5;
+  config.experts_per_token = 2;
+  config.moe_intermediate_size = 12;
+  config.mlp_kinds.assign(static_cast<std::size_t>(config.layers), MlpKind::sparse);
+  config.mlp_kinds.front() = MlpKind::dense;
+  return config;
+}
+
+/// The least balance loss is that of an even load: K.
+TEST(RouterLosses, AreMeansOverTheLayersWithExperts) {
+  auto options = tiny_loop();
+  options.losses = {.balance_loss = 0.5, .router_z_loss = 0.25};
+  Model model(with_experts(), options);
+  model.initialise(7);
+  const auto loss = model.loop().accumulate(model.context(), tiny_microbatches, tiny_targets, tiny_batches()).mean();
+  const auto *lm = loss.find("lm_loss"), *balance = loss.find("moe_lb_loss"), *z = loss.find("moe_z_loss");
+  ASSERT_TRUE(lm != nullptr && balance != nullptr && z != nullptr);
+  EXPECT_GE(balance->value, 0.5 * 2 * 0.999);
+  EXPECT_LE(balance->value, 0.5 * 2 * 1.5) << "initial routers are nearly even";
+  // Logits near 0: log(Σ eᵘ) is near log 5.
+  EXPECT_NEAR(z->value, 0.25 * std::log(5.0) * std::log(5.0), 0.2);
+  EXPECT_NEAR(loss.total, lm->value + balance->value + z->value, 1e-9);
+  EXPECT_DOUBLE_EQ(loss.main, lm->value);
+
+  Model plain(with_experts(), tiny_loop());
+  plain.initialise(7);
+  const auto without = plain.loop().accumulate(plain.context(), tiny_microbatches, tiny_targets, tiny_batches()).mean();
+  EXPECT_EQ(without.terms.size(), 1U);
+  EXPECT_EQ(without.find("lm_loss")->sum, lm->sum);
+}
+
 }  // namespace
 }  // namespace millrace::layers::testing
