@@ -100,15 +100,37 @@ MILLRACE_INLINE std::int32_t key_of(float x) {
   return x == x ? key : kNan;
 }
 
-/// Returns the first of the largest keys, which is gone then.
+/// Returns the place of the best of keys [begin, end), which is gone then.
 MILLRACE_INLINE std::int32_t take_best(std::int32_t* keys, std::int32_t begin, std::int32_t end) {
-  std::int32_t best = kGone, first = end - 1;
+  std::int32_t best = kGone;
   for (std::int32_t i = begin; i < end; ++i) best = keys[i] > best ? keys[i] : best;
-  for (std::int32_t i = begin; i < end; ++i) {
-    const std::int32_t here = keys[i] == best ? i : end - 1;
-    first = here < first ? here : first;
-  }
+  std::int32_t first = begin;
+  while (keys[first] != best) ++first;
   keys[first] = kGone;
+  return first;
+}
+
+/// The keys of all experts, with the best of each sixteen, so that a search looks at one block alone.
+struct Keys {
+  alignas(64) std::int32_t at[most_experts];
+  std::int32_t best[most_experts / 16];
+};
+MILLRACE_INLINE void note_best(Keys& keys, std::int32_t block) {
+  const std::int32_t* const at = keys.at + block * 16;
+  std::int32_t best = at[0];
+  for (int i = 1; i < 16; ++i) best = at[i] > best ? at[i] : best;
+  keys.best[block] = best;
+}
+MILLRACE_INLINE std::int32_t take_best(Keys& keys, std::int32_t blocks) {
+  std::int32_t best = keys.best[0], block = 0;
+  for (std::int32_t i = 1; i < blocks; ++i) {
+    block = keys.best[i] > best ? i : block;
+    best = keys.best[i] > best ? keys.best[i] : best;
+  }
+  std::int32_t first = block * 16;
+  while (keys.at[first] != best) ++first;
+  keys.at[first] = kGone;
+  note_best(keys, block);
   return first;
 }
 
@@ -133,17 +155,20 @@ template <class T>
 MILLRACE_INLINE void forward(const RouteForward<T>& at, std::int64_t begin, std::int64_t end) {
   const std::int64_t count = at.count, chosen = at.options.experts_per_token;
   Numbers p, a, s;
-  alignas(64) std::int32_t keys[most_experts];
+  Keys keys;
+  const auto blocks = static_cast<std::int32_t>((count + 15) / 16);
   for (std::int64_t token = begin; token < end; ++token) {
     load_row(at.logits + token * count, count, p.at);
     score(at.options.score, p.at, count);
     for (std::int64_t i = 0; i < count; ++i) a.at[i] = at.bias == nullptr ? p.at[i] : p.at[i] + at.bias[i];
-    for (std::int64_t i = 0; i < count; ++i) keys[i] = key_of(a.at[i]);
-    if (at.options.groups > 1) keep_groups(a.at, keys, count, at.options);
+    for (std::int64_t i = 0; i < count; ++i) keys.at[i] = key_of(a.at[i]);
+    if (at.options.groups > 1) keep_groups(a.at, keys.at, count, at.options);
+    for (std::int64_t i = count; i % 16 != 0; ++i) keys.at[i] = kGone;
+    for (std::int32_t block = 0; block < blocks; ++block) note_best(keys, block);
     const float* const scores = at.options.bias == RouterBias::score ? a.at : p.at;
     for (std::int64_t k = 0; k < chosen; ++k) {
       std::int32_t& expert = at.experts[token * chosen + k];
-      if (!at.options.given) expert = take_best(keys, 0, static_cast<std::int32_t>(count));
+      if (!at.options.given) expert = take_best(keys, blocks);
       s.at[k] = scores[expert];
     }
     transform(at.options.weight, s.at, chosen);

@@ -177,7 +177,8 @@ TEST(Route, EveryOptionCounts) {
   expect_new("choice", [](RouteOptions& options) { options.bias = RouterBias::choice; });
   expect_new("bias", [](RouteOptions& options) { options.bias = RouterBias::score; });
   expect_new("groups", [](RouteOptions& options) { options.groups = 3; });
-  expect_new("kept groups", [](RouteOptions& options) { options.groups = 3, options.kept_groups = 2, options.group_best = 1; });
+  expect_new("group best", [](RouteOptions& options) { options.groups = 3, options.group_best = 1; });
+  expect_new("kept groups", [](RouteOptions& options) { options.experts_per_token = 3, options.groups = 3, options.kept_groups = 2; });
   expect_new("softmax", [](RouteOptions& options) { options.weight = RouterWeight::softmax; });
   expect_new("weight sigmoid", [](RouteOptions& options) { options.weight = RouterWeight::sigmoid; });
   expect_new("normalise", [](RouteOptions& options) { options.normalise = true; });
