@@ -206,6 +206,11 @@ TEST(Route, ResultsAreNamedAndTyped) {
             (ValueType{DType::bf16, {8, 8}}));
   EXPECT_EQ(operation_of(set, ProgramKind::weight_gradient, "layers.0.route.db").rule->name(), "route_bias_gradient");
   for (const Operation* operation : {&forward, &back}) EXPECT_EQ(operation->rule->kernel_rows().size(), 1U);
+  // Logits in bf16 have weights in fp32 too.
+  ProgramBuilder builder({DType::bf16, 2, 4});
+  const Routing routing = route(builder, builder.boundary_in(6), {}, "route");
+  EXPECT_EQ(builder.type(routing.weights), (ValueType{DType::f32, {8, 1}}));
+  EXPECT_EQ(builder.type(routing.experts), (ValueType{DType::i32, {8, 1}}));
 }
 
 /// Whether a rule accepts these operands, and its results if so.
