@@ -290,6 +290,7 @@ TEST(Route, OfEqualsTheLowerIsBetter) {
     EXPECT_EQ(chosen_of(implementation, logits(3), {-0.0, 0.0, -0.0}), (Choice{0, 1, 2}));
     EXPECT_EQ(chosen_of(implementation, logits(2, 3, 1, 2), {0, 1, 3, 1, 1, 3}), (Choice{2, 3}));
     EXPECT_EQ(chosen_of(implementation, logits(4, 3, 2, 2), {0, 1, 3, 1, 1, 3}), (Choice{2, 5, 3, 4}));
+    EXPECT_EQ(chosen_of(implementation, logits(2, 3, 2, 2), {3, 0, 3, 1, 0, 0}), (Choice{0, 2}));  // though group 1 is the better one
     // Experts of groups that are not kept are no choice, whatever is left.
     EXPECT_EQ(chosen_of(implementation, logits(2, 2, 1, 1), {4, 3, -infinity, 5}), (Choice{3, 2}));
     EXPECT_EQ(chosen_of(implementation, logits(2), {-infinity, -infinity, -infinity}), (Choice{0, 1}));
@@ -365,6 +366,16 @@ TEST(Route, ExtremeLogitsHaveWeightsAndGradients) {
         for (const Data* data : {&found.weights, &found.d_logits, &found.d_bias})
           for (std::int64_t i = 0; i < data->elements(); ++i) ASSERT_TRUE(std::isfinite(data->get(i))) << i;
       }
+}
+
+/// Where eᵘ is nothing beside 1, and where it is beyond fp32: the function is eᵘᐟ² or √u.
+TEST(Route, SqrtSoftplusAtTheEnds) {
+  ThreadTeam team(1);
+  const double ends[] = {-100, -60, -20.5, -19.5, 0, 19.5, 20.5, 95};
+  Data logits(DType::f32, {1, 8});
+  for (std::int64_t e = 0; e < 8; ++e) logits.set(e, ends[e]);
+  for (const Implementation implementation : kBoth)
+    expect_truth(Results(stream_of(team, implementation), {"", 8, {.experts_per_token = 8, .score = RouterScore::sqrt_softplus}}, logits));
 }
 
 TEST(Route, AllocatesNothingAndTakesNoTokens) {
