@@ -46,8 +46,8 @@ void take_in_turn(std::atomic<std::int64_t>& next, Body&& body) {
 // -- c[r] = a[r] · op(b[e])
 // -----------------------------------------------------------------------------------------------------------------
 
-/// Rows of a tile. In oneDNN's products for AVX2 the last rows of a matrix have other bits than the rows before them, unless their number
-/// is a multiple of what the kernel multiplies at a time, which is 4, 6, 16 or 24.
+/// Rows of a tile. In oneDNN's products for AVX2 the last rows of a matrix can have other bits than the rows before them (measured: the
+/// last two of 128). With a multiple of 48 rows they all have the same.
 std::int64_t rows_of_tile(std::int64_t tile) {
   constexpr std::int64_t grain = 48;
   return matmul_isa() == Isa::avx512 ? tile : (tile + grain - 1) / grain * grain;
@@ -312,7 +312,6 @@ void grouped_bias_gradient(const ExecutionContext& context, const Tensor& a, con
   context.team().for_ranges(n, kShareGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t e = 0; e < experts; ++e) {
       const std::int64_t rows = offset[e + 1] - offset[e];
-      if (rows == 0) continue;
       float* const sum = c.as<float>() + e * n;
       if (a.dtype == DType::f32)
         pick_bias_weight_gradient_f32()({a.as<float>() + offset[e] * n, sum, rows, n}, begin, end);

@@ -270,5 +270,31 @@ TEST(Packing, PutsEveryElementInItsPlaceAndZerosBeside) {
   }
 }
 
+TEST(Packing, PacksAStackMatrixAfterMatrix) {
+  MILLRACE_CPU_ONLY();
+  for (const int threads : {1, 3}) {
+    ThreadTeam team(threads);
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const bool transpose : {false, true})
+        for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {17, 65}, {130, 33}, {64, 192}}) {
+          const Data stack(dtype, {3, rows, columns}, 5);
+          const std::size_t bytes = transpose ? packed_bytes(columns, rows, dtype) : packed_bytes(rows, columns, dtype);
+          EXPECT_EQ(packed_bytes((*stack).shape, transpose, dtype), 3 * bytes);
+          EXPECT_EQ(packed_bytes({rows, columns}, transpose, dtype), bytes);
+          const Buffer packed(3 * bytes), matrix(bytes);
+          pack(fast(team), *stack, transpose, packed.data());
+          for (std::size_t e = 0; e < 3; ++e) {
+            const std::size_t place = e * static_cast<std::size_t>(rows * columns) * size_of(dtype);
+            pack(fast(team), make_tensor((*stack).data + place, dtype, {rows, columns}), transpose, matrix.data());
+            EXPECT_EQ(std::memcmp(packed.data() + e * bytes, matrix.data(), bytes), 0) << e;
+          }
+          const Data back(dtype, (*stack).shape);
+          unpack(packed.data(), transpose, *back);
+          EXPECT_TRUE(same_bits(back, stack));
+        }
+    EXPECT_THROW(pack(fast(team), *Data(DType::f32, {2, 2, 2, 2}), false, Buffer(4096).data()), Error);
+  }
+}
+
 }  // namespace
 }  // namespace millrace::kernels
