@@ -142,7 +142,7 @@ TEST(LayerSpecs, SayWhatEachLayerIs) {
 }
 
 TEST(Stages, AnEmptyStageCopies) {
-  const auto program = build_stage(llama3_8b(), {false, 3, 0, false}, {kernels::DType::bf16, 2, 16, 0, Output::loss});
+  const auto program = build_stage(llama3_8b(), {false, 3, 0, false}, {kernels::DType::bf16, 2, 16, {}, Output::loss});
   ASSERT_EQ(program.operations.size(), 1U);
   ASSERT_EQ(program.inputs.size(), 1U);
   ASSERT_EQ(program.outputs.size(), 1U);

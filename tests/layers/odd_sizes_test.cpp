@@ -227,7 +227,7 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
     config.sliding_window = 4;
     change(config);
     try {
-      (void)build_stage(config, {true, 0, 3, true}, {kernels::DType::f32, 1, 16, 0, Output::loss});
+      (void)build_stage(config, {true, 0, 3, true}, {kernels::DType::f32, 1, 16, {}, Output::loss});
       ADD_FAILURE() << family << ": nothing was thrown, expected " << says;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::model) << error.what();
