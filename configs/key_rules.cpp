@@ -75,6 +75,7 @@ class Checker {
     rotation(model.rope, "model.rope");
     rotation(model.rope_local, "model.rope_local");
     family_keys();
+    experts();
   }
 
   void layers_of_kinds() const {
@@ -87,7 +88,6 @@ class Checker {
     const bool slides = any(layers::LayerKind::sliding), chunks = any(layers::LayerKind::chunked);
     want(!slides || model.sliding_window > 0, "model.sliding_window", "expected 1 or more, model.layer_types has sliding layers");
     want(!chunks || model.attention_chunk > 0, "model.attention_chunk_size", "expected 1 or more, model.layer_types has chunked layers");
-    experts();
   }
 
   void experts() const {

@@ -51,9 +51,8 @@ void CaptureHook::before(const Call& call) {
 /// A router's results are its weights and its experts.
 void CaptureHook::route(const Call& call) {
   constexpr const char* component = "actors.parity";
-  const bool logits = rank_.running().pass == runtime::Pass::logits;
-  const std::string key = logits ? fmt::format("{}/logits/{}", call.operation.name, logits_passes_[call.operation.name]++)
-                                 : fmt::format("{}/{}", call.operation.name, rank_.running().action.microbatch);
+  const std::string key = trains() ? fmt::format("{}/{}", call.operation.name, rank_.running().action.microbatch)
+                                   : fmt::format("{}/logits/{}", call.operation.name, logits_passes_[call.operation.name]++);
   auto* const experts = call.outputs[1].as<std::int32_t>();
   const auto count = static_cast<std::size_t>(call.outputs[1].elements());
   if (!imposed_) {
@@ -74,12 +73,11 @@ void CaptureHook::route(const Call& call) {
 void CaptureHook::after(const Call& call) {
   if (call.operation.rule->name() == "route") route(call);
   const bool forward = rank_.running().pass == runtime::Pass::forward;
-  const bool trains = rank_.running().pass != runtime::Pass::evaluate && rank_.running().pass != runtime::Pass::logits;
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const auto id = call.operation.outputs[i];
     if (forward && labelled(call.programs.value(id), "final_norm") && !counts_outputs())
       keep(fmt::format("hidden.{}/{}", rank_.plan().model.layers, rank_.running().action.microbatch), call.outputs[i]);
-    const runtime::StageLoss* loss = trains ? call.programs.loss_of(id) : nullptr;
+    const runtime::StageLoss* loss = trains() ? call.programs.loss_of(id) : nullptr;
     // Terms of one name in several places of the model differ in their value's name.
     if (loss != nullptr)
       keep(fmt::format("loss_sums.{}.{}/{}", loss->term.name, call.programs.value(id).name, rank_.running().action.microbatch),

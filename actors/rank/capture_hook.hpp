@@ -35,6 +35,10 @@ class CaptureHook : public runtime::OperationHook {
  private:
   void keep(const std::string& name, const kernels::Tensor& tensor);
   void route(const Call& call);
+  /// Whether a training step runs; before the last stage logits are computed by evaluations.
+  [[nodiscard]] bool trains() const {
+    return rank_.running().pass != runtime::Pass::evaluate && rank_.running().pass != runtime::Pass::logits;
+  }
   [[nodiscard]] bool counts_outputs() const { return rank_.plan().model.numerics == "maxtext"; }
   const Rank& rank_;
   std::int64_t logits_microbatch_ = 0;
