@@ -2,16 +2,21 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention.hpp"
 #include "kernels/balance_loss.hpp"
 #include "kernels/base/activation.hpp"
 #include "kernels/base/route_options.hpp"
+#include "kernels/delta_gates.hpp"
+#include "kernels/delta_rule.hpp"
+#include "kernels/l2_norm.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/rms_norm.hpp"
 #include "kernels/rope.hpp"
+#include "kernels/short_convolution.hpp"
 #include "runtime/program/builder.hpp"
 
 /// The operations that layers write with: each appends one operation and returns its result. T = rows · sequence tokens of a microbatch.
@@ -51,6 +56,19 @@ ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inve
 /// that joins the softmax's sum of each query head.
 ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const kernels::AttentionOptions& options,
                   std::string_view name, ValueId sinks = {});
+/// The gated delta rule: q and k [T, Hk·key_dim], v [T, Hv·value_dim], g and beta f32 [T, Hv], segments i32 [T] → [T, Hv·value_dim];
+/// `sequence` and `one_segment` are the builder's, whatever the options say.
+ValueId delta_rule(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId g, ValueId beta, ValueId segments,
+                   const kernels::DeltaRuleOptions& options, std::string_view name);
+/// {g, beta} of the delta rule, f32 [T, H]: a and b [T, H], a_log and dt_bias f32 [H].
+std::pair<ValueId, ValueId> delta_gates(ProgramBuilder& builder, ValueId a, ValueId b, ValueId a_log, ValueId dt_bias,
+                                        const kernels::DeltaGatesOptions& options, std::string_view name);
+/// x [T, n·width] → same: each of a token's n vectors is divided by its length.
+ValueId l2_norm(ProgramBuilder& builder, ValueId x, const kernels::L2NormOptions& options, std::string_view name);
+/// A causal convolution of each channel along its row: x [T, C], weight [C, 1, W] of f32 or the compute dtype, segments i32 [T] → [T, C];
+/// `sequence` and `one_segment` are the builder's, whatever the options say.
+ValueId short_convolution(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId segments,
+                          const kernels::ShortConvolutionOptions& options, std::string_view name);
 /// activation(x) and activation(gate) · up; kernels::Activation says which functions these are. `parameters`: the learned numbers of an
 /// activation that has some (kernels::activation_parameters), each a parameter f32 [1].
 ValueId activate(ProgramBuilder& builder, kernels::Activation activation, ValueId x, std::string_view name,

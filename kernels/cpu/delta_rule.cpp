@@ -1,0 +1,106 @@
+#include "kernels/delta_rule.hpp"
+
+#include <atomic>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/cpu/delta_rule_loops.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+static_assert(kChunk == delta_rule_chunk);
+
+DeltaRuleSizes sizes_of(const Shape& q, const Shape& v, DeltaRuleOptions options) {
+  DeltaRuleSizes sizes{};
+  sizes.sequence = options.sequence;
+  sizes.rows = q[0] / options.sequence;
+  sizes.key_heads = q[1];
+  sizes.value_heads = v[1];
+  sizes.group = v[1] / q[1];
+  sizes.key_dim = q[2];
+  sizes.value_dim = v[2];
+  sizes.keys = (q[2] + 15) / 16 * 16;
+  sizes.values = (v[2] + 15) / 16 * 16;
+  sizes.chunks = (options.sequence + kChunk - 1) / kChunk;
+  sizes.scale = options.scale;
+  sizes.read_segments = !options.one_segment;
+  sizes.reset_at_segments = options.reset_at_segments;
+  return sizes;
+}
+
+// Number of floats from one thread's memory to the next, such that no two threads share a cache line.
+std::int64_t per_thread(std::int64_t floats) {
+  return static_cast<std::int64_t>(align_up(static_cast<std::size_t>(floats) * sizeof(float)) / sizeof(float));
+}
+
+// Calls body(row, key head, the thread's memory) for each; a thread takes the next one when it is free. They share no sums, so results do
+// not depend on which thread computes which.
+template <class Body>
+void for_heads(ThreadTeam& team, const DeltaRuleSizes& sizes, std::int64_t floats, Scratch scratch, Body&& body) {
+  const std::int64_t items = sizes.rows * sizes.key_heads;
+  std::atomic<std::int64_t> next{0};
+  team.run([&](int thread, int /*threads*/) {
+    float* memory = reinterpret_cast<float*>(scratch.data()) + thread * per_thread(floats);
+    for (std::int64_t item = next.fetch_add(1, std::memory_order_relaxed); item < items;
+         item = next.fetch_add(1, std::memory_order_relaxed))
+      body(item / sizes.key_heads, item % sizes.key_heads, memory);
+  });
+}
+
+template <class T>
+DeltaRuleOperands<T> operands(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
+                              const Tensor& segments, DeltaRuleOptions options) {
+  return {sizes_of(q.shape, v.shape, options), q.as<T>(), k.as<T>(), v.as<T>(), g.as<float>(), beta.as<float>(),
+          segments.as<std::int32_t>()};
+}
+
+void delta_rule_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                        const Tensor& beta, const Tensor& segments, DeltaRuleOptions options, const Tensor& o, Scratch scratch) {
+  const auto run = [&]<class T>(T, auto* head) {
+    const DeltaRuleForward<T> at{operands<T>(q, k, v, g, beta, segments, options), o.as<T>()};
+    for_heads(context.team(), at.in.sizes, delta_forward_floats(at.in.sizes), scratch,
+              [&](std::int64_t row, std::int64_t key_head, float* memory) { head(at, row, key_head, memory); });
+  };
+  if (q.dtype == DType::f32)
+    run(float{}, pick_delta_rule_forward_f32());
+  else
+    run(BFloat16{}, pick_delta_rule_forward_bf16());
+}
+
+void delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+                               const Tensor& g, const Tensor& beta, const Tensor& segments, DeltaRuleOptions options, const Tensor& dq,
+                               const Tensor& dk, const Tensor& dv, const Tensor& dg, const Tensor& dbeta, Scratch scratch) {
+  const auto run = [&]<class T>(T, auto* head) {
+    const DeltaRuleBackward<T> at{operands<T>(q, k, v, g, beta, segments, options),
+                                  d_o.as<T>(),
+                                  dq.as<T>(),
+                                  dk.as<T>(),
+                                  dv.as<T>(),
+                                  dg.as<float>(),
+                                  dbeta.as<float>()};
+    for_heads(context.team(), at.in.sizes, delta_backward_floats(at.in.sizes), scratch,
+              [&](std::int64_t row, std::int64_t key_head, float* memory) { head(at, row, key_head, memory); });
+  };
+  if (q.dtype == DType::f32)
+    run(float{}, pick_delta_rule_backward_f32());
+  else
+    run(BFloat16{}, pick_delta_rule_backward_bf16());
+}
+
+std::size_t delta_rule_forward_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions options, const Processor& processor) {
+  return static_cast<std::size_t>(processor.threads * per_thread(delta_forward_floats(sizes_of(q, v, options)))) * sizeof(float);
+}
+
+std::size_t delta_rule_gradient_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions options, const Processor& processor) {
+  return static_cast<std::size_t>(processor.threads * per_thread(delta_backward_floats(sizes_of(q, v, options)))) * sizeof(float);
+}
+
+const InTable in_table[] = {
+    {Backend::cpu, table::delta_rule_forward, delta_rule_forward},
+    {Backend::cpu, table::delta_rule_input_gradient, delta_rule_input_gradient},
+    {Backend::cpu, table::delta_rule_forward_scratch_bytes, delta_rule_forward_scratch_bytes},
+    {Backend::cpu, table::delta_rule_gradient_scratch_bytes, delta_rule_gradient_scratch_bytes},
+};
+
+}  // namespace
+}  // namespace millrace::kernels::cpu
