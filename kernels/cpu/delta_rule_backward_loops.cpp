@@ -75,10 +75,12 @@ MILLRACE_INLINE float dot(const float* a, const float* b, std::int64_t count) {
   return sum_lanes(sum);
 }
 
-/// What γ and β receive: per token, summed before they are stored.
+/// What γ and β receive: per token, summed before they are stored. `held` is what a decay receives through the state that goes out, for
+/// each token before it in its run.
 struct Scalars {
   double gamma[kChunk];
   double beta[kChunk];
+  double held[kChunk];
 };
 
 /// Turns dO·Uᵀ and dU·Uᵀ into what QKᵀ and βKKᵀ receive, zero beyond the diagonal, and sums what γ and β receive through Λ and β.
@@ -96,7 +98,8 @@ MILLRACE_INLINE void split_weights(const Chunk& chunk, const Decays& decays, con
         n = only(load(work.n + at), before) * -decay;
         const f32x16 m = n * only(load(keys.kk + at), before);
         n *= decays.beta[i];
-        const f32x16 both = x * only(load(keys.qk + at), seen) + m * decays.beta[i];
+        // The diagonal has no decay. It would cancel, and leave its rounding behind where decays are strong.
+        const f32x16 both = only(x, before) * only(load(keys.qk + at), before) + m * decays.beta[i];
         rate += m;
         row += both;
         columns[column / 16] += both;
@@ -113,9 +116,9 @@ MILLRACE_INLINE void split_weights(const Chunk& chunk, const Decays& decays, con
 /// Adds to dQ, dK, γ and β what they receive through the states: dO·Ωᵀ, dU·Ωᵀ and U·dΩᵀ.
 MILLRACE_INLINE void through_states(const DeltaRuleSizes& sizes, const Chunk& chunk, const Decays& decays, bool last, const Keys& keys,
                                     const Workspace& work, Scalars& scalars) {
-  double at_end = 0;
   for (std::int64_t t = 0; t < chunk.count; ++t) {
     const std::int64_t at = t * sizes.keys;
+    scalars.held[t] = 0;
     if (chunk.continues && decays.from_start[t] != 0) {
       const float factor = decays.from_start[t], rate = -decays.beta[t] * factor;
       const float along_k = dot(keys.k + at, work.to_k + at, sizes.keys);
@@ -128,22 +131,20 @@ MILLRACE_INLINE void through_states(const DeltaRuleSizes& sizes, const Chunk& ch
     }
     if (last || decays.to_end[t] == 0) continue;
     const float factor = decays.to_end[t];
-    const auto held = static_cast<double>(factor * dot(keys.k + at, work.by_state + at, sizes.keys));
-    scalars.gamma[t] -= held;
-    at_end += held;
+    scalars.held[t] = static_cast<double>(factor * dot(keys.k + at, work.by_state + at, sizes.keys));
     for (std::int64_t d = 0; d < sizes.keys; d += 16)
       store(work.dk + at + d, load(work.dk + at + d) + load(work.by_state + at + d) * factor);
   }
-  scalars.gamma[chunk.count - 1] += at_end;
 }
 
-/// Stores dv, dβ and dg of one value head. A decay receives what γ receives behind it in its run; where a run begins anew nothing, since no
-/// state is left to decay.
+/// Stores dv, dβ and dg of one value head. A decay receives what γ receives behind it in its run, and what the updates before it in its run
+/// receive through the state that goes out; where a run begins anew nothing, since no state is left to decay.
 template <class T>
 MILLRACE_INLINE void write_values(const DeltaRuleBackward<T>& at, const Chunk& chunk, const Decays& decays, std::int64_t head,
                                   const Workspace& work, Scalars& scalars) {
   const DeltaRuleSizes& sizes = at.in.sizes;
-  double suffix = 0;
+  double suffix = 0, before[kChunk];
+  for (std::int64_t t = 0; t < chunk.count; ++t) before[t] = t == 0 ? 0 : before[t - 1] + scalars.held[t - 1];
   for (std::int64_t t = chunk.count - 1; t >= 0; --t) {
     const std::int64_t number = (chunk.first + t) * sizes.value_heads + head;
     const float* d_u = work.d_u + t * sizes.values;
@@ -157,7 +158,7 @@ MILLRACE_INLINE void write_values(const DeltaRuleBackward<T>& at, const Chunk& c
     at.dbeta[number] = static_cast<float>(scalars.beta[t] + static_cast<double>(sum_lanes(along_v)));
     suffix += scalars.gamma[t];
     const bool begins = chunk.start[t] == t && (t > 0 || !chunk.continues);
-    at.dg[number] = chunk.padding[t] || begins ? 0.0F : static_cast<float>(suffix);
+    at.dg[number] = chunk.padding[t] || begins ? 0.0F : static_cast<float>(suffix + before[t]);
     if (chunk.start[t] == t) suffix = 0;
   }
 }

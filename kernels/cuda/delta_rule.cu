@@ -243,7 +243,8 @@ __device__ void split_weights(const Place<T>& at, const T* d_o, const float* u, 
       x = d_p * decay;
       n = at.chunk.beta[i] * d_l * decay;
       of_beta = d_l * work.a[item];
-      of_gamma = d_p * work.p[item] + at.chunk.beta[i] * of_beta;
+      // The diagonal has no decay. It would cancel, and leave its rounding behind where decays are strong.
+      if (j < i) of_gamma = d_p * work.p[item] + at.chunk.beta[i] * of_beta;
     }
     work.x[item] = x;
     work.n[item] = n;
@@ -253,7 +254,8 @@ __device__ void split_weights(const Place<T>& at, const T* d_o, const float* u, 
   __syncthreads();
 }
 
-/// dg and dβ: a thread for each token, then the sums of γ's gradients from the end of each run. `through` is ⟨dΩ, Ω⟩.
+/// dg and dβ: a thread for each token, then the sums of γ's gradients from the end of each run, and of what the updates before a decay
+/// receive through the state that goes out. `through` is ⟨dΩ, Ω⟩ times the state's decay.
 template <class T>
 __device__ void write_scalars(const Place<T>& at, const Gradients<T>& to, const Workspace& work, const float* dq, const float* dk,
                               double through) {
@@ -273,19 +275,23 @@ __device__ void write_scalars(const Place<T>& at, const Gradients<T>& to, const 
       held[t] += at.k(t, i) * work.held[t * keys + i];
     }
     for (int j = 0; j < at.in.sizes.value_dim; ++j) along_v += at.v(t, j) * work.d_u[t * at.in.sizes.value_dim + j];
-    of_gamma[t] = row - column + along_q - at.chunk.beta[t] * along_k - held[t];
+    of_gamma[t] = row - column + along_q - at.chunk.beta[t] * along_k;
     to.dbeta[at.number(t)] = static_cast<float>(rate + along_v - along_k);
   }
   __syncthreads();
   if (t == 0) {
     of_gamma[at.count - 1] += through;
-    for (int i = 0; i < at.count; ++i) of_gamma[at.count - 1] += held[i];
-    double suffix = 0;
+    double suffix = 0, before = 0;  // of the tokens before
+    for (int i = 0; i < at.count; ++i) {
+      const double own = held[i];
+      held[i] = before;
+      before += own;
+    }
     for (int i = at.count - 1; i >= 0; --i) {
       suffix += of_gamma[i];
       // Where a run begins anew, no state is left to decay.
       const bool begins = at.chunk.start[i] == i && (i > 0 || at.chunk.from_start[0] == 0);
-      to.dg[at.number(i)] = at.chunk.padding[i] || begins ? 0.0F : static_cast<float>(suffix);
+      to.dg[at.number(i)] = at.chunk.padding[i] || begins ? 0.0F : static_cast<float>(suffix + held[i]);
       if (at.chunk.start[i] == i) suffix = 0;
     }
   }

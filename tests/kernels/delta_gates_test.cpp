@@ -90,7 +90,7 @@ void expect_gates(const Results& at) {
 TEST(DeltaGates, MatchTheFormulasForAnyThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const bool round : {false, true})
-      for (const std::int64_t tokens : {1, 5, 131})
+      for (const std::int64_t tokens : {1, 67})
         for (const std::int64_t heads : {1, 16, 33}) {
           SCOPED_TRACE(::testing::Message() << tokens << " x " << heads << " " << to_string(dtype) << " rounded " << round);
           ThreadTeam one(1);
@@ -113,9 +113,9 @@ TEST(DeltaGates, EndsOfTheRange) {
     const Results at(stream_of(team, implementation), DType::f32, 3, 5, {}, 300.0F);
     expect_gates(Results(stream_of(team, implementation), DType::f32, 3, 5, {}, 20.0F));
     for (std::int64_t i = 0; i < at.g.elements(); ++i) {
-      EXPECT_NEAR(at.g.at(i), at.rate(i) * std::max(at.shifted(i), 0.0), 1e-3) << i;
-      EXPECT_NEAR(at.beta.at(i), at.b.at(i) > 0 ? 1 : 0, 1e-3) << i;
-      EXPECT_NEAR(at.db.at(i), 0, 1e-3) << i;
+      EXPECT_NEAR(at.g.at(i), at.rate(i) * softplus(at.shifted(i)), 1e-6 * std::abs(at.g.at(i)) + 1e-30) << i;
+      EXPECT_NEAR(at.beta.at(i), sigmoid(at.b.at(i)), 1e-6) << i;
+      EXPECT_NEAR(at.db.at(i), sigmoid(at.b.at(i)) * sigmoid(-at.b.at(i)) * at.dbeta.at(i), 1e-6) << i;
       EXPECT_TRUE(std::isfinite(at.da.at(i))) << i;
     }
   }

@@ -87,15 +87,16 @@ struct DeltaOutputs {
 inline constexpr std::array delta_results = {&DeltaOutputs::o,  &DeltaOutputs::dq, &DeltaOutputs::dk,
                                              &DeltaOutputs::dv, &DeltaOutputs::dg, &DeltaOutputs::dbeta};
 
-inline DeltaOutputs run(const ExecutionContext& context, const DeltaInputs& in) {
+inline DeltaOutputs run(const ExecutionContext& context, const DeltaInputs& in, bool gradients = true) {
   DeltaOutputs out(in);
   const auto options = in.shape.options();
   const Buffer scratch =
       scratch_of(context, std::max(delta_rule_forward_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor()),
                                    delta_rule_gradient_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor())));
   delta_rule_forward(context, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.o, scratch.bytes());
-  delta_rule_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.dq, *out.dk, *out.dv,
-                            *out.dg, *out.dbeta, scratch.bytes());
+  if (gradients)
+    delta_rule_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.dq, *out.dk, *out.dv,
+                              *out.dg, *out.dbeta, scratch.bytes());
   wait();
   return out;
 }

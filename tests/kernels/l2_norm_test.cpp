@@ -55,8 +55,8 @@ void expect_norm(const Results& at) {
 
 TEST(L2Norm, MatchesReferenceForAnyThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const std::int64_t rows : {1, 5, 131})
-      for (const std::int64_t width : {1, 8, 33, 128, 515}) {
+    for (const std::int64_t rows : {1, 5, 67})
+      for (const std::int64_t width : {1, 33, 128, 515}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
         expect_norm(Results(ExecutionContext(one, Implementation::reference), dtype, rows, width));
