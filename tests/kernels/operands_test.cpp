@@ -26,36 +26,14 @@
 #include "kernels/sgd.hpp"
 #include "kernels/sinusoid.hpp"
 #include "kernels/square_sum.hpp"
+#include "tests/kernels/delta_net_calls.hpp"
 #include "tests/kernels/fixture.hpp"
+#include "tests/kernels/operand_call.hpp"
 
 /// How every kernel checks its operands, all kernels in one table: the error names the wrong operand, and no memory outside the
 /// operands is accessed.
 namespace millrace::kernels::testing {
 namespace {
-
-struct Operand {
-  std::string name;
-  DType dtype;
-  Shape shape;
-  bool leads = false;                  // its sizes and dtype determine those of the others: an error may name one of those
-  std::vector<DType> also = {};        // dtypes that it may also have
-  std::vector<std::size_t> free = {};  // axes that no other operand has
-  bool may_lack = false;               // may be a tensor without memory, and is then omitted
-};
-using Operands = std::vector<Tensor>;
-using Run = std::function<void(const ExecutionContext&, const Operands&, Scratch)>;
-using Need = std::function<std::size_t(const ExecutionContext&)>;
-
-struct Call {
-  std::string component;
-  std::vector<Operand> operands;
-  Run run;
-  Need scratch = [](const ExecutionContext&) { return std::size_t{0}; };
-  bool checks_scratch = false;  // in the fast implementation
-};
-
-/// Sizes that are not multiples of a vector's sixteen lanes, nor of each other.
-constexpr std::int64_t kTokens = 10, kSequence = 5, kWidth = 40, kColumns = 21, kVocabulary = 37, kHeads = 4, kPairs = 2;
 
 void add_norms(std::vector<Call>& calls, DType type) {
   const Operand x{"x", type, {kTokens, kWidth}, true}, w{"w", DType::f32, {kWidth}}, r{"r", DType::f32, {kTokens}};
@@ -298,6 +276,8 @@ std::vector<Call> calls_of(DType type) {
   add_elements(calls, type);
   add_products(calls, type);
   add_attention(calls, type);
+  add_delta_rule(calls, type);
+  add_delta_net(calls, type);
   add_head(calls, type);
   return calls;
 }

@@ -26,10 +26,9 @@ class DeltaGatesInputGradient final : public OperationRule {
     return {inputs[2], inputs[3]};
   }
 
-  /// Two exponentials, counted as one FLOP each as those of the activations: the sum with the bias, σ, and two products; σ·(1 − σ) and a
-  /// product.
+  /// An exponential and a logarithm count one each. a + dt_bias, σ of it and two products; σ·(1 − σ) and a product.
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
-    return {11 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
+    return {13 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
   KernelRows kernel_rows() const override { return {&kernels::table::delta_gates_input_gradient}; }
@@ -52,8 +51,9 @@ class DeltaGatesWeightGradient final : public OperationRule {
     return {inputs[2], inputs[3]};
   }
 
+  /// a + dt_bias, softplus and σ of it; of either two products and the sum.
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
-    return {12 * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
+    return {17 * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
   KernelRows kernel_rows() const override { return {&kernels::table::delta_gates_weight_gradient}; }
@@ -92,9 +92,9 @@ class DeltaGates final : public OperationRule {
                               {builder.accumulator(2), builder.accumulator(3)}, builder.forward().attributes, "dw");
   }
 
-  /// softplus and σ, and the product with the rate.
+  /// a + dt_bias, softplus of it, the product with the rate; σ.
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
-    return {10 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
+    return {12 * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
   KernelRows kernel_rows() const override { return {&kernels::table::delta_gates_forward}; }

@@ -2,6 +2,7 @@ millrace_add_test(runtime_program_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/attributes_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/builder_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/choose_epilogues_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/delta_net_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/differentiate_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/executor_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/expert_nets.cpp
