@@ -22,7 +22,7 @@ struct Case {
 };
 
 struct Operands {
-  Operands(const Case& c, int threads) : shape(c) {
+  Operands(const Case& c, int threads) : sizes(c) {
     const Shape keys{c.sequence, c.key_heads, c.width}, values{c.sequence, c.value_heads, c.width}, numbers{c.sequence, c.value_heads};
     // Keys of a length near 1, decays and betas inside of their ranges.
     const float unit = std::sqrt(3.0F / static_cast<float>(c.width));
@@ -48,7 +48,7 @@ struct Operands {
     }
     return tensor;
   }
-  Case shape;
+  Case sizes;
   std::vector<Buffer> buffers;
   std::uint32_t seed = 1;
   Tensor q, k, v, d_o, g, beta, segments, o, dq, dk, dv, dg, dbeta;
@@ -58,7 +58,7 @@ struct Operands {
 
 /// The recurrence of one value head in fp32: rows of the state are keys, so that its loops are over consecutive values.
 void recurrence(const Operands& at, std::int64_t head, float* state, float* error, float* result) {
-  const Case& c = at.shape;
+  const Case& c = at.sizes;
   const std::int64_t width = c.width;
   std::fill_n(state, width * width, 0.0F);
   for (std::int64_t t = 0; t < c.sequence; ++t) {
@@ -84,13 +84,13 @@ void recurrence(const Operands& at, std::int64_t head, float* state, float* erro
 }
 
 double recurrence_seconds(const Operands& at, ThreadTeam& team) {
-  const std::int64_t width = at.shape.width;
+  const std::int64_t width = at.sizes.width;
   std::vector<std::vector<float>> memory(static_cast<std::size_t>(team.size()),
                                          std::vector<float>(static_cast<std::size_t>(width * width + 2 * width)));
   return millrace::benchmarks::seconds_of([&] {
     team.run([&](int thread, int threads) {
       float* state = memory[static_cast<std::size_t>(thread)].data();
-      for (std::int64_t head = thread; head < at.shape.value_heads; head += threads)
+      for (std::int64_t head = thread; head < at.sizes.value_heads; head += threads)
         recurrence(at, head, state, state + width * width, state + width * width + width);
     });
   });
