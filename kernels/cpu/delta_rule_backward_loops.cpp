@@ -99,7 +99,7 @@ MILLRACE_INLINE void split_weights(const Chunk& chunk, const Decays& decays, con
         const f32x16 m = n * only(load(keys.kk + at), before);
         n *= decays.beta[i];
         // The diagonal has no decay. It would cancel, and leave its rounding behind where decays are strong.
-        const f32x16 both = only(x, before) * only(load(keys.qk + at), before) + m * decays.beta[i];
+        const f32x16 both = x * only(load(keys.qk + at), before) + m * decays.beta[i];
         rate += m;
         row += both;
         columns[column / 16] += both;
