@@ -19,6 +19,8 @@ AttentionSizes sizes_of(const Shape& q, const Shape& k, AttentionOptions options
   sizes.kv_heads = k[1];
   sizes.width = q[2];
   sizes.padded = (q[2] + 15) / 16 * 16;
+  sizes.value_width = value_width(options, q[2]);
+  sizes.value_padded = (sizes.value_width + 15) / 16 * 16;
   sizes.tiles = (options.sequence + kTile - 1) / kTile;
   sizes.scale = options.scale;
   sizes.soft_cap = options.soft_cap;

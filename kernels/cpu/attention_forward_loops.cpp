@@ -12,7 +12,7 @@ constexpr float kSlack = 8.0F;
 // Memory of a thread for one tile of queries of one head.
 struct Workspace {
   float* q;          // [64, padded], times scale·log2 e: scores are exponents of two
-  float* o;          // [64, padded], not yet divided by the sums
+  float* o;          // [64, value_padded], not yet divided by the sums
   float* scores;     // [64, 64], then the probabilities
   float* sums;       // [64, 16], one sum per lane of a register
   float* reference;  // [64], subtracted from scores: within kSlack of the largest so far
@@ -21,8 +21,8 @@ struct Workspace {
 MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
   Workspace work;
   work.q = memory;
-  work.o = work.q + tile_floats(sizes);
-  work.scores = work.o + tile_floats(sizes);
+  work.o = work.q + tile_floats(sizes.padded);
+  work.scores = work.o + tile_floats(sizes.value_padded);
   work.sums = work.scores + kTile * kTile;
   work.reference = work.sums + kTile * 16;
   return work;
@@ -52,7 +52,7 @@ MILLRACE_INLINE void softmax_row(const AttentionSizes& sizes, const ScoreTile& t
     reference = now;
     const Wide shrink = power_of_two(wide(before - reference));
     store_wide(work.sums + 16 * t, load_wide(work.sums + 16 * t) * shrink);
-    if (!first) scale_row(work.o + t * sizes.padded, sizes.padded, shrink);
+    if (!first) scale_row(work.o + t * sizes.value_padded, sizes.value_padded, shrink);
     work.reference[t] = reference;
   }
   const Wide base = wide(reference == kMinusInfinity ? 0.0F : reference);  // nothing seen yet: keep −∞ − base at −∞
@@ -81,8 +81,8 @@ MILLRACE_INLINE void finish(const AttentionForward<T>& at, std::int64_t first_to
     const float sum = sum_of_lanes(load_wide(work.sums + 16 * t));
     const std::int64_t vector = (first_token + t) * sizes.heads + head;
     const float inverse = 1.0F / sum;
-    for (std::int64_t d = 0; d < sizes.width; d += 16)
-      store_lanes(at.o + vector * sizes.width + d, load(work.o + t * sizes.padded + d) * inverse, sizes.width - d);
+    for (std::int64_t d = 0; d < sizes.value_width; d += 16)
+      store_lanes(at.o + vector * sizes.value_width + d, load(work.o + t * sizes.value_padded + d) * inverse, sizes.value_width - d);
     at.log_sum_exp[vector] = work.reference[t] * kLn2 + __builtin_logf(sum);
   }
 }
@@ -93,8 +93,7 @@ MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t ro
   const AttentionSizes& sizes = at.sizes;
   const std::int64_t first_token = row * sizes.sequence + query_tile * kTile;
   const std::int64_t queries = smaller(kTile, sizes.sequence - query_tile * kTile);
-  pack_rows(at.q + (first_token * sizes.heads + head) * sizes.width, sizes.heads * sizes.width, queries, sizes, sizes.scale * kLog2E,
-            work.q);
+  pack_rows(at.q + (first_token * sizes.heads + head) * sizes.width, queries_of(sizes), queries, sizes.scale * kLog2E, work.q);
   // A sink acts as a first score that comes before all others and has no value.
   f32x16 sum{};
   if (at.sinks != nullptr) sum[0] = 1.0F;
@@ -107,15 +106,16 @@ MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t ro
   for (std::int64_t key_tile = first_key_tile(sizes, query_tile); key_tile <= last_key_tile(sizes, query_tile); ++key_tile) {
     if (!describe_tile(sizes, at.segments + row * sizes.sequence, query_tile, key_tile, tile)) continue;
     product<false>(tile.diagonal ? Part::columns_to_diagonal : Part::whole, queries, 16 * vectors_of(tile.keys), sizes.width,
-                   {work.q, sizes.padded, keys + key_tile * tile_floats(sizes), kTile, work.scores, kTile, false});
+                   {work.q, sizes.padded, keys + key_tile * tile_floats(sizes.padded), kTile, work.scores, kTile, false});
     if (sizes.soft_cap > 0)
       softmax_tile<true, true>(sizes, tile, first, work);
     else if (tile.masked())
       softmax_tile<true, false>(sizes, tile, first, work);
     else
       softmax_tile<false, false>(sizes, tile, first, work);
-    product<false>(tile.diagonal ? Part::depth_to_diagonal : Part::whole, queries, sizes.padded, tile.keys,
-                   {work.scores, kTile, values + key_tile * tile_floats(sizes), sizes.padded, work.o, sizes.padded, !first});
+    product<false>(
+        tile.diagonal ? Part::depth_to_diagonal : Part::whole, queries, sizes.value_padded, tile.keys,
+        {work.scores, kTile, values + key_tile * tile_floats(sizes.value_padded), sizes.value_padded, work.o, sizes.value_padded, !first});
     first = false;
   }
   finish(at, first_token, head, queries, work);
@@ -127,15 +127,15 @@ MILLRACE_INLINE void forward(const AttentionForward<T>& at, std::int64_t row, st
   const Workspace work = lay_out(at.sizes, memory);
   const std::int64_t group = at.sizes.heads / at.sizes.kv_heads;
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-    forward_head(at, row, head, tile, packed, packed + head_floats(at.sizes), work);
+    forward_head(at, row, head, tile, packed, packed + head_floats(at.sizes, at.sizes.padded), work);
 }
 
 template <class T>
 MILLRACE_INLINE void pack(const AttentionForward<T>& at, std::int64_t row, std::int64_t kv_head, float* packed) {
   const AttentionSizes& sizes = at.sizes;
-  const std::int64_t start = (row * sizes.sequence * sizes.kv_heads + kv_head) * sizes.width;
-  pack_columns(at.k + start, sizes.kv_heads * sizes.width, sizes, packed);
-  pack_rows(at.v + start, sizes.kv_heads * sizes.width, sizes.sequence, sizes, 1.0F, packed + head_floats(sizes));
+  const std::int64_t vector = row * sizes.sequence * sizes.kv_heads + kv_head;  // of the row's first token
+  pack_columns(at.k + vector * sizes.width, keys_of(sizes), sizes, packed);
+  pack_rows(at.v + vector * sizes.value_width, values_of(sizes), sizes.sequence, 1.0F, packed + head_floats(sizes, sizes.padded));
 }
 
 }  // namespace

@@ -11,15 +11,17 @@ namespace millrace::kernels::cpu {
 
 inline constexpr std::int64_t kTile = 64;
 
-/// Sizes of one call, in elements. Packed head vectors are padded with zeros to `padded`.
+/// Sizes of one call, in elements. Packed head vectors are padded with zeros to `padded`, those of values and results to `value_padded`.
 struct AttentionSizes {
-  std::int64_t rows;      // sequences
-  std::int64_t sequence;  // S
-  std::int64_t heads;     // H
-  std::int64_t kv_heads;  // K
-  std::int64_t width;     // D
-  std::int64_t padded;    // D rounded up to 16
-  std::int64_t tiles;     // ⌈S/64⌉
+  std::int64_t rows;          // sequences
+  std::int64_t sequence;      // S
+  std::int64_t heads;         // H
+  std::int64_t kv_heads;      // K
+  std::int64_t width;         // D
+  std::int64_t padded;        // D rounded up to 16
+  std::int64_t value_width;   // Dv
+  std::int64_t value_padded;  // Dv rounded up to 16
+  std::int64_t tiles;         // ⌈S/64⌉
   float scale;
   float soft_cap;       // 0: no cap
   std::int64_t window;  // number of keys that a query sees; S: no limit
@@ -27,18 +29,23 @@ struct AttentionSizes {
   bool causal;
 };
 
-/// Number of floats of packed operands: tile_floats for the 64 head vectors of a tile, head_floats for all vectors of one row and
-/// key/value head.
+/// Number of floats of packed operands whose vectors are padded to this width: tile_floats for the 64 head vectors of a tile, head_floats
+/// for all vectors of one row and key/value head.
 #define MILLRACE_SIZE [[nodiscard, gnu::always_inline, maybe_unused]] static inline std::int64_t
-MILLRACE_SIZE tile_floats(const AttentionSizes& sizes) { return kTile * sizes.padded; }
-MILLRACE_SIZE head_floats(const AttentionSizes& sizes) { return sizes.tiles * tile_floats(sizes); }
-/// packed_floats: keys and values of one head, packed for the forward: Kᵀ by tiles [tiles, D, 64], then V [S, padded]. The other
+MILLRACE_SIZE tile_floats(std::int64_t padded) { return kTile * padded; }
+MILLRACE_SIZE head_floats(const AttentionSizes& sizes, std::int64_t padded) { return sizes.tiles * tile_floats(padded); }
+/// packed_floats: keys and values of one head, packed for the forward: Kᵀ by tiles [tiles, D, 64], then V [S, value_padded]. The other
 /// two are a thread's scratch. Forward: q, o, scores, sums, references. Backward: Kᵀ, Vᵀ, K, dK, dV of a head; q, dO, dq; two tiles
 /// of scores; log-sums and deltas.
-MILLRACE_SIZE packed_floats(const AttentionSizes& sizes) { return 2 * head_floats(sizes); }
-MILLRACE_SIZE forward_floats(const AttentionSizes& sizes) { return 2 * tile_floats(sizes) + kTile * kTile + kTile * 16 + kTile; }
+MILLRACE_SIZE packed_floats(const AttentionSizes& sizes) {
+  return head_floats(sizes, sizes.padded) + head_floats(sizes, sizes.value_padded);
+}
+MILLRACE_SIZE forward_floats(const AttentionSizes& sizes) {
+  return tile_floats(sizes.padded) + tile_floats(sizes.value_padded) + kTile * kTile + kTile * 16 + kTile;
+}
 MILLRACE_SIZE backward_floats(const AttentionSizes& sizes) {
-  return 5 * head_floats(sizes) + 3 * tile_floats(sizes) + 2 * kTile * kTile + 2 * kTile;
+  return 3 * head_floats(sizes, sizes.padded) + 2 * head_floats(sizes, sizes.value_padded) + 2 * tile_floats(sizes.padded) +
+         tile_floats(sizes.value_padded) + 2 * kTile * kTile + 2 * kTile;
 }
 #undef MILLRACE_SIZE
 

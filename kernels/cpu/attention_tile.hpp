@@ -78,24 +78,38 @@ MILLRACE_INLINE float sum_of_lanes(f32x16 v) {
 }
 #endif
 
-/// Packs `count` head vectors, which are `step` elements apart, times `factor`, one after the other with zeros up to `padded`.
-template <class T>
-MILLRACE_INLINE void pack_rows(const T* x, std::int64_t step, std::int64_t count, const AttentionSizes& sizes, float factor,
-                               float* packed) {
-  for (std::int64_t t = 0; t < count; ++t)
-    for (std::int64_t d = 0; d < sizes.padded; d += 16)
-      store(packed + t * sizes.padded + d, load_lanes(x + t * step + d, sizes.width - d) * factor);
+/// The head vectors of one operand in memory: `width` numbers each, packed with zeros up to `padded`, and the elements from one token's
+/// vector to the next.
+struct Vectors {
+  std::int64_t width, padded, step;
+};
+MILLRACE_INLINE Vectors queries_of(const AttentionSizes& sizes) { return {sizes.width, sizes.padded, sizes.heads * sizes.width}; }
+MILLRACE_INLINE Vectors keys_of(const AttentionSizes& sizes) { return {sizes.width, sizes.padded, sizes.kv_heads * sizes.width}; }
+MILLRACE_INLINE Vectors values_of(const AttentionSizes& sizes) {
+  return {sizes.value_width, sizes.value_padded, sizes.kv_heads * sizes.value_width};
+}
+MILLRACE_INLINE Vectors results_of(const AttentionSizes& sizes) {
+  return {sizes.value_width, sizes.value_padded, sizes.heads * sizes.value_width};
 }
 
-/// Packs the head vectors of a whole row as columns, tile by tile: [tiles, D, 64]; keys beyond the sequence are zero.
+/// Packs `count` head vectors times `factor`, one after the other.
 template <class T>
-MILLRACE_INLINE void pack_columns(const T* x, std::int64_t step, const AttentionSizes& sizes, float* packed) {
+MILLRACE_INLINE void pack_rows(const T* x, Vectors vectors, std::int64_t count, float factor, float* packed) {
+  for (std::int64_t t = 0; t < count; ++t)
+    for (std::int64_t d = 0; d < vectors.padded; d += 16)
+      store(packed + t * vectors.padded + d, load_lanes(x + t * vectors.step + d, vectors.width - d) * factor);
+}
+
+/// Packs the head vectors of a whole row as columns, tile by tile: [tiles, width, 64]; keys beyond the sequence are zero.
+template <class T>
+MILLRACE_INLINE void pack_columns(const T* x, Vectors vectors, const AttentionSizes& sizes, float* packed) {
+  const std::int64_t step = vectors.step;
   for (std::int64_t u = 0; u < sizes.tiles * kTile; u += 16)
-    for (std::int64_t d = 0; d < sizes.width; d += 16) {
+    for (std::int64_t d = 0; d < vectors.width; d += 16) {
       const T* from = x + u * step + d;
-      float* to = packed + u / kTile * tile_floats(sizes) + d * kTile + u % kTile;
+      float* to = packed + u / kTile * tile_floats(vectors.padded) + d * kTile + u % kTile;
       const std::int64_t tall = sizes.sequence - u;
-      const std::int64_t wide = sizes.width - d;
+      const std::int64_t wide = vectors.width - d;
       f32x16 square[16];
       if (tall >= 16 && wide >= 16) {
 #pragma GCC unroll 16

@@ -11,7 +11,8 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-void check_head_size(const char* component, std::int64_t width) {
+void check_head_size(const char* component, const Shape& q, AttentionOptions options) {
+  const std::int64_t width = std::max(q[2], value_width(options, q[2]));
   MILLRACE_CHECK(width <= kMaximumHeadSize, ExitCode::config, component, "head size {} on a GPU, expected {} or less", width,
                  kMaximumHeadSize);
 }
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(kSinkThreads) sink_gradient(const T* d_o, cons
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
                        AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
   constexpr const char* component = "kernels.attention_forward";
-  check_head_size(component, q.shape[2]);
+  check_head_size(component, q.shape, options);
   if (q.shape[0] == 0) return;
   if (fused_attention_forward(context, q, k, v, options, o, log_sum_exp, scratch, sinks)) return;
   const SegmentRange* ranges = find_ranges(context, component, q, k, segments, options, scratch);
@@ -88,7 +89,7 @@ void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o
                               const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
                               const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch) {
   constexpr const char* component = "kernels.attention_input_gradient";
-  check_head_size(component, q.shape[2]);
+  check_head_size(component, q.shape, options);
   if (q.shape[0] == 0) return;
   if (fused_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch)) return;
   const SegmentRange* ranges = find_ranges(context, component, q, k, segments, options, scratch);
@@ -108,7 +109,7 @@ void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o,
 }
 
 std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options, const Processor& /*processor*/) {
-  check_head_size("kernels.attention_scratch_bytes", q[2]);
+  check_head_size("kernels.attention_scratch_bytes", q, options);
   const AttentionSizes sizes = attention_sizes(q, k, options);
   const std::size_t own = delta_bytes(q) + align_up(static_cast<std::size_t>(sizes.rows * ranges_of_row(sizes)) * sizeof(SegmentRange));
   return std::max(own, fused_attention_scratch_bytes(q, k, dtype, options));

@@ -33,11 +33,14 @@ struct KeyTile {
         group(sizes.heads / sizes.kv_heads),
         q_stride(sizes.heads * sizes.width),
         k_stride(sizes.kv_heads * sizes.width),
-        k_begin((row_begin + first) * k_stride + kv_head * sizes.width) {}
+        o_stride(sizes.heads * sizes.value_width),
+        v_stride(sizes.kv_heads * sizes.value_width),
+        k_begin((row_begin + first) * k_stride + kv_head * sizes.width),
+        v_begin((row_begin + first) * v_stride + kv_head * sizes.value_width) {}
   std::int64_t kv_head, row, row_begin;
   int sequence, first, tokens;
-  std::int64_t group, q_stride, k_stride;
-  std::int64_t k_begin;  // the first key of the tile
+  std::int64_t group, q_stride, k_stride, o_stride, v_stride;
+  std::int64_t k_begin, v_begin;  // the first key of the tile, and its value
 };
 
 // The part of a block of query_gradients: a tile of queries of one head. Late tiles have the most keys, so they come first.
@@ -52,13 +55,16 @@ struct QueryTile {
         tokens(sequence - first < B ? sequence - first : B),
         q_stride(sizes.heads * sizes.width),
         k_stride(sizes.kv_heads * sizes.width),
+        o_stride(sizes.heads * sizes.value_width),
+        v_stride(sizes.kv_heads * sizes.value_width),
         vector((row_begin + first) * sizes.heads + head),
-        k_begin(row_begin * k_stride + head / (sizes.heads / sizes.kv_heads) * sizes.width) {}
+        k_begin(row_begin * k_stride + head / (sizes.heads / sizes.kv_heads) * sizes.width),
+        v_begin(row_begin * v_stride + head / (sizes.heads / sizes.kv_heads) * sizes.value_width) {}
   std::int64_t head, row, row_begin;
   int sequence, first, tokens;
-  std::int64_t q_stride, k_stride;
-  std::int64_t vector;   // of the first query
-  std::int64_t k_begin;  // the row's first key of the head
+  std::int64_t q_stride, k_stride, o_stride, v_stride;
+  std::int64_t vector;            // of the first query
+  std::int64_t k_begin, v_begin;  // the row's first key of the head, and its value
 };
 
 // delta[vector] = d_o · o, one warp for each.
@@ -75,17 +81,17 @@ __global__ void __launch_bounds__(kThreads) products_of_outputs(const T* d_o, co
 
 // -- fp32 ---------------------------------------------------------------------------------------------------------------------------------
 
-template <int P, int B>
-constexpr std::size_t backward_shared = sizeof(float) * (4 * tile_floats<P, B> + score_floats<B> + 2 * B);
+template <int P, int V, int B>
+constexpr std::size_t backward_shared = sizeof(float) * (2 * tile_floats<P, B> + 2 * tile_floats<V, B> + score_floats<B> + 2 * B);
 
-template <int P, int B>
+template <int P, int V, int B>
 struct Tiles {
   __device__ Tiles()
       : queries(dynamic_shared<float>()),
         d_outputs(queries + tile_floats<P, B>),
-        keys(d_outputs + tile_floats<P, B>),
+        keys(d_outputs + tile_floats<V, B>),
         values(keys + tile_floats<P, B>),
-        weights(values + tile_floats<P, B>),
+        weights(values + tile_floats<V, B>),
         query_segments(reinterpret_cast<std::int32_t*>(weights + score_floats<B>)),
         key_segments(query_segments + B) {}
   float *queries, *d_outputs, *keys, *values, *weights;
@@ -94,13 +100,14 @@ struct Tiles {
 
 // Probabilities of a tile of queries and a tile of keys, and the gradients of their products q · k. `query` and `key` are the
 // tiles' first indices; `vector` is the first query's index in log_sum_exp.
-template <int P, int B>
-__device__ __forceinline__ void tile_gradients(const Backward<float>& at, const Tiles<P, B>& tiles, int query, int key, std::int64_t vector,
-                                               float (&probabilities)[B / kSides][B / kSides], float (&gradients)[B / kSides][B / kSides]) {
+template <int P, int V, int B>
+__device__ __forceinline__ void tile_gradients(const Backward<float>& at, const Tiles<P, V, B>& tiles, int query, int key,
+                                               std::int64_t vector, float (&probabilities)[B / kSides][B / kSides],
+                                               float (&gradients)[B / kSides][B / kSides]) {
   constexpr int R = B / kSides;
   const AttentionSizes& sizes = at.sizes;
   dot_products<P, B>(tiles.queries, tiles.keys, probabilities);
-  dot_products<P, B>(tiles.d_outputs, tiles.values, gradients);
+  dot_products<V, B>(tiles.d_outputs, tiles.values, gradients);
 #pragma unroll
   for (int i = 0; i < R; ++i) {
     const int token = tile_row() * R + i;
@@ -128,21 +135,21 @@ __device__ __forceinline__ void fill_ones(float (&ones)[B / kSides]) {
 }
 
 // Query heads of the group in order, and for each its tiles of queries in order.
-template <int P, int B>
+template <int P, int V, int B>
 __global__ void __launch_bounds__(kThreads) key_gradients(Backward<float> at) {
   constexpr int R = B / kSides;
   const AttentionSizes& sizes = at.sizes;
   const KeyTile<B> my(sizes);
-  const auto width = static_cast<int>(sizes.width);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
   const std::int32_t* segments = at.segments + my.row_begin;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
-  const Tiles<P, B> tiles;
+  const Tiles<P, V, B> tiles;
   load_tile<P, B>(tiles.keys, at.k + my.k_begin, my.k_stride, my.tokens, width);
-  load_tile<P, B>(tiles.values, at.v + my.k_begin, my.k_stride, my.tokens, width);
+  load_tile<V, B>(tiles.values, at.v + my.v_begin, my.v_stride, my.tokens, value_width);
   load_segments<B>(tiles.key_segments, segments + my.first, my.tokens, sizes.one_segment);
   const SegmentRange key_range = segment_range<B>(ranges, my.first, my.sequence);
 
-  float dk[R][P / kSides] = {}, dv[R][P / kSides] = {};
+  float dk[R][P / kSides] = {}, dv[R][V / kSides] = {};
   const Seen queries = seeing(sizes, my.first, my.first + my.tokens - 1);
   for (std::int64_t head = my.kv_head * my.group; head < (my.kv_head + 1) * my.group; ++head)
     for (int query = queries.begin / B * B; query < queries.end; query += B) {
@@ -152,13 +159,13 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<float> at) {
       __syncthreads();
       load_segments<B>(tiles.query_segments, segments + query, tokens, sizes.one_segment);
       load_tile<P, B>(tiles.queries, at.q + vector * sizes.width, my.q_stride, tokens, width);
-      load_tile<P, B>(tiles.d_outputs, at.d_o + vector * sizes.width, my.q_stride, tokens, width);
+      load_tile<V, B>(tiles.d_outputs, at.d_o + vector * sizes.value_width, my.o_stride, tokens, value_width);
       __syncthreads();
       float probabilities[R][R], gradients[R][R];
-      tile_gradients<P, B>(at, tiles, query, my.first, vector, probabilities, gradients);
+      tile_gradients<P, V, B>(at, tiles, query, my.first, vector, probabilities, gradients);
       store_scores<B>(tiles.weights, probabilities);
       __syncthreads();
-      add_products<P, B, true>(tiles.weights, tiles.d_outputs, dv);
+      add_products<V, B, true>(tiles.weights, tiles.d_outputs, dv);
       __syncthreads();
       store_scores<B>(tiles.weights, gradients);
       __syncthreads();
@@ -167,20 +174,20 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<float> at) {
   float ones[R];
   fill_ones<B>(ones);
   store_vectors<P, B>(at.dk + my.k_begin, my.k_stride, my.tokens, width, dk, ones);
-  store_vectors<P, B>(at.dv + my.k_begin, my.k_stride, my.tokens, width, dv, ones);
+  store_vectors<V, B>(at.dv + my.v_begin, my.v_stride, my.tokens, value_width, dv, ones);
 }
 
-template <int P, int B>
+template <int P, int V, int B>
 __global__ void __launch_bounds__(kThreads) query_gradients(Backward<float> at) {
   constexpr int R = B / kSides;
   const AttentionSizes& sizes = at.sizes;
   const QueryTile<B> my(sizes);
-  const auto width = static_cast<int>(sizes.width);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
   const std::int32_t* segments = at.segments + my.row_begin;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
-  const Tiles<P, B> tiles;
+  const Tiles<P, V, B> tiles;
   load_tile<P, B>(tiles.queries, at.q + my.vector * sizes.width, my.q_stride, my.tokens, width);
-  load_tile<P, B>(tiles.d_outputs, at.d_o + my.vector * sizes.width, my.q_stride, my.tokens, width);
+  load_tile<V, B>(tiles.d_outputs, at.d_o + my.vector * sizes.value_width, my.o_stride, my.tokens, value_width);
   load_segments<B>(tiles.query_segments, segments + my.first, my.tokens, sizes.one_segment);
   const SegmentRange query_range = segment_range<B>(ranges, my.first, my.sequence);
 
@@ -188,15 +195,14 @@ __global__ void __launch_bounds__(kThreads) query_gradients(Backward<float> at) 
   const int end = seen_by(sizes, my.first + my.tokens - 1).end;
   for (int key = seen_by(sizes, my.first).begin / B * B; key < end; key += B) {
     const int tokens = my.sequence - key < B ? my.sequence - key : B;
-    const std::int64_t place = my.k_begin + key * my.k_stride;
     if (!may_meet(query_range, segment_range<B>(ranges, key, my.sequence))) continue;
     __syncthreads();
     load_segments<B>(tiles.key_segments, segments + key, tokens, sizes.one_segment);
-    load_tile<P, B>(tiles.keys, at.k + place, my.k_stride, tokens, width);
-    load_tile<P, B>(tiles.values, at.v + place, my.k_stride, tokens, width);
+    load_tile<P, B>(tiles.keys, at.k + my.k_begin + key * my.k_stride, my.k_stride, tokens, width);
+    load_tile<V, B>(tiles.values, at.v + my.v_begin + key * my.v_stride, my.v_stride, tokens, value_width);
     __syncthreads();
     float probabilities[R][R], gradients[R][R];
-    tile_gradients<P, B>(at, tiles, my.first, key, my.vector, probabilities, gradients);
+    tile_gradients<P, V, B>(at, tiles, my.first, key, my.vector, probabilities, gradients);
     store_scores<B>(tiles.weights, gradients);
     __syncthreads();
     add_products<P, B, false>(tiles.weights, tiles.keys, dq);
@@ -217,21 +223,22 @@ struct alignas(16) QueryFacts {
   float log_sum_exp, delta;
 };
 
-template <int P, int C>
+template <int P, int V, int C>
 constexpr std::size_t tensor_backward_shared = 2 * C * sizeof(QueryFacts) + (kTensorRows + 2 * C) * sizeof(std::int32_t) +
-                                               sizeof(__nv_bfloat16) * (2 * tensor_tile<P, kTensorRows> + 4 * tensor_tile<P, C>);
+                                               sizeof(__nv_bfloat16) * (tensor_tile<P, kTensorRows> + tensor_tile<V, kTensorRows> +
+                                                                        2 * tensor_tile<P, C> + 2 * tensor_tile<V, C>);
 
-template <int P, int C>
+template <int P, int V, int C>
 struct TensorTiles {
   __device__ TensorTiles()
       : rows(dynamic_shared<__nv_bfloat16>()),
         row_partners(rows + tensor_tile<P, kTensorRows>),
-        first_columns(row_partners + tensor_tile<P, kTensorRows>),
-        first_facts(reinterpret_cast<QueryFacts*>(first_columns + 4 * tensor_tile<P, C>)),
+        first_columns(row_partners + tensor_tile<V, kTensorRows>),
+        first_facts(reinterpret_cast<QueryFacts*>(columns(2))),
         row_segments(reinterpret_cast<std::int32_t*>(first_facts + 2 * C)),
         first_segments(row_segments + kTensorRows) {}
   // Keys and values, or queries and gradients of outputs; two tiles of each for columns.
-  __device__ __nv_bfloat16* columns(int stage) const { return first_columns + 2 * stage * tensor_tile<P, C>; }
+  __device__ __nv_bfloat16* columns(int stage) const { return first_columns + stage * (tensor_tile<P, C> + tensor_tile<V, C>); }
   __device__ __nv_bfloat16* column_partners(int stage) const { return columns(stage) + tensor_tile<P, C>; }
   __device__ QueryFacts* facts(int stage) const { return first_facts + stage * C; }
   __device__ std::int32_t* column_segments(int stage) const { return first_segments + stage * C; }
@@ -251,20 +258,20 @@ __device__ __forceinline__ void pair_gradient(const AttentionSizes& sizes, bool 
 
 // Query heads of the group in order, and for each its tiles of queries in order. For the largest head sizes the registers hold
 // the sums of either dk or dv.
-template <int P, int C, bool Keys, bool Values>
+template <int P, int V, int C, bool Keys, bool Values>
 __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<__nv_bfloat16> at) {
   const AttentionSizes& sizes = at.sizes;
   const KeyTile<kTensorRows> my(sizes);
-  const auto width = static_cast<int>(sizes.width);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
   const std::int32_t* segments = at.segments + my.row_begin;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
-  const TensorTiles<P, C> tiles;
+  const TensorTiles<P, V, C> tiles;
   load_tensor_tile<P, kTensorRows>(tiles.rows, at.k + my.k_begin, my.k_stride, my.tokens, width, at.vectors);
-  load_tensor_tile<P, kTensorRows>(tiles.row_partners, at.v + my.k_begin, my.k_stride, my.tokens, width, at.vectors);
+  load_tensor_tile<V, kTensorRows>(tiles.row_partners, at.v + my.v_begin, my.v_stride, my.tokens, value_width, at.vectors);
   load_segments<kTensorRows>(tiles.row_segments, segments + my.first, my.tokens, sizes.one_segment);
   const SegmentRange key_range = segment_range<kTensorRows>(ranges, my.first, my.sequence);
 
-  float dk[Keys ? P / 8 : 1][4] = {}, dv[Values ? P / 8 : 1][4] = {};
+  float dk[Keys ? P / 8 : 1][4] = {}, dv[Values ? V / 8 : 1][4] = {};
   const Seen queries = seeing(sizes, my.first, my.first + my.tokens - 1);
   const int begin = queries.begin / C * C, passes = (queries.end - begin + C - 1) / C;  // per head
   const int steps = passes * static_cast<int>(my.group);
@@ -281,7 +288,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<
     const int query = begin + step % passes * C, tokens = my.sequence - query < C ? my.sequence - query : C;
     const std::int64_t vector = (my.row_begin + query) * sizes.heads + my.kv_head * my.group + step / passes;
     load_tensor_tile<P, C>(tiles.columns(stage), at.q + vector * sizes.width, my.q_stride, tokens, width, at.vectors);
-    load_tensor_tile<P, C>(tiles.column_partners(stage), at.d_o + vector * sizes.width, my.q_stride, tokens, width, at.vectors);
+    load_tensor_tile<V, C>(tiles.column_partners(stage), at.d_o + vector * sizes.value_width, my.o_stride, tokens, value_width, at.vectors);
     load_segments<C>(tiles.column_segments(stage), segments + query, tokens, sizes.one_segment);
     if (const auto i = static_cast<int>(threadIdx.x); i < C) {
       const std::int64_t place = vector + (i < tokens ? i : 0) * sizes.heads;
@@ -301,7 +308,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<
     if (next < steps) start_loads(next, stage ^ 1);
     float probabilities[C / 8][4], gradients[C / 8][4] = {};
     tensor_dot_products<P, C>(tiles.rows, tiles.columns(stage), probabilities);
-    if constexpr (Keys) tensor_dot_products<P, C>(tiles.row_partners, tiles.column_partners(stage), gradients);
+    if constexpr (Keys) tensor_dot_products<V, C>(tiles.row_partners, tiles.column_partners(stage), gradients);
 #pragma unroll
     for (int n = 0; n < C / 8; ++n)
 #pragma unroll
@@ -316,24 +323,25 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<
           pair_gradient(sizes, sees, facts.log_sum_exp, facts.delta, probabilities[n][part * 2 + e], gradients[n][part * 2 + e]);
         }
       }
-    if constexpr (Values) add_tensor_products<P, C>(probabilities, tiles.column_partners(stage), dv);
+    if constexpr (Values) add_tensor_products<V, C>(probabilities, tiles.column_partners(stage), dv);
     if constexpr (Keys) add_tensor_products<P, C>(gradients, tiles.columns(stage), dk);
     step = next;
   }
   if constexpr (Keys) store_tensor_rows<P>(at.dk + my.k_begin, my.k_stride, my.tokens, width, dk, 1, 1);
-  if constexpr (Values) store_tensor_rows<P>(at.dv + my.k_begin, my.k_stride, my.tokens, width, dv, 1, 1);
+  if constexpr (Values) store_tensor_rows<V>(at.dv + my.v_begin, my.v_stride, my.tokens, value_width, dv, 1, 1);
 }
 
-template <int P, int C>
+template <int P, int V, int C>
 __global__ void __launch_bounds__(kTensorThreads) tensor_query_gradients(Backward<__nv_bfloat16> at) {
   const AttentionSizes& sizes = at.sizes;
   const QueryTile<kTensorRows> my(sizes);
-  const auto width = static_cast<int>(sizes.width);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
   const std::int32_t* segments = at.segments + my.row_begin;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
-  const TensorTiles<P, C> tiles;
+  const TensorTiles<P, V, C> tiles;
   load_tensor_tile<P, kTensorRows>(tiles.rows, at.q + my.vector * sizes.width, my.q_stride, my.tokens, width, at.vectors);
-  load_tensor_tile<P, kTensorRows>(tiles.row_partners, at.d_o + my.vector * sizes.width, my.q_stride, my.tokens, width, at.vectors);
+  load_tensor_tile<V, kTensorRows>(tiles.row_partners, at.d_o + my.vector * sizes.value_width, my.o_stride, my.tokens, value_width,
+                                   at.vectors);
   load_segments<kTensorRows>(tiles.row_segments, segments + my.first, my.tokens, sizes.one_segment);
   const SegmentRange query_range = segment_range<kTensorRows>(ranges, my.first, my.sequence);
 
@@ -357,9 +365,9 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_query_gradients(Backwar
   };
   const auto start_loads = [&](int key, int stage) {
     const int tokens = my.sequence - key < C ? my.sequence - key : C;
-    const std::int64_t place = my.k_begin + key * my.k_stride;
-    load_tensor_tile<P, C>(tiles.columns(stage), at.k + place, my.k_stride, tokens, width, at.vectors);
-    load_tensor_tile<P, C>(tiles.column_partners(stage), at.v + place, my.k_stride, tokens, width, at.vectors);
+    load_tensor_tile<P, C>(tiles.columns(stage), at.k + my.k_begin + key * my.k_stride, my.k_stride, tokens, width, at.vectors);
+    load_tensor_tile<V, C>(tiles.column_partners(stage), at.v + my.v_begin + key * my.v_stride, my.v_stride, tokens, value_width,
+                           at.vectors);
     load_segments<C>(tiles.column_segments(stage), segments + key, tokens, sizes.one_segment);
   };
   int key = next_from(first_sees.begin / C * C);
@@ -373,7 +381,7 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_query_gradients(Backwar
     if (next < last_sees.end) start_loads(next, stage ^ 1);
     float probabilities[C / 8][4], gradients[C / 8][4];
     tensor_dot_products<P, C>(tiles.rows, tiles.columns(stage), probabilities);
-    tensor_dot_products<P, C>(tiles.row_partners, tiles.column_partners(stage), gradients);
+    tensor_dot_products<V, C>(tiles.row_partners, tiles.column_partners(stage), gradients);
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
       const std::int32_t segment = tiles.row_segments[warp_row() + lane_row() + part * 8];
@@ -400,25 +408,25 @@ dim3 blocks(const AttentionSizes& sizes, std::int64_t heads) {
 
 void backward(const ExecutionContext& context, const Backward<float>& at) {
   const AttentionSizes& sizes = at.sizes;
-  with_padded<32, 32>(sizes.width, [&]<int P, int B>() {
-    constexpr std::size_t shared = backward_shared<P, B>;
-    launch(context, component, key_gradients<P, B>, blocks<B>(sizes, sizes.kv_heads), dim3(kThreads), shared, at);
-    launch(context, component, query_gradients<P, B>, blocks<B>(sizes, sizes.heads), dim3(kThreads), shared, at);
+  with_padded<32, 32>(sizes, [&]<int P, int V, int B>() {
+    constexpr std::size_t shared = backward_shared<P, V, B>;
+    launch(context, component, key_gradients<P, V, B>, blocks<B>(sizes, sizes.kv_heads), dim3(kThreads), shared, at);
+    launch(context, component, query_gradients<P, V, B>, blocks<B>(sizes, sizes.heads), dim3(kThreads), shared, at);
   });
 }
 
 void backward(const ExecutionContext& context, const Backward<__nv_bfloat16>& at) {
   const AttentionSizes& sizes = at.sizes;
   const dim3 keys = blocks<kTensorRows>(sizes, sizes.kv_heads), queries = blocks<kTensorRows>(sizes, sizes.heads), block(kTensorThreads);
-  with_padded<32, 32>(sizes.width, [&]<int P, int C>() {
-    constexpr std::size_t shared = tensor_backward_shared<P, C>;
+  with_padded<32, 32>(sizes, [&]<int P, int V, int C>() {
+    constexpr std::size_t shared = tensor_backward_shared<P, V, C>;
     if constexpr (P <= 128) {
-      launch(context, component, tensor_key_gradients<P, C, true, true>, keys, block, shared, at);
+      launch(context, component, tensor_key_gradients<P, V, C, true, true>, keys, block, shared, at);
     } else {
-      launch(context, component, tensor_key_gradients<P, C, true, false>, keys, block, shared, at);
-      launch(context, component, tensor_key_gradients<P, C, false, true>, keys, block, shared, at);
+      launch(context, component, tensor_key_gradients<P, V, C, true, false>, keys, block, shared, at);
+      launch(context, component, tensor_key_gradients<P, V, C, false, true>, keys, block, shared, at);
     }
-    launch(context, component, tensor_query_gradients<P, C>, queries, block, shared, at);
+    launch(context, component, tensor_query_gradients<P, V, C>, queries, block, shared, at);
   });
 }
 
@@ -432,10 +440,10 @@ void tiled_attention_input_gradient(const ExecutionContext& context, const Tenso
     using T = decltype(type);
     const std::int64_t vectors = sizes.rows * sizes.sequence * sizes.heads;
     launch(context, component, products_of_outputs<T>, dim3(blocks_of(vectors, kThreads / 32)), dim3(kThreads), 0, d_o.as<T>(), o.as<T>(),
-           delta, vectors, static_cast<int>(sizes.width));
+           delta, vectors, static_cast<int>(sizes.value_width));
     backward(context,
              Backward<T>{sizes, d_o.as<T>(), q.as<T>(), k.as<T>(), v.as<T>(), log_sum_exp.as<float>(), delta, segments.as<std::int32_t>(),
-                         ranges, dq.as<T>(), dk.as<T>(), dv.as<T>(), eight_at_a_time(sizes.width, {d_o.data, q.data, k.data, v.data})});
+                         ranges, dq.as<T>(), dk.as<T>(), dv.as<T>(), eight_at_a_time(sizes, {d_o.data, q.data, k.data, v.data})});
   });
 }
 

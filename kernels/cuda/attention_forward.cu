@@ -31,13 +31,15 @@ struct QueryTile {
         tokens(sequence - first < B ? sequence - first : B),
         q_stride(sizes.heads * sizes.width),
         k_stride(sizes.kv_heads * sizes.width),
+        v_stride(sizes.kv_heads * sizes.value_width),
         vector((row * sizes.sequence + first) * sizes.heads + head),
-        k_begin(row * sizes.sequence * k_stride + head / (sizes.heads / sizes.kv_heads) * sizes.width) {}
+        k_begin(row * sizes.sequence * k_stride + head / (sizes.heads / sizes.kv_heads) * sizes.width),
+        v_begin(row * sizes.sequence * v_stride + head / (sizes.heads / sizes.kv_heads) * sizes.value_width) {}
   std::int64_t head, row;
   int sequence, first, tokens;
-  std::int64_t q_stride, k_stride;
-  std::int64_t vector;   // of the first query
-  std::int64_t k_begin;  // the row's first key of the head
+  std::int64_t q_stride, k_stride, v_stride;
+  std::int64_t vector;            // of the first query
+  std::int64_t k_begin, v_begin;  // the row's first key of the head, and its value
 };
 
 // Sums are counted in units of exp(maximum - this); a query that has seen no key yet has no sum.
@@ -48,12 +50,13 @@ __device__ __forceinline__ float level_of(float maximum) { return maximum == -IN
 template <int P, int B>
 constexpr std::size_t forward_shared = sizeof(float) * (2 * tile_floats<P, B> + score_floats<B> + 2 * B);
 
-template <int P, int B>
+template <int P, int V, int B>
 __global__ void __launch_bounds__(kThreads) forward_tile(Forward<float> at) {
+  static_assert(V <= P);  // values take the place of their keys
   constexpr int R = B / kSides;
   const AttentionSizes& sizes = at.sizes;
   const QueryTile<B> my(sizes);
-  const auto width = static_cast<int>(sizes.width);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
   const std::int32_t* segments = at.segments + my.row * sizes.sequence;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
 
@@ -66,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) forward_tile(Forward<float> at) {
   load_segments<B>(query_segments, segments + my.first, my.tokens, sizes.one_segment);
   const SegmentRange query_range = segment_range<B>(ranges, my.first, my.sequence);
 
-  float sums[R][P / kSides] = {}, parts[R] = {}, maxima[R];
+  float sums[R][V / kSides] = {}, parts[R] = {}, maxima[R];
   Seen seen[R];
 #pragma unroll
   for (int i = 0; i < R; ++i) {
@@ -76,11 +79,10 @@ __global__ void __launch_bounds__(kThreads) forward_tile(Forward<float> at) {
   const int end = seen_by(sizes, my.first + my.tokens - 1).end;
   for (int key = seen_by(sizes, my.first).begin / B * B; key < end; key += B) {
     const int keys = my.sequence - key < B ? my.sequence - key : B;
-    const std::int64_t place = my.k_begin + key * my.k_stride;
     if (!may_meet(query_range, segment_range<B>(ranges, key, my.sequence))) continue;
     __syncthreads();
     load_segments<B>(key_segments, segments + key, keys, sizes.one_segment);
-    load_tile<P, B>(vectors, at.k + place, my.k_stride, keys, width);
+    load_tile<P, B>(vectors, at.k + my.k_begin + key * my.k_stride, my.k_stride, keys, width);
     __syncthreads();
     float scores[R][R];
     dot_products<P, B>(queries, vectors, scores);
@@ -105,13 +107,13 @@ __global__ void __launch_bounds__(kThreads) forward_tile(Forward<float> at) {
         parts[i] += scores[i][j];
       }
 #pragma unroll
-      for (int c = 0; c < P / kSides; ++c) sums[i][c] *= kept;
+      for (int c = 0; c < V / kSides; ++c) sums[i][c] *= kept;
     }
     store_scores<B>(weights, scores);
     __syncthreads();
-    load_tile<P, B>(vectors, at.v + place, my.k_stride, keys, width);
+    load_tile<V, B>(vectors, at.v + my.v_begin + key * my.v_stride, my.v_stride, keys, value_width);
     __syncthreads();
-    add_products<P, B, false>(weights, vectors, sums);
+    add_products<V, B, false>(weights, vectors, sums);
   }
 
   float factors[R];
@@ -123,34 +125,35 @@ __global__ void __launch_bounds__(kThreads) forward_tile(Forward<float> at) {
     const int token = tile_row() * R + i;
     if (token < my.tokens && tile_column() == 0) at.log_sum_exp[my.vector + token * sizes.heads] = maxima[i] + logf(sum);
   }
-  store_vectors<P, B>(at.o + my.vector * sizes.width, my.q_stride, my.tokens, width, sums, factors);
+  store_vectors<V, B>(at.o + my.vector * sizes.value_width, sizes.heads * sizes.value_width, my.tokens, value_width, sums, factors);
 }
 
 // -- bf16, on tensor cores ------------------------------------------------------------------------------------------------------------
 
-template <int P, int C>
+template <int P, int V, int C>
 constexpr std::size_t tensor_forward_shared = (kTensorRows + 2 * C) * sizeof(std::int32_t) +
-                                              sizeof(__nv_bfloat16) * (tensor_tile<P, kTensorRows> + 4 * tensor_tile<P, C>);
+                                              sizeof(__nv_bfloat16) *
+                                                  (tensor_tile<P, kTensorRows> + 2 * tensor_tile<P, C> + 2 * tensor_tile<V, C>);
 
 // C is the number of keys of a tile. The next tile is loaded while the current one is used.
-template <int P, int C>
+template <int P, int V, int C>
 __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__nv_bfloat16> at) {
   const AttentionSizes& sizes = at.sizes;
   const QueryTile<kTensorRows> my(sizes);
-  const auto width = static_cast<int>(sizes.width);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
   const std::int32_t* segments = at.segments + my.row * sizes.sequence;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
 
   auto* queries = dynamic_shared<__nv_bfloat16>();
   __nv_bfloat16* key_tiles = queries + tensor_tile<P, kTensorRows>;
   __nv_bfloat16* value_tiles = key_tiles + 2 * tensor_tile<P, C>;
-  auto* query_segments = reinterpret_cast<std::int32_t*>(value_tiles + 2 * tensor_tile<P, C>);
+  auto* query_segments = reinterpret_cast<std::int32_t*>(value_tiles + 2 * tensor_tile<V, C>);
   std::int32_t* segment_tiles = query_segments + kTensorRows;
   load_tensor_tile<P, kTensorRows>(queries, at.q + my.vector * sizes.width, my.q_stride, my.tokens, width, at.vectors);
   load_segments<kTensorRows>(query_segments, segments + my.first, my.tokens, sizes.one_segment);
   const SegmentRange query_range = segment_range<kTensorRows>(ranges, my.first, my.sequence);
 
-  float sums[P / 8][4] = {}, parts[2] = {}, maxima[2];
+  float sums[V / 8][4] = {}, parts[2] = {}, maxima[2];
   Seen seen[2];
 #pragma unroll
   for (int part = 0; part < 2; ++part) {
@@ -168,9 +171,10 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__
   };
   const auto start_loads = [&](int key, int stage) {
     const int tokens = my.sequence - key < C ? my.sequence - key : C;
-    const std::int64_t place = my.k_begin + key * my.k_stride;
-    load_tensor_tile<P, C>(key_tiles + stage * tensor_tile<P, C>, at.k + place, my.k_stride, tokens, width, at.vectors);
-    load_tensor_tile<P, C>(value_tiles + stage * tensor_tile<P, C>, at.v + place, my.k_stride, tokens, width, at.vectors);
+    load_tensor_tile<P, C>(key_tiles + stage * tensor_tile<P, C>, at.k + my.k_begin + key * my.k_stride, my.k_stride, tokens, width,
+                           at.vectors);
+    load_tensor_tile<V, C>(value_tiles + stage * tensor_tile<V, C>, at.v + my.v_begin + key * my.v_stride, my.v_stride, tokens, value_width,
+                           at.vectors);
     load_segments<C>(segment_tiles + stage * C, segments + key, tokens, sizes.one_segment);
   };
   int key = next_from(first_sees.begin / C * C);
@@ -212,11 +216,11 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__
           parts[part] += score;
         }
 #pragma unroll
-      for (int n = 0; n < P / 8; ++n)
+      for (int n = 0; n < V / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 2; ++e) sums[n][part * 2 + e] *= kept;
     }
-    add_tensor_products<P, C>(scores, value_tiles + stage * tensor_tile<P, C>, sums);
+    add_tensor_products<V, C>(scores, value_tiles + stage * tensor_tile<V, C>, sums);
     key = next;
   }
 
@@ -229,20 +233,21 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__
     const int token = warp_row() + lane_row() + part * 8;
     if (token < my.tokens && lane_column() == 0) at.log_sum_exp[my.vector + token * sizes.heads] = maxima[part] + logf(sum);
   }
-  store_tensor_rows<P>(at.o + my.vector * sizes.width, my.q_stride, my.tokens, width, sums, factors[0], factors[1]);
+  store_tensor_rows<V>(at.o + my.vector * sizes.value_width, sizes.heads * sizes.value_width, my.tokens, value_width, sums, factors[0],
+                       factors[1]);
 }
 
 void forward(const ExecutionContext& context, const Forward<float>& at) {
-  with_padded<64, 32>(at.sizes.width, [&]<int P, int B>() {
+  with_padded<64, 32>(at.sizes, [&]<int P, int V, int B>() {
     const dim3 grid(blocks_of(at.sizes.sequence, B) * static_cast<unsigned>(at.sizes.heads * at.sizes.rows));
-    launch(context, component, forward_tile<P, B>, grid, dim3(kThreads), forward_shared<P, B>, at);
+    launch(context, component, forward_tile<P, V, B>, grid, dim3(kThreads), forward_shared<P, B>, at);
   });
 }
 
 void forward(const ExecutionContext& context, const Forward<__nv_bfloat16>& at) {
-  with_padded<64, 16>(at.sizes.width, [&]<int P, int C>() {
+  with_padded<64, 16>(at.sizes, [&]<int P, int V, int C>() {
     const dim3 grid(blocks_of(at.sizes.sequence, kTensorRows) * static_cast<unsigned>(at.sizes.heads * at.sizes.rows));
-    launch(context, component, tensor_forward_tile<P, C>, grid, dim3(kTensorThreads), tensor_forward_shared<P, C>, at);
+    launch(context, component, tensor_forward_tile<P, V, C>, grid, dim3(kTensorThreads), tensor_forward_shared<P, V, C>, at);
   });
 }
 
@@ -253,9 +258,10 @@ void tiled_attention_forward(const ExecutionContext& context, const Tensor& q, c
                              const Tensor* sinks) {
   with_type(q.dtype, [&](auto type) {
     using T = decltype(type);
-    forward(context, Forward<T>{attention_sizes(q.shape, k.shape, options), q.as<T>(), k.as<T>(), v.as<T>(), segments.as<std::int32_t>(),
-                                ranges, sinks == nullptr ? nullptr : sinks->as<float>(), o.as<T>(), log_sum_exp.as<float>(),
-                                eight_at_a_time(q.shape[2], {q.data, k.data, v.data})});
+    const AttentionSizes sizes = attention_sizes(q.shape, k.shape, options);
+    forward(context, Forward<T>{sizes, q.as<T>(), k.as<T>(), v.as<T>(), segments.as<std::int32_t>(), ranges,
+                                sinks == nullptr ? nullptr : sinks->as<float>(), o.as<T>(), log_sum_exp.as<float>(),
+                                eight_at_a_time(sizes, {q.data, k.data, v.data})});
   });
 }
 

@@ -4,7 +4,7 @@
 
 #include "kernels/attention.hpp"
 
-/// Tiled attention by our own kernels: any head size up to kMaximumHeadSize, every option. kernels/cuda/attention.cu chooses
+/// Tiled attention by our own kernels: any two head sizes up to kMaximumHeadSize, every option. kernels/cuda/attention.cu chooses
 /// between these kernels and cuDNN's.
 namespace millrace::kernels::cuda {
 
@@ -12,7 +12,8 @@ inline constexpr std::int64_t kMaximumHeadSize = 256;
 
 /// Sizes and options of one call. `window` and `chunk` are never 0: without a limit they are the row's length.
 struct AttentionSizes {
-  std::int64_t rows, sequence, heads, kv_heads, width;
+  std::int64_t rows, sequence, heads, kv_heads;
+  std::int64_t width, value_width;  // of a head of q and k, and of one of v and o
   std::int64_t window, chunk;
   float scale, soft_cap;
   bool causal, one_segment;
@@ -25,6 +26,7 @@ struct AttentionSizes {
           .heads = q[1],
           .kv_heads = k[1],
           .width = q[2],
+          .value_width = value_width(options, q[2]),
           .window = options.window > 0 && options.window < sequence ? options.window : sequence,
           .chunk = options.chunk > 0 && options.chunk < sequence ? options.chunk : sequence,
           .scale = options.scale,

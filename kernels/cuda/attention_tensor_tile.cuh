@@ -267,8 +267,8 @@ __device__ __forceinline__ float lanes_maximum(float x) {
 }
 
 /// Host: whether load_tensor_tile may take eight numbers at a time.
-inline bool eight_at_a_time(std::int64_t width, std::initializer_list<const void*> tensors) {
-  bool aligned = width % 8 == 0;
+inline bool eight_at_a_time(const AttentionSizes& sizes, std::initializer_list<const void*> tensors) {
+  bool aligned = sizes.width % 8 == 0 && sizes.value_width % 8 == 0;
   for (const void* tensor : tensors) aligned = aligned && reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0;
   return aligned;
 }

@@ -6,9 +6,9 @@
 #include "kernels/cuda/launch.cuh"
 
 /// Code that the tiled attention kernels share, and tiles of fp32. A block of 256 threads is arranged as 16 rows of 16. Tiles
-/// have B tokens; head vectors are padded with zeros to P numbers, plus four that avoid bank conflicts between rows. In a tile of
-/// scores a thread holds rows row()·B/16 + i and columns column() + 16·j; in a tile of vectors the same rows, and numbers 64·(c /
-/// 4) + 4·column() + c % 4.
+/// have B tokens; head vectors of queries and keys are padded with zeros to P numbers and those of values and results to V, plus four that
+/// avoid bank conflicts between rows. In a tile of scores a thread holds rows row()·B/16 + i and columns column() + 16·j; in a tile of
+/// vectors the same rows, and numbers 64·(c / 4) + 4·column() + c % 4.
 namespace millrace::kernels::cuda {
 
 inline constexpr int kSides = 16;
@@ -189,16 +189,20 @@ __device__ __forceinline__ float row_maximum(float x) {
   return x;
 }
 
-/// Calls body.template operator()<P, B>() with the padded head size P that holds `width` and the number B of tokens for which a
-/// tile has room: 64 for the smallest size, Large for the next, Largest for the largest.
+/// Calls body.template operator()<P, V, B>() with the padded head sizes P and V that hold a query and a value, and the number B of tokens
+/// for which a tile has room: 64 for the smallest size, Large for the next, Largest for the largest. Two sizes that differ take the larger
+/// one's padding, except those of multi-head latent attention, 192 and 128, which have room for 32 tokens.
 template <int Large, int Largest, class Body>
-void with_padded(std::int64_t width, Body&& body) {
+void with_padded(const AttentionSizes& sizes, Body&& body) {
+  const std::int64_t width = sizes.width > sizes.value_width ? sizes.width : sizes.value_width;
   if (width <= 64)
-    body.template operator()<64, 64>();
+    body.template operator()<64, 64, 64>();
   else if (width <= 128)
-    body.template operator()<128, Large>();
+    body.template operator()<128, 128, Large>();
+  else if (width <= 192 && sizes.value_width <= 128)
+    body.template operator()<192, 128, 32>();
   else
-    body.template operator()<256, Largest>();
+    body.template operator()<256, 256, Largest>();
 }
 
 }  // namespace millrace::kernels::cuda

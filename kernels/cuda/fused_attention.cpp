@@ -511,7 +511,7 @@ bool covers(const Shape& q, const Shape& k, DType dtype, AttentionOptions option
   const bool plain =
       options.soft_cap == 0 && (options.window == 0 || options.window >= sequence) && (options.chunk == 0 || options.chunk >= sequence);
   return dtype == DType::bf16 && options.one_segment && plain && sequence >= kShortestRow && q[2] <= kWidestHead && q[2] % kHeadStep == 0 &&
-         q[0] > 0 && q[0] % sequence == 0 && q[1] % k[1] == 0 && q[0] * q[1] * q[2] < kMostElements;
+         value_width(options, q[2]) == q[2] && q[0] > 0 && q[0] % sequence == 0 && q[1] % k[1] == 0 && q[0] * q[1] * q[2] < kMostElements;
 }
 
 std::size_t square_bytes(std::int64_t sequence) {

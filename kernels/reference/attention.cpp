@@ -19,11 +19,20 @@ double dot(const Tensor& a, std::int64_t a_offset, const Tensor& b, std::int64_t
 // Sizes of one call, and where head vectors start.
 struct Layout {
   Layout(const Tensor& q, const Tensor& k, AttentionOptions options)
-      : tokens(q.shape[0]), heads(q.shape[1]), kv_heads(k.shape[1]), width(q.shape[2]), sequence(options.sequence) {}
+      : tokens(q.shape[0]),
+        heads(q.shape[1]),
+        kv_heads(k.shape[1]),
+        width(q.shape[2]),
+        value_width(kernels::value_width(options, width)),
+        sequence(options.sequence) {}
   [[nodiscard]] std::int64_t query(std::int64_t t, std::int64_t head) const { return (t * heads + head) * width; }
+  [[nodiscard]] std::int64_t result(std::int64_t t, std::int64_t head) const { return (t * heads + head) * value_width; }
   [[nodiscard]] std::int64_t key(std::int64_t u, std::int64_t head) const { return (u * kv_heads + head / (heads / kv_heads)) * width; }
+  [[nodiscard]] std::int64_t value(std::int64_t u, std::int64_t head) const {
+    return (u * kv_heads + head / (heads / kv_heads)) * value_width;
+  }
   [[nodiscard]] std::int64_t row_begin(std::int64_t t) const { return t / sequence * sequence; }
-  std::int64_t tokens, heads, kv_heads, width, sequence;
+  std::int64_t tokens, heads, kv_heads, width, value_width, sequence;
 };
 
 // The keys of its row that a query may see, without regard to segments: [begin, end), counted from the row's first.
@@ -53,21 +62,22 @@ struct Operands {
   const Tensor &d_o, &q, &k, &v, &o, &log_sum_exp, &segments;
 };
 
-// Adds one query's contribution to the sums of its row's keys (dk_sum, dv_sum [S, D]), and computes the query's own gradient.
+// Adds one query's contribution to the sums of its row's keys (dk_sum [S, D], dv_sum [S, Dv]), and computes the query's own gradient.
 void query_gradient(const Operands& x, const Layout& at, AttentionOptions options, std::int64_t t, std::int64_t h, double* dq_sum,
                     double* dk_sum, double* dv_sum) {
   const auto* segment = x.segments.as<std::int32_t>();
   const std::int64_t begin = at.row_begin(t);
   const Seen seen(t - begin, options);
-  const double delta = dot(x.d_o, at.query(t, h), x.o, at.query(t, h), at.width);
+  const double delta = dot(x.d_o, at.result(t, h), x.o, at.result(t, h), at.value_width);
   std::fill(dq_sum, dq_sum + at.width, 0.0);
   for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u) {
     if (segment[u] != segment[t]) continue;
     const double score = capped(dot(x.q, at.query(t, h), x.k, at.key(u, h), at.width) * options.scale, options);
     const double p = std::exp(score - x.log_sum_exp.as<float>()[t * at.heads + h]);
-    const double ds = p * (dot(x.d_o, at.query(t, h), x.v, at.key(u, h), at.width) - delta) * cap_gradient(score, options) * options.scale;
+    const double dp = dot(x.d_o, at.result(t, h), x.v, at.value(u, h), at.value_width);
+    const double ds = p * (dp - delta) * cap_gradient(score, options) * options.scale;
+    for (std::int64_t d = 0; d < at.value_width; ++d) dv_sum[(u - begin) * at.value_width + d] += p * load(x.d_o, at.result(t, h) + d);
     for (std::int64_t d = 0; d < at.width; ++d) {
-      dv_sum[(u - begin) * at.width + d] += p * load(x.d_o, at.query(t, h) + d);
       dk_sum[(u - begin) * at.width + d] += ds * load(x.q, at.query(t, h) + d);
       dq_sum[d] += ds * load(x.k, at.key(u, h) + d);
     }
@@ -93,11 +103,11 @@ void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const 
       double sum = std::exp(sink - maximum);
       for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u)
         if (segment[u] == segment[t]) sum += scores[u - begin] = std::exp(scores[u - begin] - maximum);
-      for (std::int64_t d = 0; d < at.width; ++d) {
+      for (std::int64_t d = 0; d < at.value_width; ++d) {
         double value = 0;
         for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u)
-          if (segment[u] == segment[t]) value += scores[u - begin] * load(v, at.key(u, h) + d);
-        store(o, at.query(t, h) + d, static_cast<float>(value / sum));
+          if (segment[u] == segment[t]) value += scores[u - begin] * load(v, at.value(u, h) + d);
+        store(o, at.result(t, h) + d, static_cast<float>(value / sum));
       }
       log_sum_exp.as<float>()[t * at.heads + h] = static_cast<float>(maximum + std::log(sum));
     }
@@ -108,10 +118,10 @@ void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& 
                               const Tensor& dk, const Tensor& dv, Scratch scratch) {
   const Layout at(q, k, options);
   // Sums over one row and key/value head, in double: keys add query heads in order, and queries in order.
-  const std::int64_t size = at.sequence * at.width;
+  const std::int64_t size = at.sequence * at.width, value_size = at.sequence * at.value_width;
   auto* dk_sum = reinterpret_cast<double*>(scratch.data());
   auto* dv_sum = dk_sum + size;
-  auto* dq_sum = dv_sum + size;
+  auto* dq_sum = dv_sum + value_size;
   const std::int64_t group = at.heads / at.kv_heads;
   for (std::int64_t begin = 0; begin < at.tokens; begin += at.sequence)
     for (std::int64_t kv_head = 0; kv_head < at.kv_heads; ++kv_head) {
@@ -121,17 +131,17 @@ void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& 
           query_gradient({d_o, q, k, v, o, log_sum_exp, segments}, at, options, t, h, dq_sum, dk_sum, dv_sum);
           for (std::int64_t d = 0; d < at.width; ++d) store(dq, at.query(t, h) + d, static_cast<float>(dq_sum[d]));
         }
-      for (std::int64_t i = 0; i < size; ++i) {
-        const std::int64_t element = at.key(begin + i / at.width, kv_head * group) + i % at.width;
-        store(dk, element, static_cast<float>(dk_sum[i]));
-        store(dv, element, static_cast<float>(dv_sum[i]));
-      }
+      for (std::int64_t i = 0; i < size; ++i)
+        store(dk, at.key(begin + i / at.width, kv_head * group) + i % at.width, static_cast<float>(dk_sum[i]));
+      for (std::int64_t i = 0; i < value_size; ++i)
+        store(dv, at.value(begin + i / at.value_width, kv_head * group) + i % at.value_width, static_cast<float>(dv_sum[i]));
     }
 }
 
 std::size_t attention_scratch_bytes(const Shape& /*q*/, const Shape& k, DType /*dtype*/, AttentionOptions options,
                                     const Processor& /*processor*/) {
-  return sizeof(double) * static_cast<std::size_t>(std::max<std::int64_t>(options.sequence, 1) * 2 * k[2] + k[2] + options.sequence);
+  const std::int64_t both = k[2] + value_width(options, k[2]);
+  return sizeof(double) * static_cast<std::size_t>(std::max<std::int64_t>(options.sequence, 1) * both + k[2] + options.sequence);
 }
 
 void attention_sink_gradient(const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp, const Tensor& sinks, const Tensor& d_sinks) {

@@ -25,11 +25,14 @@ struct Case {
   bool causal = true;
   bool sinks = false;
   bool one_segment = false;
+  std::int64_t value_width = 0;  // 0: as width
+
+  [[nodiscard]] std::int64_t values() const { return value_width == 0 ? width : value_width; }
 };
 
 inline std::string describe(const Case& c) {
-  return fmt::format("B={} S={} H={} K={} D={} {} documents of {} window {} chunk {} soft cap {} causal {}", c.rows, c.sequence, c.heads,
-                     c.kv_heads, c.width, to_string(c.dtype), c.document, c.window, c.chunk, c.soft_cap, c.causal);
+  return fmt::format("B={} S={} H={} K={} D={} Dv={} {} documents of {} window {} chunk {} soft cap {} causal {}", c.rows, c.sequence,
+                     c.heads, c.kv_heads, c.width, c.values(), to_string(c.dtype), c.document, c.window, c.chunk, c.soft_cap, c.causal);
 }
 
 // The operands of one case, with gradients of the outputs.
@@ -38,14 +41,15 @@ struct Inputs {
       : shape(c),
         q(c.dtype, {c.rows * c.sequence, c.heads, c.width}, 11),
         k(c.dtype, {c.rows * c.sequence, c.kv_heads, c.width}, 12),
-        v(c.dtype, {c.rows * c.sequence, c.kv_heads, c.width}, 13),
-        d_o(c.dtype, (*q).shape, 14),
+        v(c.dtype, {c.rows * c.sequence, c.kv_heads, c.values()}, 13),
+        d_o(c.dtype, {c.rows * c.sequence, c.heads, c.values()}, 14),
         segments(DType::i32, {c.rows * c.sequence}),
         sinks(DType::f32, {c.heads}, 15, 2.0F) {
     for (std::int64_t t = 0; t < segments.elements(); ++t) segments.set(t, c.document == 0 ? 1 : 1 + t % c.sequence / c.document);
   }
   [[nodiscard]] AttentionOptions options() const {
     return {.sequence = shape.sequence,
+            .value_dim = shape.value_width,
             .scale = shape.scale,
             .soft_cap = shape.soft_cap,
             .window = shape.window,
@@ -59,11 +63,11 @@ struct Inputs {
 
 struct Outputs {
   explicit Outputs(const Inputs& in)
-      : o((*in.q).dtype, (*in.q).shape),
+      : o((*in.q).dtype, (*in.d_o).shape),
         sums(DType::f32, {(*in.q).shape[0], (*in.q).shape[1]}),
         dq((*in.q).dtype, (*in.q).shape),
         dk((*in.k).dtype, (*in.k).shape),
-        dv((*in.k).dtype, (*in.k).shape),
+        dv((*in.k).dtype, (*in.v).shape),
         d_sinks(DType::f32, {(*in.q).shape[1]}, 16) {}
   Data o, sums, dq, dk, dv, d_sinks;
 };
@@ -119,12 +123,12 @@ inline void copy_to(Data& to, const Data& from) {
 }
 
 /// The reference's results before they are stored, with error bounds for fp32 arithmetic. The magnitudes of the summed terms are
-/// attentions themselves: with |v|, |k| or |dO| in place of v or dO.
+/// attentions themselves: with |v|, |k| or |dO| in place of v or dO, whose width is then that of k.
 class Truth {
  public:
   /// `saved`: the outputs that the gradients read.
   Truth(const Inputs& in, const Outputs& saved)
-      : in_(in), wide_(in_fp32(in)), exact_(wide_), seen_v_(wide_), seen_k_(wide_), seen_do_(wide_), seen_q_(wide_) {
+      : in_(in), wide_(in_fp32(in)), exact_(wide_), seen_v_(wide_), seen_k_(square()), seen_do_(wide_), seen_q_(square()) {
     ThreadTeam team(1);
     const ExecutionContext context(team, Implementation::reference);
     Outputs kept(wide_);
@@ -133,21 +137,23 @@ class Truth {
     forward(context, wide_, exact_);
     backward(context, wide_, kept, exact_);
     const auto run = [&](const Data& v, const Data& d_o, Outputs& out, bool back) {
-      Inputs other(wide_);
+      Inputs other = (*v).shape == (*wide_.v).shape ? wide_ : square();
       copy_to(other.v, v);
       copy_to(other.d_o, d_o);
-      if (back)
-        backward(context, other, kept, out);
-      else
+      if (back) {
+        Outputs before(other);  // only dv is read, which does not depend on o
+        copy_to(before.sums, saved.sums);
+        backward(context, other, before, out);
+      } else
         forward(context, other, out);
     };
     run(magnitudes(in.v), wide_.d_o, seen_v_, false);
-    run(magnitudes(in.k), wide_.d_o, seen_k_, false);
+    run(magnitudes(in.k), wide_.q, seen_k_, false);
     run(wide_.v, magnitudes(in.d_o), seen_do_, true);
     lengths_of_do_ = lengths(wide_.d_o);
     Data weighted_q = magnitudes(in.q);
     for (std::int64_t i = 0; i < weighted_q.elements(); ++i) weighted_q.set(i, weighted_q.get(i) * length_of_do(i));
-    run(wide_.v, weighted_q, seen_q_, true);
+    run(magnitudes(in.k), weighted_q, seen_q_, true);
     follow_errors(longest_vector(saved.o));
   }
 
@@ -186,12 +192,20 @@ class Truth {
       copy_to(result.*member, in.*member);
     return result;
   }
-  /// Length of the head vector of dO that element i belongs to.
+  /// The operands with values as wide as keys.
+  [[nodiscard]] Inputs square() const {
+    Case same = wide_.shape;
+    same.value_width = 0;
+    Inputs result(same);
+    for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::segments, &Inputs::sinks}) copy_to(result.*member, wide_.*member);
+    return result;
+  }
+  /// Length of the head vector of dO at the token and head of q's element i.
   [[nodiscard]] double length_of_do(std::int64_t i) const { return lengths_of_do_[static_cast<std::size_t>(i / in_.shape.width)]; }
   void follow_errors(double longest_o) {
     constexpr double u = fp32_roundoff;
     const Case& c = in_.shape;
-    const auto width = static_cast<double>(c.width);
+    const auto width = static_cast<double>(c.width), values = static_cast<double>(c.values());
     keys_ = static_cast<double>(c.window > 0 ? std::min(c.causal ? c.window : 2 * c.window - 1, c.sequence) : c.sequence);
     queries_ = static_cast<double>(c.sequence * (c.heads / c.kv_heads));
     // A score is a sum of D products of numbers that include the scale; a cap adds tanh's four units and the products around it.
@@ -207,7 +221,7 @@ class Truth {
     // and each has two units of its own.
     probability_ = score + u * (4 * reach + 2 * std::log(keys_)) + 4 * u;
     if (on_device() && c.dtype == DType::bf16) probability_ += tests::bf16_roundoff;  // tensor cores read it in bf16
-    slope_ = probability_ + by_cap + roundings(width + 3);
+    slope_ = probability_ + by_cap + roundings(values + 3);
     slope_size_ = static_cast<double>(c.scale) * (longest_vector(wide_.v) + longest_o);
   }
 
@@ -247,31 +261,31 @@ struct Plain {
   void attend(std::int64_t t, std::int64_t head, double* o, double& log_sum) const {
     const std::int64_t kv_head = head * c.kv_heads / c.heads;
     double sum = c.sinks ? std::exp(sinks[static_cast<std::size_t>(head)]) : 0;
-    std::fill_n(o, c.width, 0.0);
+    std::fill_n(o, c.values(), 0.0);
     for (std::int64_t u = t / c.sequence * c.sequence; u < (t / c.sequence + 1) * c.sequence; ++u) {
       if (!sees(t, u)) continue;
       const double *query = q.data() + (t * c.heads + head) * c.width, *key = k.data() + (u * c.kv_heads + kv_head) * c.width;
-      const double* value = v.data() + (u * c.kv_heads + kv_head) * c.width;
+      const double* value = v.data() + (u * c.kv_heads + kv_head) * c.values();
       double score = 0;
       for (std::int64_t d = 0; d < c.width; ++d) score += query[d] * key[d];
       score *= static_cast<double>(c.scale);
       if (c.soft_cap > 0) score = static_cast<double>(c.soft_cap) * std::tanh(score / static_cast<double>(c.soft_cap));
       const double weight = std::exp(score);
       sum += weight;
-      for (std::int64_t d = 0; d < c.width; ++d) o[d] += weight * value[d];
+      for (std::int64_t d = 0; d < c.values(); ++d) o[d] += weight * value[d];
     }
-    for (std::int64_t d = 0; d < c.width; ++d) o[d] /= sum;
+    for (std::int64_t d = 0; d < c.values(); ++d) o[d] /= sum;
     log_sum = std::log(sum);
   }
   /// Σ o·dO, whose derivatives the gradients are.
   [[nodiscard]] double objective() const {
-    std::vector<double> o(static_cast<std::size_t>(c.width));
+    std::vector<double> o(static_cast<std::size_t>(c.values()));
     double sum = 0, log_sum = 0;
     for (std::int64_t t = 0; t < c.rows * c.sequence; ++t)
       for (std::int64_t head = 0; head < c.heads; ++head) {
         attend(t, head, o.data(), log_sum);
-        for (std::int64_t d = 0; d < c.width; ++d)
-          sum += o[static_cast<std::size_t>(d)] * d_o[static_cast<std::size_t>((t * c.heads + head) * c.width + d)];
+        for (std::int64_t d = 0; d < c.values(); ++d)
+          sum += o[static_cast<std::size_t>(d)] * d_o[static_cast<std::size_t>((t * c.heads + head) * c.values() + d)];
       }
     return sum;
   }
@@ -352,6 +366,23 @@ const Case kCases[] = {
     {1, 300, 2, 1, 64, DType::bf16, 0},
     {1, 256, 2, 1, 128, DType::bf16, 128, 0.1F},
     {1, 270, 2, 1, 64, DType::bf16, 100, 0.1F, 130, 128, 3, true, true},
+    // values narrower and wider than keys: alone, in documents, with windows, chunks, caps and sinks, to both sides
+    {1, 1, 1, 1, 12, DType::f32, 0, 0.3F, 0, 0, 0, true, false, false, 7},
+    {2, 65, 4, 2, 12, DType::f32, 30, 0.3F, 0, 0, 0, true, false, false, 7},
+    {1, 130, 2, 1, 7, DType::f32, 0, 0.3F, 0, 0, 0, true, false, false, 12},
+    {1, 64, 2, 2, 1, DType::f32, 0, 0.3F, 0, 0, 0, true, false, false, 3},
+    {1, 150, 2, 1, 24, DType::f32, 0, 0.3F, 40, 0, 0, true, true, false, 16},
+    {1, 130, 2, 2, 24, DType::bf16, 50, 0.3F, 0, 40, 5, true, true, false, 16},
+    {1, 200, 2, 1, 16, DType::f32, 0, 0.3F, 30, 70, 1.5F, false, true, false, 40},
+    {1, 70, 2, 1, 33, DType::bf16, 0, 0.3F, 0, 0, 0, true, false, false, 1},
+    {1, 128, 2, 1, 64, DType::bf16, 0, 0.2F, 0, 0, 0, true, false, true, 32},
+    // those of multi-head latent attention, and others that a GPU pads to 192 and 128 or to 256
+    {1, 70, 2, 1, 192, DType::f32, 0, 0.1F, 0, 0, 0, true, false, false, 128},
+    {1, 140, 2, 2, 192, DType::bf16, 65, 0.1F, 0, 0, 0, true, false, false, 128},
+    {1, 70, 2, 1, 140, DType::f32, 30, 0.1F, 20, 0, 5, true, true, false, 20},
+    {1, 100, 2, 1, 140, DType::bf16, 0, 0.1F, 30, 0, 5, false, true, false, 20},
+    {1, 100, 2, 1, 100, DType::bf16, 40, 0.1F, 0, 0, 0, true, false, false, 200},
+    {1, 40, 2, 1, 200, DType::f32, 0, 0.1F, 0, 0, 0, true, false, false, 100},
 };
 
 /// −Σ exp(sink − log sum)·(dO·o) plus the previous value: sums of D products and of as many tokens.
@@ -361,13 +392,13 @@ inline void expect_sink_gradients(const Inputs& in, const Outputs& saved, const 
   EXPECT_TRUE(lies_within(found.d_sinks, [&](std::int64_t head) {
     double sum = before.d_sinks.at(head), size = std::abs(sum);
     for (std::int64_t t = 0; c.sinks && t < c.rows * c.sequence; ++t)
-      for (std::int64_t d = 0; d < c.width; ++d) {
-        const std::int64_t i = (t * c.heads + head) * c.width + d;
+      for (std::int64_t d = 0; d < c.values(); ++d) {
+        const std::int64_t i = (t * c.heads + head) * c.values() + d;
         const double term = std::exp(in.sinks.at(head) - saved.sums.at(t * c.heads + head)) * in.d_o.at(i) * saved.o.at(i);
         sum -= term;
         size += std::abs(term);
       }
-    return around(sum, c.sinks ? roundings(static_cast<double>(c.rows * c.sequence + c.width) + 8) * size : 0);
+    return around(sum, c.sinks ? roundings(static_cast<double>(c.rows * c.sequence + c.values()) + 8) * size : 0);
   }));
 }
 

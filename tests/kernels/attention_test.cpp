@@ -40,15 +40,15 @@ TEST(Attention, TheReferenceIsTheDefinition) {
     Outputs found(in);
     forward(ExecutionContext(team, Implementation::reference), in, found);
     const Plain plain(in);
-    std::vector<double> o(static_cast<std::size_t>(c.width));
+    std::vector<double> o(static_cast<std::size_t>(c.values()));
     for (std::int64_t vector = 0; vector < found.sums.elements(); ++vector) {
       double log_sum = 0;
       plain.attend(vector / c.heads, vector % c.heads, o.data(), log_sum);
       // Values stay doubles until they are stored.
       ASSERT_NEAR(found.sums.get(vector), log_sum, fp32_roundoff * std::abs(log_sum) + 1e-13) << vector;
-      for (std::int64_t d = 0; d < c.width; ++d) {
+      for (std::int64_t d = 0; d < c.values(); ++d) {
         const double value = o[static_cast<std::size_t>(d)];
-        ASSERT_NEAR(found.o.get(vector * c.width + d), value, fp32_roundoff * std::abs(value) + 1e-13) << vector << " " << d;
+        ASSERT_NEAR(found.o.get(vector * c.values() + d), value, fp32_roundoff * std::abs(value) + 1e-13) << vector << " " << d;
       }
     }
   }
@@ -235,6 +235,7 @@ TEST(Attention, SameBitsForAnyThreadCount) {
     const Inputs in(c);
     const Outputs one = run(in, 1);
     for (const int threads : {2, 3}) {
+      if (on_device() && threads == 3) continue;  // it has no threads of ours: one repetition is enough
       const Outputs many = run(in, threads);
       EXPECT_TRUE(same_bits(one.o, many.o));
       EXPECT_TRUE(same_bits(one.sums, many.sums));
@@ -251,7 +252,9 @@ TEST(Attention, GradientsAreSlopes) {
   for (const Case& c :
        {Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F}, Case{1, 70, 2, 1, 6, DType::f32, 0, 2.0F, 9, 0, 2.0F},
         Case{1, 70, 2, 1, 6, DType::f32, 0, 0.7F, 0, 25}, Case{1, 20, 2, 1, 6, DType::f32, 0, 0.7F, 0, 0, 1.0F, false},
-        Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F, 9, 25, 0, false}, Case{1, 30, 4, 2, 6, DType::f32, 0, 0.7F, 0, 0, 0, true, true}}) {
+        Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F, 9, 25, 0, false}, Case{1, 30, 4, 2, 6, DType::f32, 0, 0.7F, 0, 0, 0, true, true},
+        Case{1, 40, 4, 2, 6, DType::f32, 25, 0.7F, 9, 0, 2.0F, true, true, false, 3},
+        Case{1, 40, 2, 1, 5, DType::f32, 0, 0.7F, 0, 15, 0, false, false, false, 9}}) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs wanted(in);

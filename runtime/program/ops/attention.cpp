@@ -6,18 +6,32 @@
 namespace millrace::runtime {
 namespace {
 
-/// q [T, H·D], k and v [T, K·D] of one dtype, and K divides H.
-bool are_heads(const ValueType& q, const ValueType& k, const ValueType& v, std::int64_t head_dim) {
-  return head_dim > 0 && rules::is_matrix(q) && rules::is_matrix(k) && k == v && q.dtype == k.dtype &&
-         q.shape.dimension(0) == k.shape.dimension(0) && k.shape[1] > 0 && q.shape[1] % head_dim == 0 && k.shape[1] % head_dim == 0 &&
-         q.shape[1] % k.shape[1] == 0;
+/// The widths of a head of q and k, and of one of v and o.
+struct Widths {
+  explicit Widths(const Attributes& attributes)
+      : head_dim(attributes.as<kernels::AttentionOptions>().head_dim),
+        value_dim(kernels::value_width(attributes.as<kernels::AttentionOptions>(), head_dim)) {}
+  std::int64_t head_dim, value_dim;
+};
+
+/// q [T, H·D], k [T, K·D] and v [T, K·Dv] of one dtype, and K divides H.
+bool are_heads(const ValueType& q, const ValueType& k, const ValueType& v, Widths widths) {
+  const auto alike = [&](const ValueType& other) { return q.dtype == other.dtype && q.shape.dimension(0) == other.shape.dimension(0); };
+  return widths.head_dim > 0 && widths.value_dim > 0 && rules::is_matrix(q) && rules::is_matrix(k) && rules::is_matrix(v) && alike(k) &&
+         alike(v) && k.shape[1] > 0 && q.shape[1] % widths.head_dim == 0 && k.shape[1] % widths.head_dim == 0 &&
+         v.shape[1] == k.shape[1] / widths.head_dim * widths.value_dim && q.shape[1] % k.shape[1] == 0;
 }
 
-/// FLOPs of one product over the pairs of query and key that the mask leaves, all query heads. Segments are not known here: they can only
-/// make it less.
-double product_flops(const ValueType& q, const Attributes& attributes) {
+/// [T, H·Dv], the result of such heads.
+ValueType result_of(const ValueType& q, Widths widths) {
+  return {q.dtype, {q.shape.dimension(0), q.shape[1] / widths.head_dim * widths.value_dim}};
+}
+
+/// FLOPs of products over the pairs of query and key that the mask leaves, all query heads. `elements`: those of q or o, or both, once for
+/// each product that they are in. Segments are not known here: they can only make it less.
+double product_flops(double elements, const Attributes& attributes) {
   const auto options = attributes.as<kernels::AttentionOptions>();
-  return 2 * rules::elements(q) * (kernels::attention_pairs(options) / static_cast<double>(options.sequence));
+  return 2 * elements * (kernels::attention_pairs(options) / static_cast<double>(options.sequence));
 }
 
 std::size_t scratch_of(const ValueType& q, const ValueType& k, const Attributes& attributes, const kernels::Processor& processor) {
@@ -33,15 +47,16 @@ class AttentionInputGradient final : public OperationRule {
   std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : i == 1 ? "k" : "v"; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
-    rules::require(inputs.size() == 7 && are_heads(inputs[1], inputs[2], inputs[3], attributes.as<kernels::AttentionOptions>().head_dim) &&
-                       inputs[0] == inputs[1] && inputs[4] == inputs[1],
+    const Widths widths(attributes);
+    rules::require(inputs.size() == 7 && are_heads(inputs[1], inputs[2], inputs[3], widths) && inputs[0] == result_of(inputs[1], widths) &&
+                       inputs[4] == inputs[0],
                    name(), inputs, "dO, q, k, v, o, log_sum_exp, segments");
     return {inputs[1], inputs[2], inputs[3]};
   }
 
-  /// Five products: scores again, dV, dP, dQ, dK.
+  /// Five products: scores again, dQ and dK over D features; dV and dP over Dv.
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
-    return {5 * product_flops(inputs[1], attributes), rules::traffic(inputs, outputs)};
+    return {product_flops(3 * rules::elements(inputs[1]) + 2 * rules::elements(inputs[4]), attributes), rules::traffic(inputs, outputs)};
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
@@ -52,11 +67,12 @@ class AttentionInputGradient final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::attention_input_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
-    const auto heads = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, head_dim); };
-    kernels::attention_input_gradient(context, heads(inputs[0]), heads(inputs[1]), heads(inputs[2]), heads(inputs[3]), heads(inputs[4]),
+    const Widths widths(attributes);
+    const auto heads = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, widths.head_dim); };
+    const auto values = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, widths.value_dim); };
+    kernels::attention_input_gradient(context, values(inputs[0]), heads(inputs[1]), heads(inputs[2]), values(inputs[3]), values(inputs[4]),
                                       inputs[5], inputs[6], attributes.as<kernels::AttentionOptions>(), heads(outputs[0]),
-                                      heads(outputs[1]), heads(outputs[2]), scratch);
+                                      heads(outputs[1]), values(outputs[2]), scratch);
   }
 };
 
@@ -69,7 +85,7 @@ class AttentionSinkGradient final : public OperationRule {
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(
         inputs.size() == 4 && inputs[0] == inputs[1] && inputs[2].shape.rank() == 2 && inputs[3].shape.elements() == inputs[2].shape[1],
-        name(), inputs, "dO and o [T, H * head_dim], log_sum_exp [T, H], sinks [H]");
+        name(), inputs, "dO and o [T, H * value_dim], log_sum_exp [T, H], sinks [H]");
     return {inputs[3]};
   }
 
@@ -80,8 +96,8 @@ class AttentionSinkGradient final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::attention_sink_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
-    kernels::attention_sink_gradient(context, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim), inputs[2], inputs[3],
+    const auto value_dim = Widths(attributes).value_dim;
+    kernels::attention_sink_gradient(context, rules::heads(inputs[0], value_dim), rules::heads(inputs[1], value_dim), inputs[2], inputs[3],
                                      outputs[0]);
   }
 };
@@ -92,17 +108,18 @@ class Attention final : public OperationRule {
   std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : "log_sum_exp"; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
-    const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
+    const Widths widths(attributes);
     const auto sequence = attributes.as<kernels::AttentionOptions>().sequence;
     rules::require(
-        (inputs.size() == 4 || inputs.size() == 5) && are_heads(inputs[0], inputs[1], inputs[2], head_dim) &&
+        (inputs.size() == 4 || inputs.size() == 5) && are_heads(inputs[0], inputs[1], inputs[2], widths) &&
             inputs[3].dtype == kernels::DType::i32 && inputs[3].shape.rank() == 1 &&
             inputs[3].shape.dimension(0) == inputs[0].shape.dimension(0) && inputs[0].shape[0] % sequence == 0 &&
-            (inputs.size() == 4 || inputs[4].shape == kernels::Shape{inputs[0].shape[1] / head_dim}),
+            (inputs.size() == 4 || inputs[4].shape == kernels::Shape{inputs[0].shape[1] / widths.head_dim}),
         name(), inputs,
-        fmt::format("q [T, H * {0}], k and v [T, K * {0}] with K dividing H, segments i32 [T], T a multiple of {1}, perhaps sinks [H]",
-                    head_dim, sequence));
-    return {inputs[0], {kernels::DType::f32, {inputs[0].shape.dimension(0), inputs[0].shape[1] / head_dim}}};
+        fmt::format("q [T, H * {0}], k [T, K * {0}] and v [T, K * {1}] with K dividing H, segments i32 [T], T a multiple of {2}, perhaps "
+                    "sinks [H]",
+                    widths.head_dim, widths.value_dim, sequence));
+    return {result_of(inputs[0], widths), {kernels::DType::f32, {inputs[0].shape.dimension(0), inputs[0].shape[1] / widths.head_dim}}};
   }
 
   void input_gradient(GradientBuilder& builder) const override {
@@ -125,7 +142,7 @@ class Attention final : public OperationRule {
 
   /// Scores and their product with v.
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
-    return {2 * product_flops(inputs[0], attributes), rules::traffic(inputs, outputs)};
+    return {product_flops(rules::elements(inputs[0]) + rules::elements(outputs[0]), attributes), rules::traffic(inputs, outputs)};
   }
 
   std::size_t scratch_bytes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attributes& attributes,
@@ -136,10 +153,10 @@ class Attention final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::attention_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
-    const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
-    kernels::attention_forward(context, rules::heads(inputs[0], head_dim), rules::heads(inputs[1], head_dim),
-                               rules::heads(inputs[2], head_dim), inputs[3], attributes.as<kernels::AttentionOptions>(),
-                               rules::heads(outputs[0], head_dim), outputs[1], scratch, inputs.size() == 5 ? &inputs[4] : nullptr);
+    const Widths widths(attributes);
+    kernels::attention_forward(context, rules::heads(inputs[0], widths.head_dim), rules::heads(inputs[1], widths.head_dim),
+                               rules::heads(inputs[2], widths.value_dim), inputs[3], attributes.as<kernels::AttentionOptions>(),
+                               rules::heads(outputs[0], widths.value_dim), outputs[1], scratch, inputs.size() == 5 ? &inputs[4] : nullptr);
   }
 };
 
