@@ -14,7 +14,7 @@ template <class T>
 MILLRACE_INLINE void rotate(const Rope<T>& at, std::int64_t token, std::int64_t first, std::int64_t count, const float* cosines,
                             const float* sines) {
   for (std::int64_t head = 0; head < at.heads; ++head) {
-    const std::int64_t offset = (token * at.heads + head) * at.width + first;
+    const std::int64_t offset = (token * at.heads + head) * at.width + at.rotated_begin + first;
     const T* x = at.x + offset;
     T* y = at.y + offset;
     for (std::int64_t i = 0; i < count; i += 16) {
@@ -42,7 +42,7 @@ MILLRACE_INLINE void rotate_neighbours(const Rope<T>& at, std::int64_t token, st
       sine[lane] = lane % 2 == 0 ? -high[lane / 2] : high[lane / 2];
     }
     for (std::int64_t head = 0; head < at.heads; ++head) {
-      const std::int64_t offset = (token * at.heads + head) * at.width + 2 * (first + i);
+      const std::int64_t offset = (token * at.heads + head) * at.width + at.rotated_begin + 2 * (first + i);
       const f32x16 pairs = load_lanes(at.x + offset, 2 * (count - i));
       const f32x16 swapped = __builtin_shufflevector(pairs, pairs, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
       store_lanes(at.y + offset, pairs * cosine + swapped * sine, 2 * (count - i));
@@ -52,9 +52,11 @@ MILLRACE_INLINE void rotate_neighbours(const Rope<T>& at, std::int64_t token, st
 
 template <class T>
 MILLRACE_INLINE void copy_unrotated(const Rope<T>& at, std::int64_t token) {
+  const bool before = at.rotated_begin > 0;
+  const std::int64_t begin = before ? 0 : 2 * at.half, end = before ? at.rotated_begin : at.width;
   for (std::int64_t head = 0; head < at.heads; ++head) {
     const std::int64_t offset = (token * at.heads + head) * at.width;
-    for (std::int64_t d = 2 * at.half; d < at.width; ++d) at.y[offset + d] = at.x[offset + d];
+    for (std::int64_t d = begin; d < end; ++d) at.y[offset + d] = at.x[offset + d];
   }
 }
 

@@ -20,6 +20,7 @@ struct Rope {
   float direction;
   float factor;
   bool interleaved;
+  std::int64_t rotated_begin = 0;  // index in a head of the first feature that is rotated: 0, or the number of the others
 };
 
 MILLRACE_CPU_KERNEL(rope_f32, void(const Rope<float>& at, std::int64_t begin, std::int64_t end));

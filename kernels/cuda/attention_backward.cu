@@ -21,7 +21,7 @@ struct Backward {
 
 // The part of a block of key_gradients: a tile of keys of one key/value head. Early tiles have the most queries, so they come
 // first.
-template <int B>
+template <int B, bool Equal>
 struct KeyTile {
   __device__ explicit KeyTile(const AttentionSizes& sizes)
       : kv_head(blockIdx.x % sizes.kv_heads),
@@ -33,10 +33,10 @@ struct KeyTile {
         group(sizes.heads / sizes.kv_heads),
         q_stride(sizes.heads * sizes.width),
         k_stride(sizes.kv_heads * sizes.width),
-        o_stride(sizes.heads * sizes.value_width),
-        v_stride(sizes.kv_heads * sizes.value_width),
+        o_stride(sizes.heads * width_of_values<Equal>(sizes)),
+        v_stride(sizes.kv_heads * width_of_values<Equal>(sizes)),
         k_begin((row_begin + first) * k_stride + kv_head * sizes.width),
-        v_begin((row_begin + first) * v_stride + kv_head * sizes.value_width) {}
+        v_begin((row_begin + first) * v_stride + kv_head * width_of_values<Equal>(sizes)) {}
   std::int64_t kv_head, row, row_begin;
   int sequence, first, tokens;
   std::int64_t group, q_stride, k_stride, o_stride, v_stride;
@@ -44,7 +44,7 @@ struct KeyTile {
 };
 
 // The part of a block of query_gradients: a tile of queries of one head. Late tiles have the most keys, so they come first.
-template <int B>
+template <int B, bool Equal>
 struct QueryTile {
   __device__ explicit QueryTile(const AttentionSizes& sizes)
       : head(blockIdx.x % sizes.heads),
@@ -55,11 +55,11 @@ struct QueryTile {
         tokens(sequence - first < B ? sequence - first : B),
         q_stride(sizes.heads * sizes.width),
         k_stride(sizes.kv_heads * sizes.width),
-        o_stride(sizes.heads * sizes.value_width),
-        v_stride(sizes.kv_heads * sizes.value_width),
+        o_stride(sizes.heads * width_of_values<Equal>(sizes)),
+        v_stride(sizes.kv_heads * width_of_values<Equal>(sizes)),
         vector((row_begin + first) * sizes.heads + head),
         k_begin(row_begin * k_stride + head / (sizes.heads / sizes.kv_heads) * sizes.width),
-        v_begin(row_begin * v_stride + head / (sizes.heads / sizes.kv_heads) * sizes.value_width) {}
+        v_begin(row_begin * v_stride + head / (sizes.heads / sizes.kv_heads) * width_of_values<Equal>(sizes)) {}
   std::int64_t head, row, row_begin;
   int sequence, first, tokens;
   std::int64_t q_stride, k_stride, o_stride, v_stride;
@@ -135,12 +135,12 @@ __device__ __forceinline__ void fill_ones(float (&ones)[B / kSides]) {
 }
 
 // Query heads of the group in order, and for each its tiles of queries in order.
-template <int P, int V, int B>
+template <int P, int V, int B, bool Equal>
 __global__ void __launch_bounds__(kThreads) key_gradients(Backward<float> at) {
   constexpr int R = B / kSides;
   const AttentionSizes& sizes = at.sizes;
-  const KeyTile<B> my(sizes);
-  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
+  const KeyTile<B, Equal> my(sizes);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(width_of_values<Equal>(sizes));
   const std::int32_t* segments = at.segments + my.row_begin;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
   const Tiles<P, V, B> tiles;
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<float> at) {
       __syncthreads();
       load_segments<B>(tiles.query_segments, segments + query, tokens, sizes.one_segment);
       load_tile<P, B>(tiles.queries, at.q + vector * sizes.width, my.q_stride, tokens, width);
-      load_tile<V, B>(tiles.d_outputs, at.d_o + vector * sizes.value_width, my.o_stride, tokens, value_width);
+      load_tile<V, B>(tiles.d_outputs, at.d_o + vector * width_of_values<Equal>(sizes), my.o_stride, tokens, value_width);
       __syncthreads();
       float probabilities[R][R], gradients[R][R];
       tile_gradients<P, V, B>(at, tiles, query, my.first, vector, probabilities, gradients);
@@ -177,17 +177,17 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<float> at) {
   store_vectors<V, B>(at.dv + my.v_begin, my.v_stride, my.tokens, value_width, dv, ones);
 }
 
-template <int P, int V, int B>
+template <int P, int V, int B, bool Equal>
 __global__ void __launch_bounds__(kThreads) query_gradients(Backward<float> at) {
   constexpr int R = B / kSides;
   const AttentionSizes& sizes = at.sizes;
-  const QueryTile<B> my(sizes);
-  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
+  const QueryTile<B, Equal> my(sizes);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(width_of_values<Equal>(sizes));
   const std::int32_t* segments = at.segments + my.row_begin;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
   const Tiles<P, V, B> tiles;
   load_tile<P, B>(tiles.queries, at.q + my.vector * sizes.width, my.q_stride, my.tokens, width);
-  load_tile<V, B>(tiles.d_outputs, at.d_o + my.vector * sizes.value_width, my.o_stride, my.tokens, value_width);
+  load_tile<V, B>(tiles.d_outputs, at.d_o + my.vector * width_of_values<Equal>(sizes), my.o_stride, my.tokens, value_width);
   load_segments<B>(tiles.query_segments, segments + my.first, my.tokens, sizes.one_segment);
   const SegmentRange query_range = segment_range<B>(ranges, my.first, my.sequence);
 
@@ -258,11 +258,11 @@ __device__ __forceinline__ void pair_gradient(const AttentionSizes& sizes, bool 
 
 // Query heads of the group in order, and for each its tiles of queries in order. For the largest head sizes the registers hold
 // the sums of either dk or dv.
-template <int P, int V, int C, bool Keys, bool Values>
+template <int P, int V, int C, bool Equal, bool Keys, bool Values>
 __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<__nv_bfloat16> at) {
   const AttentionSizes& sizes = at.sizes;
-  const KeyTile<kTensorRows> my(sizes);
-  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
+  const KeyTile<kTensorRows, Equal> my(sizes);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(width_of_values<Equal>(sizes));
   const std::int32_t* segments = at.segments + my.row_begin;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
   const TensorTiles<P, V, C> tiles;
@@ -288,7 +288,8 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<
     const int query = begin + step % passes * C, tokens = my.sequence - query < C ? my.sequence - query : C;
     const std::int64_t vector = (my.row_begin + query) * sizes.heads + my.kv_head * my.group + step / passes;
     load_tensor_tile<P, C>(tiles.columns(stage), at.q + vector * sizes.width, my.q_stride, tokens, width, at.vectors);
-    load_tensor_tile<V, C>(tiles.column_partners(stage), at.d_o + vector * sizes.value_width, my.o_stride, tokens, value_width, at.vectors);
+    load_tensor_tile<V, C>(tiles.column_partners(stage), at.d_o + vector * width_of_values<Equal>(sizes), my.o_stride, tokens, value_width,
+                           at.vectors);
     load_segments<C>(tiles.column_segments(stage), segments + query, tokens, sizes.one_segment);
     if (const auto i = static_cast<int>(threadIdx.x); i < C) {
       const std::int64_t place = vector + (i < tokens ? i : 0) * sizes.heads;
@@ -331,17 +332,17 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_key_gradients(Backward<
   if constexpr (Values) store_tensor_rows<V>(at.dv + my.v_begin, my.v_stride, my.tokens, value_width, dv, 1, 1);
 }
 
-template <int P, int V, int C>
+template <int P, int V, int C, bool Equal>
 __global__ void __launch_bounds__(kTensorThreads) tensor_query_gradients(Backward<__nv_bfloat16> at) {
   const AttentionSizes& sizes = at.sizes;
-  const QueryTile<kTensorRows> my(sizes);
-  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
+  const QueryTile<kTensorRows, Equal> my(sizes);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(width_of_values<Equal>(sizes));
   const std::int32_t* segments = at.segments + my.row_begin;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
   const TensorTiles<P, V, C> tiles;
   load_tensor_tile<P, kTensorRows>(tiles.rows, at.q + my.vector * sizes.width, my.q_stride, my.tokens, width, at.vectors);
-  load_tensor_tile<V, kTensorRows>(tiles.row_partners, at.d_o + my.vector * sizes.value_width, my.o_stride, my.tokens, value_width,
-                                   at.vectors);
+  load_tensor_tile<V, kTensorRows>(tiles.row_partners, at.d_o + my.vector * width_of_values<Equal>(sizes), my.o_stride, my.tokens,
+                                   value_width, at.vectors);
   load_segments<kTensorRows>(tiles.row_segments, segments + my.first, my.tokens, sizes.one_segment);
   const SegmentRange query_range = segment_range<kTensorRows>(ranges, my.first, my.sequence);
 
@@ -408,25 +409,25 @@ dim3 blocks(const AttentionSizes& sizes, std::int64_t heads) {
 
 void backward(const ExecutionContext& context, const Backward<float>& at) {
   const AttentionSizes& sizes = at.sizes;
-  with_padded<32, 32>(sizes, [&]<int P, int V, int B>() {
+  with_padded<32, 32>(sizes, [&]<int P, int V, int B, bool Equal>() {
     constexpr std::size_t shared = backward_shared<P, V, B>;
-    launch(context, component, key_gradients<P, V, B>, blocks<B>(sizes, sizes.kv_heads), dim3(kThreads), shared, at);
-    launch(context, component, query_gradients<P, V, B>, blocks<B>(sizes, sizes.heads), dim3(kThreads), shared, at);
+    launch(context, component, key_gradients<P, V, B, Equal>, blocks<B>(sizes, sizes.kv_heads), dim3(kThreads), shared, at);
+    launch(context, component, query_gradients<P, V, B, Equal>, blocks<B>(sizes, sizes.heads), dim3(kThreads), shared, at);
   });
 }
 
 void backward(const ExecutionContext& context, const Backward<__nv_bfloat16>& at) {
   const AttentionSizes& sizes = at.sizes;
   const dim3 keys = blocks<kTensorRows>(sizes, sizes.kv_heads), queries = blocks<kTensorRows>(sizes, sizes.heads), block(kTensorThreads);
-  with_padded<32, 32>(sizes, [&]<int P, int V, int C>() {
+  with_padded<32, 32>(sizes, [&]<int P, int V, int C, bool Equal>() {
     constexpr std::size_t shared = tensor_backward_shared<P, V, C>;
     if constexpr (P <= 128) {
-      launch(context, component, tensor_key_gradients<P, V, C, true, true>, keys, block, shared, at);
+      launch(context, component, tensor_key_gradients<P, V, C, Equal, true, true>, keys, block, shared, at);
     } else {
-      launch(context, component, tensor_key_gradients<P, V, C, true, false>, keys, block, shared, at);
-      launch(context, component, tensor_key_gradients<P, V, C, false, true>, keys, block, shared, at);
+      launch(context, component, tensor_key_gradients<P, V, C, Equal, true, false>, keys, block, shared, at);
+      launch(context, component, tensor_key_gradients<P, V, C, Equal, false, true>, keys, block, shared, at);
     }
-    launch(context, component, tensor_query_gradients<P, V, C>, queries, block, shared, at);
+    launch(context, component, tensor_query_gradients<P, V, C, Equal>, queries, block, shared, at);
   });
 }
 

@@ -21,7 +21,7 @@ struct Forward {
 };
 
 // The part of a block: a tile of queries of one head. Late tiles have the most keys, so they come first.
-template <int B>
+template <int B, bool Equal>
 struct QueryTile {
   __device__ explicit QueryTile(const AttentionSizes& sizes)
       : head(blockIdx.x % sizes.heads),
@@ -31,13 +31,14 @@ struct QueryTile {
         tokens(sequence - first < B ? sequence - first : B),
         q_stride(sizes.heads * sizes.width),
         k_stride(sizes.kv_heads * sizes.width),
-        v_stride(sizes.kv_heads * sizes.value_width),
+        o_stride(sizes.heads * width_of_values<Equal>(sizes)),
+        v_stride(sizes.kv_heads * width_of_values<Equal>(sizes)),
         vector((row * sizes.sequence + first) * sizes.heads + head),
         k_begin(row * sizes.sequence * k_stride + head / (sizes.heads / sizes.kv_heads) * sizes.width),
-        v_begin(row * sizes.sequence * v_stride + head / (sizes.heads / sizes.kv_heads) * sizes.value_width) {}
+        v_begin(row * sizes.sequence * v_stride + head / (sizes.heads / sizes.kv_heads) * width_of_values<Equal>(sizes)) {}
   std::int64_t head, row;
   int sequence, first, tokens;
-  std::int64_t q_stride, k_stride, v_stride;
+  std::int64_t q_stride, k_stride, o_stride, v_stride;
   std::int64_t vector;            // of the first query
   std::int64_t k_begin, v_begin;  // the row's first key of the head, and its value
 };
@@ -50,13 +51,13 @@ __device__ __forceinline__ float level_of(float maximum) { return maximum == -IN
 template <int P, int B>
 constexpr std::size_t forward_shared = sizeof(float) * (2 * tile_floats<P, B> + score_floats<B> + 2 * B);
 
-template <int P, int V, int B>
+template <int P, int V, int B, bool Equal>
 __global__ void __launch_bounds__(kThreads) forward_tile(Forward<float> at) {
   static_assert(V <= P);  // values take the place of their keys
   constexpr int R = B / kSides;
   const AttentionSizes& sizes = at.sizes;
-  const QueryTile<B> my(sizes);
-  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
+  const QueryTile<B, Equal> my(sizes);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(width_of_values<Equal>(sizes));
   const std::int32_t* segments = at.segments + my.row * sizes.sequence;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
 
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(kThreads) forward_tile(Forward<float> at) {
     const int token = tile_row() * R + i;
     if (token < my.tokens && tile_column() == 0) at.log_sum_exp[my.vector + token * sizes.heads] = maxima[i] + logf(sum);
   }
-  store_vectors<V, B>(at.o + my.vector * sizes.value_width, sizes.heads * sizes.value_width, my.tokens, value_width, sums, factors);
+  store_vectors<V, B>(at.o + my.vector * width_of_values<Equal>(sizes), my.o_stride, my.tokens, value_width, sums, factors);
 }
 
 // -- bf16, on tensor cores ------------------------------------------------------------------------------------------------------------
@@ -136,11 +137,11 @@ constexpr std::size_t tensor_forward_shared = (kTensorRows + 2 * C) * sizeof(std
                                                   (tensor_tile<P, kTensorRows> + 2 * tensor_tile<P, C> + 2 * tensor_tile<V, C>);
 
 // C is the number of keys of a tile. The next tile is loaded while the current one is used.
-template <int P, int V, int C>
+template <int P, int V, int C, bool Equal>
 __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__nv_bfloat16> at) {
   const AttentionSizes& sizes = at.sizes;
-  const QueryTile<kTensorRows> my(sizes);
-  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(sizes.value_width);
+  const QueryTile<kTensorRows, Equal> my(sizes);
+  const auto width = static_cast<int>(sizes.width), value_width = static_cast<int>(width_of_values<Equal>(sizes));
   const std::int32_t* segments = at.segments + my.row * sizes.sequence;
   const SegmentRange* ranges = at.ranges == nullptr ? nullptr : at.ranges + my.row * ranges_of_row(sizes);
 
@@ -233,21 +234,20 @@ __global__ void __launch_bounds__(kTensorThreads) tensor_forward_tile(Forward<__
     const int token = warp_row() + lane_row() + part * 8;
     if (token < my.tokens && lane_column() == 0) at.log_sum_exp[my.vector + token * sizes.heads] = maxima[part] + logf(sum);
   }
-  store_tensor_rows<V>(at.o + my.vector * sizes.value_width, sizes.heads * sizes.value_width, my.tokens, value_width, sums, factors[0],
-                       factors[1]);
+  store_tensor_rows<V>(at.o + my.vector * width_of_values<Equal>(sizes), my.o_stride, my.tokens, value_width, sums, factors[0], factors[1]);
 }
 
 void forward(const ExecutionContext& context, const Forward<float>& at) {
-  with_padded<64, 32>(at.sizes, [&]<int P, int V, int B>() {
+  with_padded<64, 32>(at.sizes, [&]<int P, int V, int B, bool Equal>() {
     const dim3 grid(blocks_of(at.sizes.sequence, B) * static_cast<unsigned>(at.sizes.heads * at.sizes.rows));
-    launch(context, component, forward_tile<P, V, B>, grid, dim3(kThreads), forward_shared<P, B>, at);
+    launch(context, component, forward_tile<P, V, B, Equal>, grid, dim3(kThreads), forward_shared<P, B>, at);
   });
 }
 
 void forward(const ExecutionContext& context, const Forward<__nv_bfloat16>& at) {
-  with_padded<64, 16>(at.sizes, [&]<int P, int V, int C>() {
+  with_padded<64, 16>(at.sizes, [&]<int P, int V, int C, bool Equal>() {
     const dim3 grid(blocks_of(at.sizes.sequence, kTensorRows) * static_cast<unsigned>(at.sizes.heads * at.sizes.rows));
-    launch(context, component, tensor_forward_tile<P, V, C>, grid, dim3(kTensorThreads), tensor_forward_shared<P, V, C>, at);
+    launch(context, component, tensor_forward_tile<P, V, C, Equal>, grid, dim3(kTensorThreads), tensor_forward_shared<P, V, C>, at);
   });
 }
 

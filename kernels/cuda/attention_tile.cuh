@@ -189,20 +189,29 @@ __device__ __forceinline__ float row_maximum(float x) {
   return x;
 }
 
-/// Calls body.template operator()<P, V, B>() with the padded head sizes P and V that hold a query and a value, and the number B of tokens
-/// for which a tile has room: 64 for the smallest size, Large for the next, Largest for the largest. Two sizes that differ take the larger
-/// one's padding, except those of multi-head latent attention, 192 and 128, which have room for 32 tokens.
+/// Dv; a kernel for one width of both has no second number for it.
+template <bool Equal>
+__device__ __forceinline__ std::int64_t width_of_values(const AttentionSizes& sizes) {
+  return Equal ? sizes.width : sizes.value_width;
+}
+
+/// Calls body.template operator()<P, V, B, Equal>() with the padded head sizes P and V that hold a query and a value, and the number B of
+/// tokens for which a tile has room. Heads of one size (Equal) have 64 for the smallest, Large for the next, Largest for the largest.
+/// Others are padded to those of multi-head latent attention, 192 and 128, with room for 32, or to the largest.
 template <int Large, int Largest, class Body>
 void with_padded(const AttentionSizes& sizes, Body&& body) {
-  const std::int64_t width = sizes.width > sizes.value_width ? sizes.width : sizes.value_width;
-  if (width <= 64)
-    body.template operator()<64, 64, 64>();
-  else if (width <= 128)
-    body.template operator()<128, 128, Large>();
-  else if (width <= 192 && sizes.value_width <= 128)
-    body.template operator()<192, 128, 32>();
-  else
-    body.template operator()<256, 256, Largest>();
+  if (sizes.width == sizes.value_width) {
+    if (sizes.width <= 64)
+      body.template operator()<64, 64, 64, true>();
+    else if (sizes.width <= 128)
+      body.template operator()<128, 128, Large, true>();
+    else
+      body.template operator()<256, 256, Largest, true>();
+  } else if (sizes.width <= 192 && sizes.value_width <= 128) {
+    body.template operator()<192, 128, 32, false>();
+  } else {
+    body.template operator()<256, 256, Largest, false>();
+  }
 }
 
 }  // namespace millrace::kernels::cuda

@@ -13,8 +13,9 @@ struct RotateHeads {
   const std::int32_t* positions;
   const float* inverse_frequencies;
   T* y;
-  std::int64_t heads, width, half, groups;  // groups of heads
-  std::int64_t packs, copied_packs;         // packs of one half, and of the features that are not rotated
+  std::int64_t heads, width, half, groups;               // groups of heads
+  std::int64_t packs, copied_packs;                      // packs of one half, and of the features that are not rotated
+  std::int64_t rotated_begin, copied_begin, copied_end;  // features of a head
   float direction, factor;
   bool aligned;
 
@@ -22,7 +23,7 @@ struct RotateHeads {
   __device__ void operator()(std::int64_t index) const {
     const std::int64_t pack = index % (packs + copied_packs), group = index / (packs + copied_packs);
     if (pack >= packs)
-      copy(2 * half + (pack - packs) * kPack<T>, group);
+      copy(copied_begin + (pack - packs) * kPack<T>, group);
     else if (aligned)
       rotate<true>(pack * kPack<T>, group);
     else
@@ -33,7 +34,7 @@ struct RotateHeads {
   __device__ void copy(std::int64_t first, std::int64_t group) const {
     const std::int64_t token = group / groups, last = (group % groups + 1) * kRopeHeads, end = last < heads ? last : heads;
     for (std::int64_t head = group % groups * kRopeHeads; head < end; ++head)
-      for (std::int64_t d = first; d < width && d < first + kPack<T>; ++d) {
+      for (std::int64_t d = first; d < copied_end && d < first + kPack<T>; ++d) {
         const std::int64_t at = (token * heads + head) * width + d;
         y[at] = x[at];
       }
@@ -57,7 +58,7 @@ struct RotateHeads {
     const std::int64_t first_count = Interleaved ? 2 * left : left, second_count = Interleaved ? 2 * left - n : left;
     const std::int64_t end = (group + 1) * kRopeHeads < heads ? (group + 1) * kRopeHeads : heads;
     for (std::int64_t head = group * kRopeHeads; head < end; ++head) {
-      const std::int64_t at = (token * heads + head) * width + (Interleaved ? 2 * i : i);
+      const std::int64_t at = (token * heads + head) * width + rotated_begin + (Interleaved ? 2 * i : i);
       float value[2 * n];
       load_pack<Whole, n>(x + at, first_count, value);
       load_pack<Whole, n>(x + at + second, second_count, value + n);
@@ -81,10 +82,13 @@ void rotate_heads(const ExecutionContext& context, const char* component, const 
   const std::int64_t heads = x.shape[1], width = x.shape[2], half = (width - options.unrotated) / 2;
   const std::int64_t packs = (half + kPack<T> - 1) / kPack<T>, groups = (heads + kRopeHeads - 1) / kRopeHeads;
   const std::int64_t copied_packs = (options.unrotated + kPack<T> - 1) / kPack<T>;
-  const bool aligned = half % kPack<T> == 0 && width % kPack<T> == 0 && packs_aligned({x.data, y.data});
+  const std::int64_t rotated_begin = options.rotate_last ? options.unrotated : 0;
+  const std::int64_t copied_begin = options.rotate_last ? 0 : 2 * half;
+  const bool aligned = half % kPack<T> == 0 && width % kPack<T> == 0 && rotated_begin % kPack<T> == 0 && packs_aligned({x.data, y.data});
   for_each(context, component, x.shape[0] * groups * (packs + copied_packs),
            RotateHeads<Interleaved, T>{x.as<T>(), positions.as<std::int32_t>(), inverse_frequencies.as<float>(), y.as<T>(), heads, width,
-                                       half, groups, packs, copied_packs, static_cast<float>(options.direction), options.factor, aligned});
+                                       half, groups, packs, copied_packs, rotated_begin, copied_begin, copied_begin + options.unrotated,
+                                       static_cast<float>(options.direction), options.factor, aligned});
 }
 
 void rope(const ExecutionContext& context, const Tensor& x, const Tensor& positions, const Tensor& inverse_frequencies, RopeOptions options,

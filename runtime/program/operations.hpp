@@ -12,6 +12,9 @@
 #include "kernels/delta_gates.hpp"
 #include "kernels/delta_rule.hpp"
 #include "kernels/l2_norm.hpp"
+#include "kernels/attention_temperature.hpp"
+#include "kernels/base/activation.hpp"
+#include "kernels/head_parts.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/rms_norm.hpp"
@@ -44,6 +47,10 @@ ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_v
 ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::CrossEntropyOptions& options, std::string_view name);
 /// x [T, n·D], weight f32 [D] → same: each of a token's n vectors is normalised separately, with the same weight.
 ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::RmsNormOptions& options, std::string_view name);
+/// x [T, n·width] → same: rms_norm with weights of one, which are no parameters: x · 1/sqrt(mean(x²) + epsilon) of each vector. Llama 4's
+/// L2 norm of queries and keys is this one (it divides by a root mean square, despite its name), and so is Gemma 4's norm of values.
+ValueId rms_norm_without_weight(ProgramBuilder& builder, ValueId x, std::int64_t width, const kernels::RmsNormOptions& options,
+                                std::string_view name);
 /// x [T, D], weight and bias f32 [D] → same.
 ValueId layer_norm(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId bias, const kernels::LayerNormOptions& options,
                    std::string_view name);
@@ -68,6 +75,9 @@ ValueId l2_norm(ProgramBuilder& builder, ValueId x, const kernels::L2NormOptions
 /// `sequence` and `one_segment` are the builder's, whatever the options say.
 ValueId short_convolution(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId segments,
                           const kernels::ShortConvolutionOptions& options, std::string_view name);
+/// x [T, N] times a factor that rises slowly with the position: positions i32 [T] → same.
+ValueId attention_temperature(ProgramBuilder& builder, ValueId x, ValueId positions, const kernels::AttentionTemperatureOptions& options,
+                              std::string_view name);
 /// activation(x) and activation(gate) · up; kernels::Activation says which functions these are. `parameters`: the learned numbers of an
 /// activation that has some (kernels::activation_parameters), each a parameter f32 [1].
 ValueId activate(ProgramBuilder& builder, kernels::Activation activation, ValueId x, std::string_view name,
@@ -96,6 +106,13 @@ struct Routing {
 /// logits [T, E], f32 or bf16, and `bias` f32 [E], which is given if options.bias says that there is one: a parameter, or a constant that
 /// serves the choice alone. Only a bias that is part of the score has a gradient. K is options.experts_per_token.
 Routing route(ProgramBuilder& builder, ValueId logits, const kernels::RouteOptions& options, std::string_view name, ValueId bias = {});
+/// Splits every head of x [T, heads·N] into parts: one result [T, heads·width] per width; the widths add up to N.
+std::vector<ValueId> split_heads(ProgramBuilder& builder, ValueId x, std::int64_t heads, const std::vector<std::int64_t>& widths,
+                                 std::string_view name);
+/// Puts parts of every head one after the other: [T, heads·w₀], [T, heads·w₁], … → [T, heads·(w₀ + w₁ + …)]. The last options.shared parts
+/// are [T, w], a single head that stands for every one.
+ValueId join_heads(ProgramBuilder& builder, const std::vector<ValueId>& parts, const kernels::HeadPartsOptions& options,
+                   std::string_view name);
 /// Copies x, for an empty stage.
 ValueId copy(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// Head and loss: h [T, D], weight [V, D], targets i32 [T] (negative: masked) → f64 [2] {loss sum, z-loss sum}.

@@ -13,11 +13,13 @@
 #include "kernels/adam_pax.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/attention_temperature.hpp"
 #include "kernels/bias.hpp"
 #include "kernels/columns.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
+#include "kernels/head_parts.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/matmul.hpp"
@@ -108,15 +110,18 @@ void add_elements(std::vector<Call>& calls, DType type) {
                    {leader("x"), {"positions", DType::i32, {kTokens}}, {"inverse_timescales", DType::f32, {kWidth / 2}}, like("y")},
                    [](const ExecutionContext& s, const Operands& o, Scratch) { add_sinusoid(s, o[0], o[1], o[2], o[3]); }});
   const Shape heads{kTokens, kHeads, kWidth};
-  for (const bool interleaved : {false, true})
+  for (const RopeOptions options : {RopeOptions{}, {.interleaved = true}, {.interleaved = true, .unrotated = 6, .rotate_last = true}})
     calls.push_back({"rope",
                      {{"x", type, heads, true},
                       {"positions", DType::i32, {kTokens}},
-                      {"inverse_frequencies", DType::f32, {kWidth / 2}},
+                      {"inverse_frequencies", DType::f32, {(kWidth - options.unrotated) / 2}},
                       {"y", type, heads}},
-                     [=](const ExecutionContext& s, const Operands& o, Scratch) {
-                       rope(s, o[0], o[1], o[2], {1, 1.0F, interleaved}, o[3]);
-                     }});
+                     [=](const ExecutionContext& s, const Operands& o, Scratch) { rope(s, o[0], o[1], o[2], options, o[3]); }});
+  calls.push_back({"attention_temperature",
+                   {leader("x"), {"positions", DType::i32, {kTokens}}, like("y")},
+                   [](const ExecutionContext& s, const Operands& o, Scratch) {
+                     attention_temperature(s, o[0], o[1], {0.1F, 3}, o[2]);
+                   }});
   calls.push_back({"square_sums",
                    {{"x", DType::f32, shape, true, {}, {0, 1, 2}}, {"sums", DType::f64, {1}}},
                    [](const ExecutionContext& s, const Operands& o, Scratch) {
@@ -155,6 +160,17 @@ void add_elements(std::vector<Call>& calls, DType type) {
       {"join_columns",
        {{"the whole", type, {kTokens, kWidth}, true}, {"a part", type, {kTokens, 21}, true}, {"a part", type, {kTokens, 19}, true}},
        [](const ExecutionContext& s, const Operands& o, Scratch) { join_columns(s, std::span(o).subspan(1), o[0]); }});
+  // Four heads: of 3 and 2 features of their own, and 5 that they share.
+  const std::vector<Operand> head_parts = {{"the whole", type, {kTokens, kWidth}, true},
+                                           {"a part", type, {kTokens, 12}, true},
+                                           {"a part", type, {kTokens, 8}, true},
+                                           {"a part", type, {kTokens, 5}, true}};
+  calls.push_back({"split_heads", head_parts, [](const ExecutionContext& s, const Operands& o, Scratch) {
+                     split_heads(s, o[0], {kHeads, 1}, std::span(o).subspan(1));
+                   }});
+  calls.push_back({"join_heads", head_parts, [](const ExecutionContext& s, const Operands& o, Scratch) {
+                     join_heads(s, std::span(o).subspan(1), {kHeads, 1}, o[0]);
+                   }});
   const std::vector<DType> both = {DType::f32, DType::bf16};
   calls.push_back(
       {"embedding_forward",
@@ -200,31 +216,32 @@ void add_products(std::vector<Call>& calls, DType type) {
   product({.transpose_b = true, .addend = true, .bias = true});
 }
 
-void add_attention(std::vector<Call>& calls, DType type) {
-  const Shape many{kTokens, kHeads, kWidth}, few{kTokens, kPairs, kWidth};
+void add_attention(std::vector<Call>& calls, DType type, std::int64_t value_dim) {
+  const Shape many{kTokens, kHeads, kWidth}, few{kTokens, kPairs, kWidth}, results{kTokens, kHeads, value_dim},
+      values{kTokens, kPairs, value_dim};
   const Operand q{"q", type, many, true}, k{"k", type, few, true}, segments{"segments", DType::i32, {kTokens}},
       sums{"log_sum_exp", DType::f32, {kTokens, kHeads}};
   const auto like = [&](const char* name, const Shape& shape) { return Operand{name, type, shape}; };
-  const AttentionOptions options{.sequence = kSequence, .scale = 0.3F};
+  const AttentionOptions options{.sequence = kSequence, .value_dim = value_dim, .scale = 0.3F};
   const Need scratch = [=](const ExecutionContext& s) { return attention_scratch_bytes(many, few, type, options, s.processor()); };
   calls.push_back({"attention_forward",
-                   {q, k, like("v", few), segments, like("o", many), sums, {"sinks", DType::f32, {kHeads}}},
+                   {q, k, like("v", values), segments, like("o", results), sums, {"sinks", DType::f32, {kHeads}}},
                    [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
                      attention_forward(s, o[0], o[1], o[2], o[3], options, o[4], o[5], memory, &o[6]);
                    },
                    scratch,
                    true});
-  calls.push_back(
-      {"attention_input_gradient",
-       {like("d_o", many), q, k, like("v", few), like("o", many), sums, segments, like("dq", many), like("dk", few), like("dv", few)},
-       [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
-         attention_input_gradient(s, o[0], o[1], o[2], o[3], o[4], o[5], o[6], options, o[7], o[8], o[9], memory);
-       },
-       scratch,
-       true});
+  calls.push_back({"attention_input_gradient",
+                   {like("d_o", results), q, k, like("v", values), like("o", results), sums, segments, like("dq", many), like("dk", few),
+                    like("dv", values)},
+                   [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
+                     attention_input_gradient(s, o[0], o[1], o[2], o[3], o[4], o[5], o[6], options, o[7], o[8], o[9], memory);
+                   },
+                   scratch,
+                   true});
   calls.push_back(
       {"attention_sink_gradient",
-       {like("d_o", many), {"o", type, many, true}, sums, {"sinks", DType::f32, {kHeads}}, {"d_sinks", DType::f32, {kHeads}}},
+       {like("d_o", results), {"o", type, results, true}, sums, {"sinks", DType::f32, {kHeads}}, {"d_sinks", DType::f32, {kHeads}}},
        [](const ExecutionContext& s, const Operands& o, Scratch) { attention_sink_gradient(s, o[0], o[1], o[2], o[3], o[4]); }});
 }
 
@@ -278,6 +295,7 @@ std::vector<Call> calls_of(DType type) {
   add_attention(calls, type);
   add_delta_rule(calls, type);
   add_delta_net(calls, type);
+  for (const std::int64_t value_dim : {kWidth, kColumns, 2 * kWidth}) add_attention(calls, type, value_dim);
   add_head(calls, type);
   return calls;
 }
@@ -397,16 +415,19 @@ TEST(Operands, NothingIsTouchedBesideThem) {
 
 TEST(Operands, TheScratchOfPlainAttentionSuffices) {
   MILLRACE_CPU_ONLY();
-  const AttentionOptions options{.sequence = kSequence, .scale = 0.3F};
-  const Data q(DType::f32, {kTokens, kHeads, kWidth}, 1), k(DType::f32, {kTokens, kPairs, kWidth}, 2), v(k),
-      segments(DType::i32, {kTokens}), o(q), sums(DType::f32, {kTokens, kHeads}), dq(q), dk(k), dv(k);
-  ThreadTeam team(1);
-  const ExecutionContext context(team, Implementation::reference);
-  const std::size_t bytes = needed_scratch(table::attention_scratch_bytes, context, (*q).shape, (*k).shape, DType::f32, options);
-  const Fenced scratch(bytes, alignof(double), false);
-  attention_forward(context, *q, *k, *v, *segments, options, *o, *sums, {scratch.data(), bytes});
-  attention_input_gradient(context, *q, *q, *k, *v, *o, *sums, *segments, options, *dq, *dk, *dv, {scratch.data(), bytes});
-  EXPECT_TRUE(std::isfinite(dq.get(0)));
+  for (const std::int64_t value_dim : {kWidth, kColumns, 2 * kWidth}) {
+    const AttentionOptions options{.sequence = kSequence, .value_dim = value_dim, .scale = 0.3F};
+    const Data q(DType::f32, {kTokens, kHeads, kWidth}, 1), k(DType::f32, {kTokens, kPairs, kWidth}, 2),
+        v(DType::f32, {kTokens, kPairs, value_dim}, 2), segments(DType::i32, {kTokens}), o(DType::f32, {kTokens, kHeads, value_dim}, 1),
+        sums(DType::f32, {kTokens, kHeads}), dq(q), dk(k), dv(v);
+    ThreadTeam team(1);
+    const ExecutionContext context(team, Implementation::reference);
+    const std::size_t bytes = needed_scratch(table::attention_scratch_bytes, context, (*q).shape, (*k).shape, DType::f32, options);
+    const Fenced scratch(bytes, alignof(double), false);
+    attention_forward(context, *q, *k, *v, *segments, options, *o, *sums, {scratch.data(), bytes});
+    attention_input_gradient(context, *o, *q, *k, *v, *o, *sums, *segments, options, *dq, *dk, *dv, {scratch.data(), bytes});
+    EXPECT_TRUE(std::isfinite(dq.get(0)));
+  }
 }
 
 TEST(Operands, ABiasIsAnAddend) {

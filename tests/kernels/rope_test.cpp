@@ -36,8 +36,8 @@ void expect_turned(const Operands& in, RopeOptions options, const Data& y) {
   const std::int64_t heads = (*in.x).shape[1], width = (*in.x).shape[2], half = (width - options.unrotated) / 2;
   const DType dtype = (*in.x).dtype;
   EXPECT_TRUE(lies_within(y, [&](std::int64_t i) {
-    const std::int64_t token = i / (heads * width), d = i % width;
-    if (d >= 2 * half) return Interval{in.x.at(i), in.x.at(i)};
+    const std::int64_t token = i / (heads * width), d = i % width - (options.rotate_last ? options.unrotated : 0);
+    if (d < 0 || d >= 2 * half) return Interval{in.x.at(i), in.x.at(i)};
     const std::int64_t pair = options.interleaved ? d / 2 : d % half;
     const bool second = options.interleaved ? d % 2 == 1 : d >= half;
     const std::int64_t other = i + (second ? -1 : 1) * (options.interleaved ? 1 : half);
@@ -68,10 +68,11 @@ TEST(Rope, MatchesReferenceForAnyThreadCount) {
                                            {260, 2},
                                            {6, 6}})
       for (RopeOptions options :
-           {RopeOptions{1}, RopeOptions{-1}, RopeOptions{1, 1.3F}, RopeOptions{1, 1.0F, true}, RopeOptions{-1, 1.3F, true}}) {
+           {RopeOptions{1}, RopeOptions{-1}, RopeOptions{1, 1.3F}, RopeOptions{1, 1.0F, true}, RopeOptions{-1, 1.3F, true},
+            RopeOptions{1, 1.3F, false, 0, true}, RopeOptions{-1, 1.3F, true, 0, true}}) {
         options.unrotated = unrotated;
         SCOPED_TRACE(::testing::Message() << width << " less " << unrotated << " " << to_string(dtype) << " " << options.direction << " "
-                                          << options.factor << " " << options.interleaved);
+                                          << options.factor << " " << options.interleaved << " " << options.rotate_last);
         const Operands in(dtype, 29, 3, width, unrotated);
         ThreadTeam one(1);
         Data wanted(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
@@ -198,6 +199,29 @@ TEST(Rope, DirectionBackIsTheGradient) {
   for (std::int64_t i = 0; i < y.elements(); ++i) size += std::abs(y.get(i) * dy.get(i)) + std::abs(in.x.get(i) * dx.get(i));
   EXPECT_NEAR(left, right, roundings(4) * size);
   EXPECT_TRUE(lies_within(back, [&](std::int64_t i) { return around(in.x.at(i), roundings(10) * 2); }));  // of numbers up to 2
+}
+
+// As DeepSeek has it: neighbours are pairs, and they come after the features without a position.
+TEST(Rope, TurnsTheLastNeighbours) {
+  ThreadTeam team(1);
+  for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
+    Data x(DType::f32, {1, 2, 7}), positions(DType::i32, {1}), frequencies(DType::f32, {2}), y(DType::f32, {1, 2, 7});
+    for (std::int64_t i = 0; i < 14; ++i) x.set(i, static_cast<double>(i));
+    positions.set(0, 3);
+    frequencies.set(0, 0.5);
+    frequencies.set(1, 0.25);
+    const RopeOptions options{.factor = 1.5F, .interleaved = true, .unrotated = 3, .rotate_last = true};
+    rope(stream_of(team, implementation), *x, *positions, *frequencies, options, *y);
+    for (std::int64_t head = 0; head < 14; head += 7) {
+      for (std::int64_t d = head; d < head + 3; ++d) EXPECT_EQ(y.get(d), static_cast<double>(d));
+      for (std::int64_t pair = 0; pair < 2; ++pair) {
+        const double angle = pair == 0 ? 1.5 : 0.75;
+        const auto a = static_cast<double>(head + 3 + 2 * pair), b = a + 1;
+        EXPECT_NEAR(y.get(head + 3 + 2 * pair), 1.5 * (a * std::cos(angle) - b * std::sin(angle)), 1e-5);
+        EXPECT_NEAR(y.get(head + 4 + 2 * pair), 1.5 * (b * std::cos(angle) + a * std::sin(angle)), 1e-5);
+      }
+    }
+  }
 }
 
 TEST(Rope, RefusesAnOddNumberOfRotatedFeatures) {

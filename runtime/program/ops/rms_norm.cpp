@@ -1,5 +1,7 @@
 #include "kernels/rms_norm.hpp"
 
+#include <fmt/format.h>
+
 #include "runtime/program/operations.hpp"
 #include "runtime/program/ops/rules.hpp"
 
@@ -102,6 +104,7 @@ class RmsNorm final : public OperationRule {
 
   void weight_gradient(GradientBuilder& builder) const override {
     static const RmsNormWeightGradient rule;
+    if (builder.value(builder.forward().inputs[1]).role != Role::parameter) return;  // the weights of rms_norm_without_weight
     builder.append_accumulate(rule, {builder.output_gradient(0), builder.input(0), builder.output(1)}, {builder.accumulator(1)}, {}, "dw");
   }
 
@@ -123,6 +126,14 @@ class RmsNorm final : public OperationRule {
 ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::RmsNormOptions& options, std::string_view name) {
   static const RmsNorm rule;
   return builder.append(rule, {x, weight}, options, name)[0];
+}
+
+ValueId rms_norm_without_weight(ProgramBuilder& builder, ValueId x, std::int64_t width, const kernels::RmsNormOptions& options,
+                                std::string_view name) {
+  const auto ones = builder.constant(fmt::format("ones.{}", width), std::vector<float>(static_cast<std::size_t>(width), 1.0F));
+  auto plain = options;
+  plain.offset = 0;
+  return rms_norm(builder, x, ones, plain, name);
 }
 
 }  // namespace millrace::runtime

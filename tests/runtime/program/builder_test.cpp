@@ -43,6 +43,22 @@ TEST(Builder, WrongShapesNameTheOperationAndBothOperands) {
                {"layers.3.sum", "[8, 16]", "[8, 4]"});
   expect_words(message_of([&] { (void)attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 3}, "attention"); }),
                {"layers.3.attention", "[8, 16]", "H * 3"});
+  expect_words(
+      message_of([&] { (void)attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 4, .value_dim = 3}, "attention"); }),
+      {"layers.3.attention", "[8, 16]", "K * 4", "K * 3"});
+  expect_words(message_of([&] {
+                 (void)split_heads(builder, x, 2, {5, 4}, "split");
+               }),
+               {"layers.3.split", "split_heads", "[8, 16]", "2 * 9"});
+  expect_words(message_of([&] { (void)split_heads(builder, x, 2, {}, "split"); }), {"2 heads", "1 to 4"});
+  expect_words(message_of([&] {
+                 (void)join_heads(builder, {x, x}, {.heads = 3, .shared = 1}, "join");
+               }),
+               {"layers.3.join", "join_heads", "[8, 16]", "3 * width"});
+  expect_words(message_of([&] { (void)join_heads(builder, {x}, {.heads = 2, .shared = 2}, "join"); }), {"layers.3.join", "[8, 16]"});
+  expect_words(message_of([&] { (void)attention_temperature(builder, x, x, {}, "temperature"); }),
+               {"layers.3.temperature", "[8, 16]", "positions"});
+  expect_words(message_of([&] { (void)rms_norm_without_weight(builder, x, 5, {}, "norm"); }), {"layers.3.norm", "[8, 16]", "[5]"});
   expect_words(message_of([&] {
                  (void)rope(builder, x, builder.batch("positions"), builder.constant("f", {1, 2, 3}), {}, "rope");
                }),

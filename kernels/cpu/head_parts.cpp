@@ -1,0 +1,96 @@
+#include "kernels/head_parts.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace millrace::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kTokenGrain = 4;
+
+// One part of every head of one token, in elements.
+struct Place {
+  std::int64_t heads, head_width;  // of the whole
+  std::int64_t width;              // of the part
+  bool shared;
+  std::int64_t offset;  // of the part in a head
+};
+
+// Calls piece(the whole's elements at the token, the part's, where it is) for every token and part.
+template <class T, class Piece>
+void for_pieces(const ExecutionContext& context, const Tensor& whole, HeadPartsOptions options, std::span<const Tensor> parts,
+                Piece&& piece) {
+  context.team().for_ranges(whole.shape[0], kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t token = begin; token < end; ++token) {
+      Place place{options.heads, whole.shape[1] / options.heads, 0, false, 0};
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const std::int64_t columns = parts[i].shape[1];
+        place.shared = i + static_cast<std::size_t>(options.shared) >= parts.size();
+        place.width = place.shared ? columns : columns / options.heads;
+        piece(whole.as<T>() + token * whole.shape[1], parts[i].as<T>() + token * columns, place);
+        place.offset += place.width;
+      }
+    }
+  });
+}
+
+template <class T>
+void copy(T* to, const T* from, std::int64_t count) {
+  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+template <class T>
+void join(T* whole, const T* part, const Place& place) {
+  for (std::int64_t head = 0; head < place.heads; ++head)
+    copy(whole + head * place.head_width + place.offset, part + (place.shared ? 0 : head * place.width), place.width);
+}
+
+// Sums as many features at a time as there is room for beside the stack's other numbers.
+template <class T>
+void add_heads(const T* first, const Place& place, T* part) {
+  constexpr std::int64_t kFeatures = 64;
+  float sums[kFeatures];
+  for (std::int64_t d = 0; d < place.width; d += kFeatures) {
+    const std::int64_t count = std::min(kFeatures, place.width - d);
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = to_float(first[d + i]);
+    for (std::int64_t head = 1; head < place.heads; ++head) {
+      const T* x = first + head * place.head_width + d;
+      for (std::int64_t i = 0; i < count; ++i) sums[i] += to_float(x[i]);
+    }
+    for (std::int64_t i = 0; i < count; ++i) part[d + i] = from_float<T>(sums[i]);
+  }
+}
+
+template <class T>
+void split(const T* whole, T* part, const Place& place) {
+  if (place.shared) {
+    add_heads(whole + place.offset, place, part);
+  } else {
+    for (std::int64_t head = 0; head < place.heads; ++head)
+      copy(part + head * place.width, whole + head * place.head_width + place.offset, place.width);
+  }
+}
+
+void join_heads(const ExecutionContext& context, std::span<const Tensor> parts, HeadPartsOptions options, const Tensor& y) {
+  const auto join_all = [&]<class T>(T) { for_pieces<T>(context, y, options, parts, join<T>); };
+  if (y.dtype == DType::f32)
+    join_all(float{});
+  else
+    join_all(BFloat16{});
+}
+
+void split_heads(const ExecutionContext& context, const Tensor& x, HeadPartsOptions options, std::span<const Tensor> parts) {
+  const auto split_all = [&]<class T>(T) { for_pieces<T>(context, x, options, parts, split<T>); };
+  if (x.dtype == DType::f32)
+    split_all(float{});
+  else
+    split_all(BFloat16{});
+}
+
+const InTable in_table[] = {
+    {Backend::cpu, table::join_heads, join_heads},
+    {Backend::cpu, table::split_heads, split_heads},
+};
+
+}  // namespace
+}  // namespace millrace::kernels::cpu

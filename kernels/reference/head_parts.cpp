@@ -1,0 +1,44 @@
+#include "kernels/head_parts.hpp"
+
+#include "kernels/reference/element.hpp"
+
+namespace millrace::kernels::reference {
+namespace {
+
+// Calls element(index in the whole, part, index in the part, whether the part is shared) for every feature of every head; heads are the
+// innermost.
+template <class Element>
+void for_features(const Tensor& whole, HeadPartsOptions options, std::span<const Tensor> parts, Element&& element) {
+  const std::int64_t heads = options.heads, head_width = whole.shape[1] / heads;
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool shared = i + static_cast<std::size_t>(options.shared) >= parts.size();
+    const std::int64_t width = shared ? parts[i].shape[1] : parts[i].shape[1] / heads;
+    for (std::int64_t t = 0; t < whole.shape[0]; ++t)
+      for (std::int64_t d = 0; d < width; ++d)
+        for (std::int64_t h = 0; h < heads; ++h)
+          element((t * heads + h) * head_width + offset + d, parts[i], shared ? t * width + d : (t * heads + h) * width + d, shared, h);
+    offset += width;
+  }
+}
+
+void join_heads(std::span<const Tensor> parts, HeadPartsOptions options, const Tensor& y) {
+  for_features(y, options, parts,
+               [&](std::int64_t to, const Tensor& part, std::int64_t from, bool, std::int64_t) { store(y, to, load(part, from)); });
+}
+
+void split_heads(const Tensor& x, HeadPartsOptions options, std::span<const Tensor> parts) {
+  double sum = 0;
+  for_features(x, options, parts, [&](std::int64_t from, const Tensor& part, std::int64_t to, bool shared, std::int64_t head) {
+    sum = shared && head > 0 ? sum + double{load(x, from)} : double{load(x, from)};
+    store(part, to, static_cast<float>(sum));
+  });
+}
+
+const InTable in_table[] = {
+    {Backend::reference, table::join_heads, without_context<join_heads>},
+    {Backend::reference, table::split_heads, without_context<split_heads>},
+};
+
+}  // namespace
+}  // namespace millrace::kernels::reference
