@@ -195,11 +195,13 @@ __global__ void __launch_bounds__(kThreads) query_gradients(Backward<float> at) 
   const int end = seen_by(sizes, my.first + my.tokens - 1).end;
   for (int key = seen_by(sizes, my.first).begin / B * B; key < end; key += B) {
     const int tokens = my.sequence - key < B ? my.sequence - key : B;
+    const std::int64_t place = my.k_begin + key * my.k_stride;
+    const std::int64_t value_place = Equal ? place : my.v_begin + key * my.v_stride;
     if (!may_meet(query_range, segment_range<B>(ranges, key, my.sequence))) continue;
     __syncthreads();
     load_segments<B>(tiles.key_segments, segments + key, tokens, sizes.one_segment);
-    load_tile<P, B>(tiles.keys, at.k + my.k_begin + key * my.k_stride, my.k_stride, tokens, width);
-    load_tile<V, B>(tiles.values, at.v + my.v_begin + key * my.v_stride, my.v_stride, tokens, value_width);
+    load_tile<P, B>(tiles.keys, at.k + place, my.k_stride, tokens, width);
+    load_tile<V, B>(tiles.values, at.v + value_place, my.v_stride, tokens, value_width);
     __syncthreads();
     float probabilities[R][R], gradients[R][R];
     tile_gradients<P, V, B>(at, tiles, my.first, key, my.vector, probabilities, gradients);

@@ -80,10 +80,12 @@ __global__ void __launch_bounds__(kThreads) forward_tile(Forward<float> at) {
   const int end = seen_by(sizes, my.first + my.tokens - 1).end;
   for (int key = seen_by(sizes, my.first).begin / B * B; key < end; key += B) {
     const int keys = my.sequence - key < B ? my.sequence - key : B;
+    const std::int64_t place = my.k_begin + key * my.k_stride;
+    const std::int64_t value_place = Equal ? place : my.v_begin + key * my.v_stride;
     if (!may_meet(query_range, segment_range<B>(ranges, key, my.sequence))) continue;
     __syncthreads();
     load_segments<B>(key_segments, segments + key, keys, sizes.one_segment);
-    load_tile<P, B>(vectors, at.k + my.k_begin + key * my.k_stride, my.k_stride, keys, width);
+    load_tile<P, B>(vectors, at.k + place, my.k_stride, keys, width);
     __syncthreads();
     float scores[R][R];
     dot_products<P, B>(queries, vectors, scores);
@@ -112,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) forward_tile(Forward<float> at) {
     }
     store_scores<B>(weights, scores);
     __syncthreads();
-    load_tile<V, B>(vectors, at.v + my.v_begin + key * my.v_stride, my.v_stride, keys, value_width);
+    load_tile<V, B>(vectors, at.v + value_place, my.v_stride, keys, value_width);
     __syncthreads();
     add_products<V, B, false>(weights, vectors, sums);
   }

@@ -11,7 +11,7 @@
 
 #include "kernels/attention.hpp"
 
-/// Attention by cuDNN, where it is supported: bf16, one head size of up to 128 in steps of 8 for keys and values, rows of at least 64
+/// Attention by cuDNN, where it is supported: bf16, one head size for keys and values of up to 128 in steps of 8, rows of at least 64
 /// tokens that are one segment each, causal or full attention, no other option. In all other cases, and in builds without cuDNN, the
 /// kernels of kernels/cuda/attention_kernels.hpp run.
 #ifdef MILLRACE_CUDNN

@@ -341,7 +341,8 @@ bool is_free(std::string_view rule, std::size_t operand) {
   if (rule == "attention_input_gradient") return operand >= 5;
   if (rule == "linear_cross_entropy_weight_gradient") return operand >= 3;
   if (rule == "linear_cross_entropy_input_gradient" || rule == "linear_cross_entropy_gradients") return operand == 3;
-  return rule == "attention_sink_gradient" || rule == "attention" ? operand >= 2 && operand != 3 : rule == "accumulate";
+  if (rule == "attention") return operand == 4;
+  return rule == "attention_sink_gradient" ? operand == 2 : rule == "accumulate";
 }
 
 // No operand can change its type unnoticed: either the rule refuses it, or the results have other types.
