@@ -6,15 +6,14 @@
 #include <vector>
 
 #include "kernels/attention.hpp"
+#include "kernels/attention_temperature.hpp"
 #include "kernels/balance_loss.hpp"
 #include "kernels/base/activation.hpp"
 #include "kernels/base/route_options.hpp"
 #include "kernels/delta_gates.hpp"
 #include "kernels/delta_rule.hpp"
-#include "kernels/l2_norm.hpp"
-#include "kernels/attention_temperature.hpp"
-#include "kernels/base/activation.hpp"
 #include "kernels/head_parts.hpp"
+#include "kernels/l2_norm.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/rms_norm.hpp"

@@ -292,7 +292,6 @@ std::vector<Call> calls_of(DType type) {
   add_norms(calls, type);
   add_elements(calls, type);
   add_products(calls, type);
-  add_attention(calls, type);
   add_delta_rule(calls, type);
   add_delta_net(calls, type);
   for (const std::int64_t value_dim : {kWidth, kColumns, 2 * kWidth}) add_attention(calls, type, value_dim);
