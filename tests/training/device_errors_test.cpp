@@ -55,7 +55,7 @@ TEST_F(EmulatedErrors, SayWhyThereIsNoGpu) {
 TEST_F(EmulatedErrors, SayWhatEachStageNeeds) {
   const Words words{"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=looped-bfs", "cuda.device=0"};
   expect_end(start(1, "run", words, {"EMULATED_CUDA_MEMORY=200000"}), ExitCode::memory,
-             {"cuda:0", "the plan needs stage 2: ", "workspace, batches and rings"});
+             {"cuda:0", "the plan needs stage 0: ", ", stage 2: ", "workspace, batches and rings"});
 }
 
 /// The n-th kernel of each process fails, somewhere in a step after the second.
