@@ -134,12 +134,10 @@ class Glu final : public OperationRule {
   }
 
   void input_gradient(GradientBuilder& builder) const override {
-    if (!builder.wants(0) && !builder.wants(1)) return;
+    if (!rules::wants_any(builder, 2)) return;
     std::vector<ValueId> operands{builder.output_gradient(0)};
     append_inputs(operands, builder, 0);
-    const auto gradients = builder.append(gradient_, std::move(operands), {}, "dx");
-    for (std::size_t i = 0; i < 2; ++i)
-      if (builder.wants(i)) builder.add_gradient(i, gradients[i]);
+    rules::add_gradients(builder, builder.append(gradient_, std::move(operands), {}, "dx"));
   }
 
   void weight_gradient(GradientBuilder& builder) const override { parameter_gradient_.append_to(builder); }

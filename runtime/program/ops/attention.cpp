@@ -112,8 +112,7 @@ class Attention final : public OperationRule {
     const auto sequence = attributes.as<kernels::AttentionOptions>().sequence;
     rules::require(
         (inputs.size() == 4 || inputs.size() == 5) && are_heads(inputs[0], inputs[1], inputs[2], widths) &&
-            inputs[3].dtype == kernels::DType::i32 && inputs[3].shape.rank() == 1 &&
-            inputs[3].shape.dimension(0) == inputs[0].shape.dimension(0) && inputs[0].shape[0] % sequence == 0 &&
+            rules::is_indices(inputs[3], inputs[0].shape.dimension(0)) && inputs[0].shape[0] % sequence == 0 &&
             (inputs.size() == 4 || inputs[4].shape == kernels::Shape{inputs[0].shape[1] / widths.head_dim}),
         name(), inputs,
         fmt::format("q [T, H * {0}], k [T, K * {0}] and v [T, K * {1}] with K dividing H, segments i32 [T], T a multiple of {2}, perhaps "
@@ -124,13 +123,12 @@ class Attention final : public OperationRule {
 
   void input_gradient(GradientBuilder& builder) const override {
     static const AttentionInputGradient rule;
-    if (!builder.wants(0) && !builder.wants(1) && !builder.wants(2)) return;
+    if (!rules::wants_any(builder, 3)) return;
     const auto gradients = builder.append(rule,
                                           {builder.output_gradient(0), builder.input(0), builder.input(1), builder.input(2),
                                            builder.output(0), builder.output(1), builder.input(3)},
                                           builder.forward().attributes, "dx");
-    for (std::size_t i = 0; i < 3; ++i)
-      if (builder.wants(i)) builder.add_gradient(i, gradients[i]);
+    rules::add_gradients(builder, gradients);
   }
 
   void weight_gradient(GradientBuilder& builder) const override {

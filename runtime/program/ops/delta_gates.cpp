@@ -77,13 +77,12 @@ class DeltaGates final : public OperationRule {
 
   void input_gradient(GradientBuilder& builder) const override {
     static const DeltaGatesInputGradient rule;
-    if (!builder.wants(0) && !builder.wants(1)) return;
+    if (!rules::wants_any(builder, 2)) return;
     const auto gradients = builder.append(
         rule,
         {builder.output_gradient(0), builder.output_gradient(1), builder.input(0), builder.input(1), builder.input(2), builder.input(3)},
         builder.forward().attributes, "da");
-    for (std::size_t i = 0; i < 2; ++i)
-      if (builder.wants(i)) builder.add_gradient(i, gradients[i]);
+    rules::add_gradients(builder, gradients);
   }
 
   void weight_gradient(GradientBuilder& builder) const override {

@@ -21,10 +21,10 @@ bool are_operands(std::span<const ValueType> inputs, const DeltaRuleOptions& opt
   const std::int64_t key_heads = q.shape[1] / options.key_dim, value_heads = v.shape[1] / options.value_dim;
   return inputs[1] == q && v.dtype == q.dtype && v.shape.dimension(0) == q.shape.dimension(0) && key_heads > 0 &&
          value_heads % key_heads == 0 && value_heads > 0 && g == ValueType{kernels::DType::f32, {q.shape.dimension(0), value_heads}} &&
-         inputs[4] == g && segments == ValueType{kernels::DType::i32, {q.shape.dimension(0)}} && q.shape[0] % options.sequence == 0;
+         inputs[4] == g && rules::is_indices(segments, q.shape.dimension(0)) && q.shape[0] % options.sequence == 0;
 }
 
-std::string wanted(const DeltaRuleOptions& options) {
+std::string expected_operands(const DeltaRuleOptions& options) {
   return fmt::format(
       "q and k [T, Hk * {}], v [T, Hv * {}] with Hk dividing Hv, g and beta f32 [T, Hv], segments i32 [T], T a multiple of {}",
       options.key_dim, options.value_dim, options.sequence);
@@ -49,7 +49,7 @@ class DeltaRuleInputGradient final : public OperationRule {
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     const auto& options = attributes.as<DeltaRuleOptions>();
     rules::require(inputs.size() == 7 && are_operands(inputs.subspan(1), options) && inputs[0] == inputs[3], name(), inputs,
-                   "dO of v's type, " + wanted(options));
+                   "dO of v's type, " + expected_operands(options));
     return {inputs[1], inputs[2], inputs[3], inputs[4], inputs[5]};
   }
 
@@ -81,20 +81,16 @@ class DeltaRule final : public OperationRule {
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     const auto& options = attributes.as<DeltaRuleOptions>();
-    rules::require(are_operands(inputs, options), name(), inputs, wanted(options));
+    rules::require(are_operands(inputs, options), name(), inputs, expected_operands(options));
     return {inputs[2]};
   }
 
   void input_gradient(GradientBuilder& builder) const override {
     static const DeltaRuleInputGradient rule;
-    bool wanted = false;
-    for (std::size_t i = 0; i < 5; ++i) wanted = wanted || builder.wants(i);
-    if (!wanted) return;
+    if (!rules::wants_any(builder, 5)) return;
     std::vector<ValueId> inputs{builder.output_gradient(0)};
     for (std::size_t i = 0; i < 6; ++i) inputs.push_back(builder.input(i));
-    const auto gradients = builder.append(rule, std::move(inputs), builder.forward().attributes, "dq");
-    for (std::size_t i = 0; i < 5; ++i)
-      if (builder.wants(i)) builder.add_gradient(i, gradients[i]);
+    rules::add_gradients(builder, builder.append(rule, std::move(inputs), builder.forward().attributes, "dq"));
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {

@@ -11,17 +11,13 @@ class Dropout final : public OperationRule {
   std::string_view name() const override { return "dropout"; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
-    rules::require(inputs.size() == 2 && rules::is_matrix(inputs[0]) && inputs[1].dtype == kernels::DType::i32 &&
-                       inputs[1].shape.rank() == 1 && inputs[1].shape.dimension(0) == inputs[0].shape.dimension(0),
-                   name(), inputs, "x [T, D], samples i32 [T]");
+    rules::require(inputs.size() == 2 && rules::is_matrix(inputs[0]) && rules::is_indices(inputs[1], inputs[0].shape.dimension(0)), name(),
+                   inputs, "x [T, D], samples i32 [T]");
     return {inputs[0]};
   }
 
   /// The gradient is dropout of dy with the same mask.
-  void input_gradient(GradientBuilder& builder) const override {
-    if (!builder.wants(0)) return;
-    builder.add_gradient(0, builder.append(*this, {builder.output_gradient(0), builder.input(1)}, builder.forward().attributes, "dx")[0]);
-  }
+  void input_gradient(GradientBuilder& builder) const override { rules::add_own_gradient(builder, *this); }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs)};

@@ -108,16 +108,12 @@ class JoinHeads final : public OperationRule {
     const auto& inputs = builder.forward().inputs;
     const auto& options = builder.forward().attributes.as<kernels::HeadPartsOptions>();
     SplitHeadsOptions split{options.heads, options.shared, {}};
-    bool wanted = false;
+    if (!rules::wants_any(builder, inputs.size())) return;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto columns = builder.type(inputs[i]).shape[1];
       split.widths.push_back(is_shared(i, inputs.size(), options.shared) ? columns : columns / options.heads);
-      wanted = wanted || builder.wants(i);
     }
-    if (!wanted) return;
-    const auto gradients = builder.append(rule, {builder.output_gradient(0)}, split, "dx");
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (builder.wants(i)) builder.add_gradient(i, gradients[i]);
+    rules::add_gradients(builder, builder.append(rule, {builder.output_gradient(0)}, split, "dx"));
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {

@@ -11,20 +11,6 @@ using kernels::L2NormOptions;
 bool are_vectors(const ValueType& x, const L2NormOptions& options) {
   return rules::is_matrix(x) && options.width > 0 && x.shape[1] % options.width == 0;
 }
-/// The shape of r: one number for each vector of x.
-ValueType scales_of(const ValueType& x, const L2NormOptions& options) {
-  return {kernels::DType::f32, {x.shape.dimension(0), x.shape[1] / options.width}};
-}
-
-/// [T, n·D] as [T·n, D], or [T, n] as [T·n].
-kernels::Tensor vectors(kernels::Tensor tensor, std::int64_t width) {
-  tensor.shape = {tensor.shape[0] * (tensor.shape[1] / width), width};
-  return tensor;
-}
-kernels::Tensor numbers(kernels::Tensor tensor) {
-  tensor.shape = {tensor.shape[0] * tensor.shape[1]};
-  return tensor;
-}
 
 /// dy, x [T, n·D], r f32 [T, n] → dx [T, n·D].
 class L2NormInputGradient final : public OperationRule {
@@ -33,9 +19,9 @@ class L2NormInputGradient final : public OperationRule {
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     const auto& options = attributes.as<L2NormOptions>();
-    rules::require(
-        inputs.size() == 3 && are_vectors(inputs[1], options) && inputs[0] == inputs[1] && inputs[2] == scales_of(inputs[1], options),
-        name(), inputs, fmt::format("dy and x [T, n * {}], r f32 [T, n]", options.width));
+    rules::require(inputs.size() == 3 && are_vectors(inputs[1], options) && inputs[0] == inputs[1] &&
+                       inputs[2] == rules::scales_of(inputs[1], options.width),
+                   name(), inputs, fmt::format("dy and x [T, n * {}], r f32 [T, n]", options.width));
     return {inputs[0]};
   }
 
@@ -48,8 +34,8 @@ class L2NormInputGradient final : public OperationRule {
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto width = attributes.as<L2NormOptions>().width;
-    kernels::l2_norm_input_gradient(context, vectors(inputs[0], width), vectors(inputs[1], width), numbers(inputs[2]),
-                                    vectors(outputs[0], width));
+    kernels::l2_norm_input_gradient(context, rules::vectors(inputs[0], width), rules::vectors(inputs[1], width), rules::numbers(inputs[2]),
+                                    rules::vectors(outputs[0], width));
   }
 };
 
@@ -61,7 +47,7 @@ class L2Norm final : public OperationRule {
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     const auto& options = attributes.as<L2NormOptions>();
     rules::require(inputs.size() == 1 && are_vectors(inputs[0], options), name(), inputs, fmt::format("x [T, n * {}]", options.width));
-    return {inputs[0], scales_of(inputs[0], options)};
+    return {inputs[0], rules::scales_of(inputs[0], options.width)};
   }
 
   void input_gradient(GradientBuilder& builder) const override {
@@ -80,7 +66,8 @@ class L2Norm final : public OperationRule {
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto& options = attributes.as<L2NormOptions>();
-    kernels::l2_norm_forward(context, vectors(inputs[0], options.width), options, vectors(outputs[0], options.width), numbers(outputs[1]));
+    kernels::l2_norm_forward(context, rules::vectors(inputs[0], options.width), options, rules::vectors(outputs[0], options.width),
+                             rules::numbers(outputs[1]));
   }
 };
 

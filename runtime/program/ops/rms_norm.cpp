@@ -11,18 +11,6 @@ namespace {
 bool is_weight(const ValueType& type, const ValueType& x) {
   return type.dtype == kernels::DType::f32 && type.shape.rank() == 1 && type.shape[0] > 0 && x.shape[1] % type.shape[0] == 0;
 }
-/// The shape of the statistics: one number for each vector of x, whose length is that of the weight.
-ValueType scales_of(const ValueType& x, std::int64_t width) { return {kernels::DType::f32, {x.shape.dimension(0), x.shape[1] / width}}; }
-
-/// [T, n·D] as [T·n, D], or [T, n] as [T·n]: one vector or number per row.
-kernels::Tensor vectors(kernels::Tensor tensor, std::int64_t width) {
-  tensor.shape = {tensor.shape[0] * (tensor.shape[1] / width), width};
-  return tensor;
-}
-kernels::Tensor numbers(kernels::Tensor tensor) {
-  tensor.shape = {tensor.shape[0] * tensor.shape[1]};
-  return tensor;
-}
 
 /// dy, x [T, n·D], weight f32 [D], r f32 [T, n] → dx [T, n·D].
 class RmsNormInputGradient final : public OperationRule {
@@ -32,7 +20,7 @@ class RmsNormInputGradient final : public OperationRule {
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     rules::require(inputs.size() == (adds(attributes) ? 5U : 4U) && rules::is_matrix(inputs[0]) && inputs[0] == inputs[1] &&
-                       is_weight(inputs[2], inputs[1]) && inputs[3] == scales_of(inputs[1], inputs[2].shape[0]) &&
+                       is_weight(inputs[2], inputs[1]) && inputs[3] == rules::scales_of(inputs[1], inputs[2].shape[0]) &&
                        (!adds(attributes) || inputs[4] == inputs[0]),
                    name(), inputs, "dy and x [T, n * D], weight f32 [D], r f32 [T, n] (and an addend of dy's type)");
     return {inputs[0]};
@@ -48,9 +36,9 @@ class RmsNormInputGradient final : public OperationRule {
            const Attributes& attributes, kernels::Scratch) const override {
     const auto width = inputs[2].shape[0];
     kernels::Tensor addend;
-    if (adds(attributes)) addend = vectors(inputs[4], width);
-    kernels::rms_norm_input_gradient(context, vectors(inputs[0], width), vectors(inputs[1], width), inputs[2], numbers(inputs[3]),
-                                     attributes.as<kernels::RmsNormOptions>(), vectors(outputs[0], width),
+    if (adds(attributes)) addend = rules::vectors(inputs[4], width);
+    kernels::rms_norm_input_gradient(context, rules::vectors(inputs[0], width), rules::vectors(inputs[1], width), inputs[2],
+                                     rules::numbers(inputs[3]), attributes.as<kernels::RmsNormOptions>(), rules::vectors(outputs[0], width),
                                      adds(attributes) ? &addend : nullptr);
   }
 
@@ -67,7 +55,7 @@ class RmsNormWeightGradient final : public OperationRule {
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 3 && rules::is_matrix(inputs[0]) && inputs[0] == inputs[1] && inputs[2].shape.rank() == 2 &&
                        inputs[2].shape[1] > 0 && inputs[1].shape[1] % inputs[2].shape[1] == 0 &&
-                       inputs[2] == scales_of(inputs[1], inputs[1].shape[1] / inputs[2].shape[1]),
+                       inputs[2] == rules::scales_of(inputs[1], inputs[1].shape[1] / inputs[2].shape[1]),
                    name(), inputs, "dy and x [T, n * D], r f32 [T, n]");
     return {{kernels::DType::f32, {inputs[1].shape[1] / inputs[2].shape[1]}}};
   }
@@ -80,7 +68,8 @@ class RmsNormWeightGradient final : public OperationRule {
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
     const auto width = outputs[0].shape[0];
-    kernels::rms_norm_weight_gradient(context, vectors(inputs[0], width), vectors(inputs[1], width), numbers(inputs[2]), outputs[0]);
+    kernels::rms_norm_weight_gradient(context, rules::vectors(inputs[0], width), rules::vectors(inputs[1], width),
+                                      rules::numbers(inputs[2]), outputs[0]);
   }
 };
 
@@ -92,7 +81,7 @@ class RmsNorm final : public OperationRule {
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 2 && rules::is_matrix(inputs[0]) && is_weight(inputs[1], inputs[0]), name(), inputs,
                    "x [T, n * D] and weight f32 [D]");
-    return {inputs[0], scales_of(inputs[0], inputs[1].shape[0])};
+    return {inputs[0], rules::scales_of(inputs[0], inputs[1].shape[0])};
   }
 
   void input_gradient(GradientBuilder& builder) const override {
@@ -116,8 +105,8 @@ class RmsNorm final : public OperationRule {
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
     const auto width = inputs[1].shape[0];
-    kernels::rms_norm_forward(context, vectors(inputs[0], width), inputs[1], attributes.as<kernels::RmsNormOptions>(),
-                              vectors(outputs[0], width), numbers(outputs[1]));
+    kernels::rms_norm_forward(context, rules::vectors(inputs[0], width), inputs[1], attributes.as<kernels::RmsNormOptions>(),
+                              rules::vectors(outputs[0], width), rules::numbers(outputs[1]));
   }
 };
 

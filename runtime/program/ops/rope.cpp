@@ -15,9 +15,9 @@ class Rope final : public OperationRule {
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     const std::int64_t unrotated = attributes.as<kernels::RopeOptions>().unrotated;
-    rules::require(unrotated >= 0 && inputs.size() == 3 && rules::is_matrix(inputs[0]) && inputs[1].dtype == kernels::DType::i32 &&
-                       inputs[1].shape.rank() == 1 && inputs[1].shape.dimension(0) == inputs[0].shape.dimension(0) &&
-                       inputs[2].dtype == kernels::DType::f32 && inputs[2].shape.rank() == 1 && inputs[2].shape[0] > 0 &&
+    rules::require(unrotated >= 0 && inputs.size() == 3 && rules::is_matrix(inputs[0]) &&
+                       rules::is_indices(inputs[1], inputs[0].shape.dimension(0)) && inputs[2].dtype == kernels::DType::f32 &&
+                       inputs[2].shape.rank() == 1 && inputs[2].shape[0] > 0 &&
                        inputs[0].shape[1] % (2 * inputs[2].shape[0] + unrotated) == 0,
                    name(), inputs, "x [T, heads * head_dim], positions i32 [T], inverse frequencies f32 [(head_dim - unrotated) / 2]");
     return {inputs[0]};

@@ -15,10 +15,7 @@ class Scale final : public OperationRule {
   }
 
   /// The gradient is scaled by the same factor.
-  void input_gradient(GradientBuilder& builder) const override {
-    if (!builder.wants(0)) return;
-    builder.add_gradient(0, builder.append(*this, {builder.output_gradient(0)}, builder.forward().attributes, "dx")[0]);
-  }
+  void input_gradient(GradientBuilder& builder) const override { rules::add_own_gradient(builder, *this); }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs)};

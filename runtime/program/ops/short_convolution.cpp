@@ -14,13 +14,12 @@ bool are_operands(const ValueType& x, const ValueType& weight, const ValueType& 
   const kernels::Shape& shape = weight.shape;
   return rules::is_matrix(x) && (weight.dtype == kernels::DType::f32 || weight.dtype == x.dtype) &&
          (shape.rank() == 2 || (shape.rank() == 3 && shape[1] == 1)) && shape.dimension(0) == x.shape.dimension(1) &&
-         shape[shape.rank() - 1] >= 1 && segments == ValueType{kernels::DType::i32, {x.shape.dimension(0)}} &&
-         x.shape[0] % options.sequence == 0;
+         shape[shape.rank() - 1] >= 1 && rules::is_indices(segments, x.shape.dimension(0)) && x.shape[0] % options.sequence == 0;
 }
 double taps(const ValueType& weight) { return static_cast<double>(weight.shape[weight.shape.rank() - 1]); }
-/// FLOPs per element for the sums, and for SiLU or its slope, if there is one.
-double flops(const ValueType& weight, const Attributes& attributes, double sums, double silu) {
-  return sums * 2 * taps(weight) + (attributes.as<ShortConvolutionOptions>().silu ? silu : 0);
+/// FLOPs per element for the sum, and for SiLU or its slope, if there is one.
+double flops(const ValueType& weight, const Attributes& attributes, double silu) {
+  return 2 * taps(weight) + (attributes.as<ShortConvolutionOptions>().silu ? silu : 0);
 }
 
 /// dy, x, weight, segments → dx.
@@ -37,7 +36,7 @@ class ShortConvolutionInputGradient final : public OperationRule {
 
   /// With SiLU also the sum again, and dy times its slope.
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
-    return {flops(inputs[2], attributes, 1, 2 * taps(inputs[2]) + 9) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
+    return {flops(inputs[2], attributes, 2 * taps(inputs[2]) + 9) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
   KernelRows kernel_rows() const override { return {&kernels::table::short_convolution_input_gradient}; }
@@ -62,7 +61,7 @@ class ShortConvolutionWeightGradient final : public OperationRule {
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
-    return {flops(inputs[2], attributes, 1, 2 * taps(inputs[2]) + 9) * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
+    return {flops(inputs[2], attributes, 2 * taps(inputs[2]) + 9) * rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
   KernelRows kernel_rows() const override { return {&kernels::table::short_convolution_weight_gradient}; }
@@ -97,7 +96,7 @@ class ShortConvolution final : public OperationRule {
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
-    return {flops(inputs[1], attributes, 1, 4) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
+    return {flops(inputs[1], attributes, 4) * rules::elements(inputs[0]), rules::traffic(inputs, outputs)};
   }
 
   KernelRows kernel_rows() const override { return {&kernels::table::short_convolution_forward}; }

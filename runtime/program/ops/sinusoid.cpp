@@ -11,8 +11,7 @@ class AddSinusoid final : public OperationRule {
   std::string_view name() const override { return "add_sinusoid"; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
-    rules::require(inputs.size() == 3 && rules::is_matrix(inputs[0]) && inputs[1].dtype == kernels::DType::i32 &&
-                       inputs[1].shape.rank() == 1 && inputs[1].shape.dimension(0) == inputs[0].shape.dimension(0) &&
+    rules::require(inputs.size() == 3 && rules::is_matrix(inputs[0]) && rules::is_indices(inputs[1], inputs[0].shape.dimension(0)) &&
                        inputs[2].dtype == kernels::DType::f32 && inputs[2].shape.rank() == 1 &&
                        inputs[0].shape[1] == 2 * inputs[2].shape[0],
                    name(), inputs, "x [T, D], positions i32 [T], inverse timescales f32 [D / 2]");
