@@ -252,7 +252,6 @@ TEST(Activation, GradientsAreSlopes) {
   const ExecutionContext context = fast(team);
   for (const Activation activation : kActivations) {
     Results run(context, activation, DType::f32, {40});
-    constexpr double step = 1e-2;
     const std::vector<Tensor> learned = Results::scalars(run.numbers, 0, activation_parameters(activation));
     const auto slope = [&](Data& operand, std::int64_t i, bool gated) {
       Data y(DType::f32, {40});
@@ -263,13 +262,7 @@ TEST(Activation, GradientsAreSlopes) {
           activation_forward(context, activation, *run.gate, *y, learned);
         return y.get(i);
       };
-      const double value = operand.get(i);
-      operand.set(i, value + step);
-      const double above = forward();
-      operand.set(i, value - step);
-      const double below = forward();
-      operand.set(i, value);
-      return run.dy.get(i) * (above - below) / (2 * step);
+      return run.dy.get(i) * slope_along(operand, i, 1e-2, forward);
     };
     for (std::int64_t i = 0; i < 40; ++i) {
       EXPECT_NEAR(run.d_gate.get(i), slope(run.gate, i, true), 1e-3) << i;

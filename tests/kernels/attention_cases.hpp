@@ -100,6 +100,20 @@ inline Outputs run(const Inputs& in, int threads = 1) {
   return out;
 }
 
+/// Calls both kernels and expects that neither allocates.
+inline void expect_no_allocations(const Case& c) {
+  const Inputs in(c);
+  ThreadTeam team(2);
+  const ExecutionContext context = fast(team);
+  const Outputs out(in);
+  const Buffer scratch = scratch_of(context, in);
+  const std::int64_t before = large_allocations();
+  attention_forward(context, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes());
+  attention_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *out.o, *out.sums, *in.segments, in.options(), *out.dq, *out.dk, *out.dv,
+                           scratch.bytes());
+  EXPECT_EQ(large_allocations(), before);
+}
+
 using tests::around;
 using tests::fp32_roundoff;
 using tests::Interval;

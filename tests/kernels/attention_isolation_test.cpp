@@ -70,9 +70,9 @@ TEST(Attention, ARowDoesNotDependOnItsBatch) {
   take(batch.q, alone.q);
   take(batch.k, alone.k);
   take(batch.v, alone.v);
-  const Outputs wanted = run(batch);
+  const Outputs expected = run(batch);
   const Outputs found = run(alone);
-  EXPECT_EQ(std::memcmp((*found.o).data, (*wanted.o).data + 2 * (*found.o).bytes(), (*found.o).bytes()), 0);
+  EXPECT_EQ(std::memcmp((*found.o).data, (*expected.o).data + 2 * (*found.o).bytes(), (*found.o).bytes()), 0);
 }
 
 }  // namespace

@@ -17,17 +17,17 @@ TEST(Attention, MatchesReference) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
-    Outputs wanted(in);
-    forward(plain, in, wanted);
-    backward(plain, in, wanted, wanted);
+    Outputs expected(in);
+    forward(plain, in, expected);
+    backward(plain, in, expected, expected);
     Outputs found(in);
     forward(context, in, found);
-    backward(context, in, wanted, found);
-    const Truth truth(in, wanted);
+    backward(context, in, expected, found);
+    const Truth truth(in, expected);
     truth.expect_forward(found);
     truth.expect_gradients(found);
-    expect_sink_gradients(in, wanted, found);
-    expect_sink_gradients(in, wanted, wanted);
+    expect_sink_gradients(in, expected, found);
+    expect_sink_gradients(in, expected, expected);
   }
 }
 
@@ -70,11 +70,11 @@ TEST(Attention, LargeScoresStayFinite) {
   c.scale = 3000.0F;
   const Inputs in(c);
   ThreadTeam team(1);
-  Outputs wanted(in);
-  forward(ExecutionContext(team, Implementation::reference), in, wanted);
+  Outputs expected(in);
+  forward(ExecutionContext(team, Implementation::reference), in, expected);
   const Outputs found = run(in);
   // A score in the thousands has an error of 1e-3 and more in fp32, which is then the relative error of its exponential.
-  Truth(in, wanted).expect_forward(found);
+  Truth(in, expected).expect_forward(found);
   for (std::int64_t i = 0; i < found.dk.elements(); ++i) ASSERT_TRUE(std::isfinite(found.dk.get(i))) << i;
 }
 
@@ -86,13 +86,13 @@ TEST(Attention, FollowsScoresThatRise) {
     for (std::int64_t i = 0; i < in.q.elements(); i += 16) in.q.set(i, 2);
     for (std::int64_t u = 0; u < 330; ++u) in.k.set(u * 16, levels[u / 64]);
     ThreadTeam team(2);
-    Outputs wanted(in);
-    forward(ExecutionContext(team, Implementation::reference), in, wanted);
-    backward(ExecutionContext(team, Implementation::reference), in, wanted, wanted);
+    Outputs expected(in);
+    forward(ExecutionContext(team, Implementation::reference), in, expected);
+    backward(ExecutionContext(team, Implementation::reference), in, expected, expected);
     Outputs found(in);
     forward(fast(team), in, found);
-    backward(fast(team), in, wanted, found);
-    const Truth truth(in, wanted);
+    backward(fast(team), in, expected, found);
+    const Truth truth(in, expected);
     truth.expect_forward(found);
     truth.expect_gradients(found);
   }
@@ -133,14 +133,14 @@ TEST(Attention, AWindowOfOneTokenYieldsItsValue) {
 
 // Limits that exclude nothing do not change any bit.
 TEST(Attention, AWindowAndAChunkAsLongAsTheRowAreNone) {
-  const Outputs wanted = run(Inputs({2, 150, 2, 1, 16, DType::f32, 60}));
+  const Outputs expected = run(Inputs({2, 150, 2, 1, 16, DType::f32, 60}));
   for (const auto& [window, chunk] : {std::pair{150, 0}, {1000, 0}, {0, 150}, {0, 151}, {150, 4096}}) {
     Case c{2, 150, 2, 1, 16, DType::f32, 60};
     c.window = window;
     c.chunk = chunk;
     const Outputs found = run(Inputs(c));
     for (const auto member : {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv})
-      EXPECT_TRUE(same_bits(found.*member, wanted.*member)) << window << " " << chunk;
+      EXPECT_TRUE(same_bits(found.*member, expected.*member)) << window << " " << chunk;
   }
 }
 
@@ -178,13 +178,13 @@ TEST(Attention, OneSegmentIsNotRead) {
   if (!on_device()) GTEST_SKIP() << "of a GPU alone";
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Case c{2, 150, 2, 1, 20, dtype, 0, 0.3F, 100};
-    const Outputs wanted = run(Inputs(c));
+    const Outputs expected = run(Inputs(c));
     c.one_segment = true;
     Inputs in(c);
     for (std::int64_t t = 0; t < 300; ++t) in.segments.set(t, t * 7 % 5);
     const Outputs found = run(in);
     for (const auto member : {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv})
-      EXPECT_TRUE(same_bits(found.*member, wanted.*member));
+      EXPECT_TRUE(same_bits(found.*member, expected.*member));
   }
 }
 
@@ -203,13 +203,13 @@ TEST(Attention, RowsOfOneSegmentMatchReference) {
     const Case c{1, sequence, 4, kv_heads, width, DType::bf16, 0, 0.2F, 0, 0, 0, causal, false, true};
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
-    Outputs wanted(in);
-    forward(plain, in, wanted);
-    backward(plain, in, wanted, wanted);
+    Outputs expected(in);
+    forward(plain, in, expected);
+    backward(plain, in, expected, expected);
     Outputs found(in);
     forward(context, in, found);
-    backward(context, in, wanted, found);
-    const Truth truth(in, wanted);
+    backward(context, in, expected, found);
+    const Truth truth(in, expected);
     truth.expect_forward(found);
     truth.expect_gradients(found);
   }
@@ -221,11 +221,11 @@ TEST(Attention, RowsOfOneSegmentRepeat) {
   // Emulation on a CPU is slow.
   const std::int64_t scale = cuda_devices().front().name.find("mulated") == std::string::npos ? 8 : 1;
   const Inputs in({2, 70 * scale, 2 * scale, scale, 64, DType::bf16, 0, 0.1F, 0, 0, 0, true, false, true});
-  const Outputs wanted = run(in);
+  const Outputs expected = run(in);
   for (std::int64_t i = 0; i < scale; ++i) {
     const Outputs found = run(in);
     for (const auto member : {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv})
-      EXPECT_TRUE(same_bits(found.*member, wanted.*member));
+      EXPECT_TRUE(same_bits(found.*member, expected.*member));
   }
 }
 
@@ -257,10 +257,10 @@ TEST(Attention, GradientsAreSlopes) {
         Case{1, 40, 2, 1, 5, DType::f32, 0, 0.7F, 0, 15, 0, false, false, false, 9}}) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
-    Outputs wanted(in);
-    forward(ExecutionContext(team, Implementation::reference), in, wanted);
-    backward(ExecutionContext(team, Implementation::reference), in, wanted, wanted);
-    const Truth truth(in, wanted);
+    Outputs expected(in);
+    forward(ExecutionContext(team, Implementation::reference), in, expected);
+    backward(ExecutionContext(team, Implementation::reference), in, expected, expected);
+    const Truth truth(in, expected);
     Plain plain(in);
     // The reference reads o and a log-sum in fp32; besides its bounds, steps of 1e-4 leave an error of 1e-8 times a third
     // derivative below 10.
@@ -268,13 +268,13 @@ TEST(Attention, GradientsAreSlopes) {
       for (std::int64_t i = 0; i < gradient.elements(); i += 7)
         EXPECT_NEAR(gradient.get(i), plain.slope(operand, i), (exact(i).high - exact(i).low) / 2 + 1e-7) << i;
     };
-    expect_slopes(wanted.dq, &Plain::q, [&](std::int64_t i) { return truth.dq(i); });
-    expect_slopes(wanted.dk, &Plain::k, [&](std::int64_t i) { return truth.dk(i); });
-    expect_slopes(wanted.dv, &Plain::v, [&](std::int64_t i) { return truth.dv(i); });
+    expect_slopes(expected.dq, &Plain::q, [&](std::int64_t i) { return truth.dq(i); });
+    expect_slopes(expected.dk, &Plain::k, [&](std::int64_t i) { return truth.dk(i); });
+    expect_slopes(expected.dv, &Plain::v, [&](std::int64_t i) { return truth.dv(i); });
     if (!c.sinks) continue;
     const Outputs before(in);
-    for (std::int64_t h = 0; h < wanted.d_sinks.elements(); ++h)
-      EXPECT_NEAR(wanted.d_sinks.get(h) - before.d_sinks.get(h), plain.slope(&Plain::sinks, h), 1e-6) << h;
+    for (std::int64_t h = 0; h < expected.d_sinks.elements(); ++h)
+      EXPECT_NEAR(expected.d_sinks.get(h) - before.d_sinks.get(h), plain.slope(&Plain::sinks, h), 1e-6) << h;
   }
 }
 
@@ -288,16 +288,7 @@ TEST(Attention, PaddingIsFinite) {
 
 TEST(Attention, AllocatesNothing) {
   MILLRACE_CPU_ONLY();
-  const Inputs in({2, 100, 2, 1, 64, DType::bf16, 0});
-  ThreadTeam team(2);
-  const ExecutionContext context = fast(team);
-  Outputs out(in);
-  const Buffer scratch = scratch_of(context, in);
-  const std::int64_t before = large_allocations();
-  attention_forward(context, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes());
-  attention_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *out.o, *out.sums, *in.segments, in.options(), *out.dq, *out.dk, *out.dv,
-                           scratch.bytes());
-  EXPECT_EQ(large_allocations(), before);
+  expect_no_allocations({2, 100, 2, 1, 64, DType::bf16, 0});
 }
 
 TEST(Attention, RefusesWhatDoesNotFit) {

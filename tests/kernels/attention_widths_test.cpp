@@ -114,16 +114,7 @@ TEST(AttentionWidths, AllocatesNothing) {
   MILLRACE_CPU_ONLY();
   Case c{1, 100, 2, 1, 64, DType::bf16, 0};
   c.value_width = 200;
-  const Inputs in(c);
-  ThreadTeam team(2);
-  const ExecutionContext context = fast(team);
-  Outputs out(in);
-  const Buffer scratch = scratch_of(context, in);
-  const std::int64_t before = large_allocations();
-  attention_forward(context, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes());
-  attention_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *out.o, *out.sums, *in.segments, in.options(), *out.dq, *out.dk, *out.dv,
-                           scratch.bytes());
-  EXPECT_EQ(large_allocations(), before);
+  expect_no_allocations(c);
 }
 
 TEST(AttentionWidths, RefusesOtherWidths) {
@@ -159,7 +150,7 @@ TEST(AttentionWidths, RefusesOtherWidths) {
 
 // A GPU's tiles hold heads of up to 256 features, of either kind.
 TEST(AttentionWidths, RefusesWiderHeadsThanAGpuHolds) {
-  if (!on_device()) GTEST_SKIP() << "of a GPU alone";
+  if (!on_device()) GTEST_SKIP() << "only a GPU has this limit";
   Case c{1, 4, 1, 1, 8, DType::f32, 0};
   c.value_width = 257;
   const Inputs in(c);

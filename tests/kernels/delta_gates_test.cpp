@@ -133,16 +133,7 @@ TEST(DeltaGates, GradientsAreSlopes) {
     for (std::int64_t i = 0; i < g.elements(); ++i) sum += g.get(i) * run.dg.get(i) + beta.get(i) * run.dbeta.get(i);
     return sum;
   };
-  const auto slope = [&](Data& operand, std::int64_t i) {
-    constexpr double step = 0x1p-7;
-    const double value = operand.get(i);
-    operand.set(i, value + step);
-    const double above = objective();
-    operand.set(i, value - step);
-    const double below = objective();
-    operand.set(i, value);
-    return (above - below) / (2 * step);
-  };
+  const auto slope = [&](Data& operand, std::int64_t i) { return slope_along(operand, i, 0x1p-7, objective); };
   // Decays of up to 40 in fp32 over twice the step give 4e-4, a third derivative of up to 40 times its square over six the same.
   for (std::int64_t i = 0; i < 12; ++i) {
     EXPECT_NEAR(run.da.get(i), slope(run.a, i), 1e-3) << i;

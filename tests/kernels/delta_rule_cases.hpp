@@ -17,7 +17,7 @@ struct DeltaCase {
   std::int64_t rows, sequence, key_heads, group, key_dim, value_dim;
   DType dtype = DType::f32;
   std::int64_t document = 0;  // tokens per segment; 0: one segment per row
-  double decay = 0.3;         // g is uniform in [−decay, 0]; above 1,000: all are −(decay − 1,000)
+  double decay = 0.3;         // g is uniform in [−decay, 0]; below 0: of every token
   double beta = -1;           // of every token; below 0: uniform in [0, 1]
   std::int64_t padding = 0;   // tokens at a row's end
   bool reset = true;
@@ -53,7 +53,7 @@ struct DeltaInputs {
         beta(DType::f32, {c.tokens(), c.value_heads()}, 16),
         segments(DType::i32, {c.tokens()}) {
     for (std::int64_t i = 0; i < g.elements(); ++i) {
-      g.set(i, c.decay > 1000 ? 1000 - c.decay : -c.decay * (g.at(i) + 1) / 2);
+      g.set(i, c.decay < 0 ? c.decay : -c.decay * (g.at(i) + 1) / 2);
       beta.set(i, c.beta >= 0 ? c.beta : (beta.at(i) + 1) / 2);
     }
     for (std::int64_t t = 0; t < c.tokens(); ++t) {
@@ -101,7 +101,7 @@ inline DeltaOutputs run(const ExecutionContext& context, const DeltaInputs& in, 
   return out;
 }
 
-/// The recurrence, as docs of the operation state it, and slopes of Σ dO·o.
+/// The recurrence that kernels/delta_rule.hpp states, and slopes of Σ dO·o.
 struct PlainDelta {
   explicit PlainDelta(const DeltaInputs& in) : c(in.shape) {
     const auto copy = [](const Data& from) {

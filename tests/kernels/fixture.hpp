@@ -165,6 +165,18 @@ inline ::testing::AssertionResult same_bits(const Data& a, const Data& b) {
   return ::testing::AssertionSuccess();
 }
 
+/// The slope of objective() along element i of `operand`, measured a step to both sides of its value, which it keeps.
+template <class Objective>
+double slope_along(Data& operand, std::int64_t i, double step, Objective&& objective) {
+  const double value = operand.get(i);
+  operand.set(i, value + step);
+  const double above = objective();
+  operand.set(i, value - step);
+  const double below = objective();
+  operand.set(i, value);
+  return (above - below) / (2 * step);
+}
+
 /// The exit code of the millrace::Error that `call` throws; −1 if it throws nothing.
 template <class Call>
 int thrown(Call&& call) {

@@ -149,15 +149,8 @@ TEST(LayerNorm, GradientsAreSlopes) {
     Results run(context, DType::f32, 3, 20, options);
     Data dw(DType::f32, {20}), db(DType::f32, {20});
     layer_norm_weight_gradient(context, *run.dy, *run.x, *run.m, *run.r, *dw, *db);
-    constexpr double step = 1e-2;
     const auto slope = [&](Data& operand, std::int64_t i) {
-      const double value = operand.get(i);
-      operand.set(i, value + step);
-      const double above = objective(context, run, options);
-      operand.set(i, value - step);
-      const double below = objective(context, run, options);
-      operand.set(i, value);
-      return (above - below) / (2 * step);
+      return slope_along(operand, i, 1e-2, [&] { return objective(context, run, options); });
     };
     for (std::int64_t i = 0; i < 60; ++i) EXPECT_NEAR(run.dx.get(i), slope(run.x, i), 1e-3) << i;
     for (std::int64_t i = 0; i < 20; ++i) EXPECT_NEAR(dw.get(i), slope(run.w, i), 1e-3) << i;

@@ -75,10 +75,10 @@ TEST(Rope, MatchesReferenceForAnyThreadCount) {
                                           << options.factor << " " << options.interleaved << " " << options.rotate_last);
         const Operands in(dtype, 29, 3, width, unrotated);
         ThreadTeam one(1);
-        Data wanted(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
-        rope(ExecutionContext(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, options, *wanted);
+        Data expected(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
+        rope(ExecutionContext(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, options, *expected);
         rope(fast(one), *in.x, *in.positions, *in.frequencies, options, *found);
-        for (const Data* y : {&wanted, &found}) expect_turned(in, options, *y);
+        for (const Data* y : {&expected, &found}) expect_turned(in, options, *y);
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
           Data many(in.x);  // in place
@@ -138,10 +138,10 @@ struct Turned {
   Data x, positions, frequencies;
 };
 
-// The difference in units in the last place of the fp32 number nearest to `wanted`.
-double units_between(double found, double wanted) {
-  const auto nearest = std::abs(static_cast<float>(wanted));
-  return std::abs(found - wanted) / (static_cast<double>(std::nextafter(nearest, 2.0F)) - static_cast<double>(nearest));
+// The difference in units in the last place of the fp32 number nearest to `expected`.
+double units_between(double found, double expected) {
+  const auto nearest = std::abs(static_cast<float>(expected));
+  return std::abs(found - expected) / (static_cast<double>(std::nextafter(nearest, 2.0F)) - static_cast<double>(nearest));
 }
 
 TEST(Rope, SinesAreThoseOfTheAngleHoweverLarge) {
@@ -173,10 +173,10 @@ TEST(Rope, EveryInstructionSetGivesTheSameBits) {
           0, Turned::kPositions);
     return y;
   };
-  const Data wanted = turned(cpu::baseline::rope_f32);
+  const Data expected = turned(cpu::baseline::rope_f32);
   const Isa isa = cpu_features().isa;
-  EXPECT_TRUE(isa < Isa::avx2 || same_bits(turned(cpu::avx2::rope_f32), wanted));
-  EXPECT_TRUE(isa < Isa::avx512 || same_bits(turned(cpu::avx512::rope_f32), wanted));
+  EXPECT_TRUE(isa < Isa::avx2 || same_bits(turned(cpu::avx2::rope_f32), expected));
+  EXPECT_TRUE(isa < Isa::avx512 || same_bits(turned(cpu::avx512::rope_f32), expected));
 }
 
 // The rotation's inverse is its transpose, so direction −1 computes the input's gradient.

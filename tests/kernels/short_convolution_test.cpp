@@ -146,8 +146,8 @@ TEST(ShortConvolution, MatchesTheDefinitionForAnyThreadCount) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(describe(c));
     ThreadTeam one(1);
-    const Results wanted(ExecutionContext(one, Implementation::reference), c), found(fast(one), c);
-    for (const Results* results : {&wanted, &found}) Truth(*results).expect_all();
+    const Results expected(ExecutionContext(one, Implementation::reference), c), found(fast(one), c);
+    for (const Results* results : {&expected, &found}) Truth(*results).expect_all();
     for (const int threads : {2, 3}) {
       ThreadTeam team(threads);
       const Results many(fast(team), c);
@@ -192,16 +192,7 @@ TEST(ShortConvolution, GradientsAreSlopes) {
       for (std::int64_t i = 0; i < y.elements(); ++i) sum += y.get(i) * run.dy.get(i);
       return sum;
     };
-    const auto slope = [&](Data& operand, std::int64_t i) {
-      constexpr double step = 0x1p-7;
-      const double value = operand.get(i);
-      operand.set(i, value + step);
-      const double above = objective();
-      operand.set(i, value - step);
-      const double below = objective();
-      operand.set(i, value);
-      return (above - below) / (2 * step);
-    };
+    const auto slope = [&](Data& operand, std::int64_t i) { return slope_along(operand, i, 0x1p-7, objective); };
     // Eighteen fp32 results of a few units over twice the step give 3e-4; third derivatives of SiLU times the step's square are 1e-4.
     for (std::int64_t i = 0; i < run.x.elements(); ++i) EXPECT_NEAR(run.dx.get(i), slope(run.x, i), 1e-3) << i;
     for (std::int64_t i = 0; i < run.w.elements(); ++i) EXPECT_NEAR(run.dw.get(i) - start.get(i), slope(run.w, i), 2e-3) << i;

@@ -474,10 +474,10 @@ TEST(Rules, ResultsBesideTheFirstAreNamed) {
         if (known == words.end()) continue;
         Words names;
         for (const auto id : operation.outputs) names.push_back(set.value(id).name);
-        Words wanted;
-        for (const std::string& word : known->second) wanted.push_back(operation.name + word);
-        if (known->first == "split") wanted.resize(std::min(names.size(), wanted.size()));  // some are into two parts
-        EXPECT_EQ(names, wanted) << known->first;
+        Words expected;
+        for (const std::string& word : known->second) expected.push_back(operation.name + word);
+        if (known->first == "split") expected.resize(std::min(names.size(), expected.size()));  // some are into two parts
+        EXPECT_EQ(names, expected) << known->first;
         ++found[known->first];
       }
   }
