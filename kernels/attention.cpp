@@ -10,8 +10,7 @@ void check_sizes(const char* component, const Shape& q, const Shape& k, Attentio
                  to_string(q), to_string(k));
   MILLRACE_CHECK(k[1] > 0 && q[1] % k[1] == 0, ExitCode::config, component, "{} query heads on {} key/value heads, expected a multiple",
                  q[1], k[1]);
-  MILLRACE_CHECK(options.sequence > 0 && q[0] % options.sequence == 0, ExitCode::internal, component,
-                 "{} tokens in rows of {}, expected whole rows", q[0], options.sequence);
+  check_rows(component, q[0], options.sequence);
   MILLRACE_CHECK(options.head_dim == 0 || options.head_dim == q[2], ExitCode::internal, component,
                  "head size {}, expected {} as in the options", q[2], options.head_dim);
   MILLRACE_CHECK(q[2] > 0, ExitCode::config, component, "head size {}, expected 1 or more", q[2]);

@@ -10,8 +10,7 @@ void check_sizes(const char* component, const Shape& q, const Shape& v, DeltaRul
                  to_string(q), to_string(v));
   MILLRACE_CHECK(q[1] > 0 && v[1] > 0 && v[1] % q[1] == 0, ExitCode::config, component,
                  "{} value heads on {} key heads, expected a multiple", v[1], q[1]);
-  MILLRACE_CHECK(options.sequence > 0 && q[0] % options.sequence == 0, ExitCode::internal, component,
-                 "{} tokens in rows of {}, expected whole rows", q[0], options.sequence);
+  check_rows(component, q[0], options.sequence);
   MILLRACE_CHECK(q[2] > 0 && v[2] > 0, ExitCode::config, component, "heads of {} x {}, expected 1 or more", q[2], v[2]);
   MILLRACE_CHECK((options.key_dim == 0 || options.key_dim == q[2]) && (options.value_dim == 0 || options.value_dim == v[2]),
                  ExitCode::internal, component, "heads of {} x {}, expected {} x {} as in the options", q[2], v[2], options.key_dim,

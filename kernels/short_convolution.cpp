@@ -15,8 +15,7 @@ void check(const char* component, const Tensor& x, const Tensor& w, const Tensor
                  max_convolution_taps);
   check_operand(component, "w", w, w.shape, {x.dtype, DType::f32});
   check_operand(component, "segments", segments, {x.shape[0]}, {DType::i32});
-  MILLRACE_CHECK(options.sequence > 0 && x.shape[0] % options.sequence == 0, ExitCode::internal, component,
-                 "{} tokens in rows of {}, expected whole rows", x.shape[0], options.sequence);
+  check_rows(component, x.shape[0], options.sequence);
 }
 
 }  // namespace

@@ -27,6 +27,12 @@ inline void check_rank(const char* component, const char* name, const Tensor& te
                  rank);
 }
 
+/// Throws Error(internal) unless `tokens` are whole rows of `sequence` tokens.
+inline void check_rows(const char* component, std::int64_t tokens, std::int64_t sequence) {
+  MILLRACE_CHECK(sequence > 0 && tokens % sequence == 0, ExitCode::internal, component, "{} tokens in rows of {}, expected whole rows",
+                 tokens, sequence);
+}
+
 /// Throws Error(internal) unless `scratch` holds `bytes`.
 inline void check_scratch(const char* component, Scratch scratch, std::size_t bytes) {
   MILLRACE_CHECK(scratch.size() >= bytes, ExitCode::internal, component, "scratch has {} bytes, expected {}", scratch.size(), bytes);

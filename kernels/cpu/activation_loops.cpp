@@ -11,8 +11,6 @@ struct Point {
   f32x16 value, slope;
 };
 
-MILLRACE_INLINE f32x16 sigmoid(f32x16 x) { return 1.0F / (1.0F + exponential(-x)); }
-
 struct Silu {
   [[gnu::always_inline]] static f32x16 value(f32x16 x) { return x * sigmoid(x); }
   [[gnu::always_inline]] static Point point(f32x16 x) {

@@ -1,10 +1,10 @@
 #include "kernels/attention.hpp"
 
 #include <algorithm>
-#include <atomic>
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/cpu/attention_loops.hpp"
+#include "kernels/cpu/items_in_turn.hpp"
 #include "kernels/cpu/share_heads.hpp"
 #include "kernels/reference/attention.hpp"
 
@@ -28,23 +28,6 @@ AttentionSizes sizes_of(const Shape& q, const Shape& k, AttentionOptions options
   sizes.chunk = options.chunk > 0 ? options.chunk : options.sequence;
   sizes.causal = options.causal;
   return sizes;
-}
-
-// Number of floats from one thread's memory to the next, such that no two threads share a cache line.
-std::int64_t per_thread(std::int64_t floats) {
-  return static_cast<std::int64_t>(align_up(static_cast<std::size_t>(floats) * sizeof(float)) / sizeof(float));
-}
-
-// Calls body(item, thread) for every item; a thread takes the next item when it is free. Items share no sums, so results do not
-// depend on which thread computes which.
-template <class Body>
-void for_each(ThreadTeam& team, std::int64_t items, Body&& body) {
-  std::atomic<std::int64_t> next{0};
-  team.run([&](int thread, int /*threads*/) {
-    for (std::int64_t item = next.fetch_add(1, std::memory_order_relaxed); item < items;
-         item = next.fetch_add(1, std::memory_order_relaxed))
-      body(item, thread);
-  });
 }
 
 // Scratch of the forward: for each thread its current head's state, a packed head, and its own memory.
@@ -74,7 +57,7 @@ void forward(ThreadTeam& team, const AttentionForward<T>& at, Pack* pack, Tile* 
 template <class T, class Head>
 void backward(ThreadTeam& team, const AttentionBackward<T>& at, Head* backward_head, float* memory) {
   const AttentionSizes& sizes = at.sizes;
-  for_each(team, sizes.rows * sizes.kv_heads, [&](std::int64_t item, int thread) {
+  for_items_in_turn(team, sizes.rows * sizes.kv_heads, [&](std::int64_t item, int thread) {
     backward_head(at, item / sizes.kv_heads, item % sizes.kv_heads, memory + thread * per_thread(backward_floats(sizes)));
   });
 }

@@ -15,7 +15,6 @@ constexpr float kLog2E = 1.44269504088896341F;
 constexpr float kLn2 = 0.693147180559945309F;
 constexpr float kMinusInfinity = -__builtin_inff();
 
-MILLRACE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 MILLRACE_INLINE std::int64_t vectors_of(std::int64_t count) { return (count + 15) / 16; }
 
 // Scores are processed in vectors of one register (tile_product.hpp's Wide): the compiler would split comparisons of wider

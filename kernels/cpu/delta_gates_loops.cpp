@@ -16,7 +16,6 @@ MILLRACE_INLINE f32x16 softplus(f32x16 x) {
       exponential(-size), [](Register u) __attribute__((always_inline)) { return logarithm_of_one_plus(u); });
   return 0.5F * (x + size) + rest;
 }
-MILLRACE_INLINE f32x16 sigmoid(f32x16 x) { return 1.0F / (1.0F + exponential(-x)); }
 /// σ·(1 − σ), precise at both ends.
 MILLRACE_INLINE f32x16 sigmoid_slope(f32x16 x) {
   const f32x16 e = exponential(-size_of_lanes(x));

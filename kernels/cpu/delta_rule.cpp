@@ -1,9 +1,7 @@
 #include "kernels/delta_rule.hpp"
 
-#include <atomic>
-
-#include "kernels/base/buffer.hpp"
 #include "kernels/cpu/delta_rule_loops.hpp"
+#include "kernels/cpu/items_in_turn.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -28,22 +26,11 @@ DeltaRuleSizes sizes_of(const Shape& q, const Shape& v, DeltaRuleOptions options
   return sizes;
 }
 
-// Number of floats from one thread's memory to the next, such that no two threads share a cache line.
-std::int64_t per_thread(std::int64_t floats) {
-  return static_cast<std::int64_t>(align_up(static_cast<std::size_t>(floats) * sizeof(float)) / sizeof(float));
-}
-
-// Calls body(row, key head, the thread's memory) for each; a thread takes the next one when it is free. They share no sums, so results do
-// not depend on which thread computes which.
+// Calls body(row, key head, the thread's memory) for each.
 template <class Body>
 void for_heads(ThreadTeam& team, const DeltaRuleSizes& sizes, std::int64_t floats, Scratch scratch, Body&& body) {
-  const std::int64_t items = sizes.rows * sizes.key_heads;
-  std::atomic<std::int64_t> next{0};
-  team.run([&](int thread, int /*threads*/) {
-    float* memory = reinterpret_cast<float*>(scratch.data()) + thread * per_thread(floats);
-    for (std::int64_t item = next.fetch_add(1, std::memory_order_relaxed); item < items;
-         item = next.fetch_add(1, std::memory_order_relaxed))
-      body(item / sizes.key_heads, item % sizes.key_heads, memory);
+  for_items_in_turn(team, sizes.rows * sizes.key_heads, [&](std::int64_t item, int thread) {
+    body(item / sizes.key_heads, item % sizes.key_heads, reinterpret_cast<float*>(scratch.data()) + thread * per_thread(floats));
   });
 }
 

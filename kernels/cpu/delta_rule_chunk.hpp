@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::int64_t kSquare = kChunk * kChunk;
 
-MILLRACE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-
 // -- products: each a call, so that their blocks are compiled once ------------------------------------------------------------------------
 
 [[gnu::noinline]] void multiply(Part part, std::int64_t rows, std::int64_t columns, std::int64_t depth, const Product& x) {

@@ -58,8 +58,6 @@ MILLRACE_INLINE void convolve(const ShortConvolution<T>& in, const Taps& taps, s
   for (int v = 0; v < vectors; ++v) sum[v] = round_to<T>(sum[v]);
 }
 
-MILLRACE_INLINE f32x16 sigmoid(f32x16 x) { return 1.0F / (1.0F + exponential(-x)); }
-
 /// What the sum at token t receives.
 template <class T>
 MILLRACE_INLINE void upstream(const ShortConvolution<T>& in, const Taps& taps, const T* dy, std::int64_t t, std::int64_t channel,

@@ -21,6 +21,9 @@ using f64x8 = double __attribute__((vector_size(64)));
 
 #define MILLRACE_INLINE [[gnu::always_inline, maybe_unused]] static inline
 
+/// std::min may be compiled out of line, which isa.hpp forbids.
+MILLRACE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
 MILLRACE_INLINE f32x16 splat(float value) { return value - f32x16{}; }
 
 MILLRACE_INLINE f32x16 load(const float* p) {
@@ -163,6 +166,8 @@ MILLRACE_INLINE f32x16 exponential(f32x16 x) {
   return by_registers(
       x, [](Register v) __attribute__((always_inline)) { return exponential_of(v); });
 }
+
+MILLRACE_INLINE f32x16 sigmoid(f32x16 x) { return 1.0F / (1.0F + exponential(-x)); }
 
 /// tanh x within 4 ulp: a polynomial below 0.625 (Cephes tanhf), above it 1 − 2/(e²ˣ + 1) by `exponential_of`, a function of V. NaN stays
 /// NaN.
