@@ -13,11 +13,11 @@ void check(const char* component, const Tensor& whole, HeadPartsOptions options,
   check_rank(component, "the whole", whole, 2);
   check_operand(component, "the whole", whole, whole.shape, {DType::f32, DType::bf16});
   std::int64_t width = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Tensor& part = parts[static_cast<std::size_t>(i)];
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Tensor& part = parts[i];
     check_rank(component, "a part", part, 2);
     check_operand(component, "a part", part, {whole.shape[0], part.shape[1]}, {whole.dtype});
-    const std::int64_t heads = i < count - options.shared ? options.heads : 1;
+    const std::int64_t heads = is_shared_part(i, parts.size(), options.shared) ? 1 : options.heads;
     MILLRACE_CHECK(part.shape[1] % heads == 0, ExitCode::internal, component, "a part of {} columns, expected a multiple of {} heads",
                    part.shape[1], heads);
     width += part.shape[1] / heads * options.heads;

@@ -8,29 +8,15 @@ namespace {
 
 constexpr std::int64_t kTokenGrain = 4;
 
-// One part of every head of one token, in elements.
-struct Place {
-  std::int64_t heads, head_width;  // of the whole
-  std::int64_t width;              // of the part
-  bool shared;
-  std::int64_t offset;  // of the part in a head
-};
-
 // Calls piece(the whole's elements at the token, the part's, where it is) for every token and part.
 template <class T, class Piece>
 void for_pieces(const ExecutionContext& context, const Tensor& whole, HeadPartsOptions options, std::span<const Tensor> parts,
                 Piece&& piece) {
   context.team().for_ranges(whole.shape[0], kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t token = begin; token < end; ++token) {
-      Place place{options.heads, whole.shape[1] / options.heads, 0, false, 0};
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        const std::int64_t columns = parts[i].shape[1];
-        place.shared = i + static_cast<std::size_t>(options.shared) >= parts.size();
-        place.width = place.shared ? columns : columns / options.heads;
-        piece(whole.as<T>() + token * whole.shape[1], parts[i].as<T>() + token * columns, place);
-        place.offset += place.width;
-      }
-    }
+    for (std::int64_t token = begin; token < end; ++token)
+      for_head_parts(whole, options, parts, [&](const Tensor& part, const HeadPart& place) {
+        piece(whole.as<T>() + token * whole.shape[1], part.as<T>() + token * part.shape[1], place);
+      });
   });
 }
 
@@ -40,14 +26,14 @@ void copy(T* to, const T* from, std::int64_t count) {
 }
 
 template <class T>
-void join(T* whole, const T* part, const Place& place) {
+void join(T* whole, const T* part, const HeadPart& place) {
   for (std::int64_t head = 0; head < place.heads; ++head)
     copy(whole + head * place.head_width + place.offset, part + (place.shared ? 0 : head * place.width), place.width);
 }
 
-// Sums as many features at a time as there is room for beside the stack's other numbers.
+// Adds the heads' parts in order, in fp32, a block of features at a time, whose sums are on the stack.
 template <class T>
-void add_heads(const T* first, const Place& place, T* part) {
+void add_heads(const T* first, const HeadPart& place, T* part) {
   constexpr std::int64_t kFeatures = 64;
   float sums[kFeatures];
   for (std::int64_t d = 0; d < place.width; d += kFeatures) {
@@ -62,7 +48,7 @@ void add_heads(const T* first, const Place& place, T* part) {
 }
 
 template <class T>
-void split(const T* whole, T* part, const Place& place) {
+void split(const T* whole, T* part, const HeadPart& place) {
   if (place.shared) {
     add_heads(whole + place.offset, place, part);
   } else {

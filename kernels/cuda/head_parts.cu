@@ -5,11 +5,8 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-// One part of every head, in elements. A shared part is the same for all heads.
-struct Place {
-  std::int64_t heads, head_width;  // of the whole
-  std::int64_t width, offset;      // of the part
-  bool shared;
+/// A part of every head, and the indices of its features.
+struct Place : HeadPart {
   // The feature d of a head in the whole, and in the part.
   __device__ std::int64_t whole(std::int64_t token, std::int64_t head, std::int64_t d) const {
     return (token * heads + head) * head_width + offset + d;
@@ -55,22 +52,10 @@ struct AddHeads {
   }
 };
 
-// Calls body(part, its place) for every part.
-template <class Body>
-void for_parts(const Tensor& whole, HeadPartsOptions options, std::span<const Tensor> parts, Body&& body) {
-  Place place{options.heads, whole.shape[1] / options.heads, 0, 0, false};
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    place.shared = i + static_cast<std::size_t>(options.shared) >= parts.size();
-    place.width = place.shared ? parts[i].shape[1] : parts[i].shape[1] / options.heads;
-    body(parts[i], place);
-    place.offset += place.width;
-  }
-}
-
 void join_heads(const ExecutionContext& context, std::span<const Tensor> parts, HeadPartsOptions options, const Tensor& y) {
   with_type(y.dtype, [&]<class T>(T) {
-    for_parts(y, options, parts, [&](const Tensor& part, const Place& place) {
-      for_each(context, "kernels.join_heads", y.shape[0] * place.heads * place.width, JoinPart<T>{place, part.as<T>(), y.as<T>()});
+    for_head_parts(y, options, parts, [&](const Tensor& part, const HeadPart& place) {
+      for_each(context, "kernels.join_heads", y.shape[0] * place.heads * place.width, JoinPart<T>{{place}, part.as<T>(), y.as<T>()});
     });
   });
 }
@@ -78,11 +63,11 @@ void join_heads(const ExecutionContext& context, std::span<const Tensor> parts, 
 void split_heads(const ExecutionContext& context, const Tensor& x, HeadPartsOptions options, std::span<const Tensor> parts) {
   constexpr const char* component = "kernels.split_heads";
   with_type(x.dtype, [&]<class T>(T) {
-    for_parts(x, options, parts, [&](const Tensor& part, const Place& place) {
+    for_head_parts(x, options, parts, [&](const Tensor& part, const HeadPart& place) {
       if (place.shared)
-        for_each(context, component, part.elements(), AddHeads<T>{place, x.as<T>(), part.as<T>()});
+        for_each(context, component, part.elements(), AddHeads<T>{{place}, x.as<T>(), part.as<T>()});
       else
-        for_each(context, component, part.elements(), TakePart<T>{place, x.as<T>(), part.as<T>()});
+        for_each(context, component, part.elements(), TakePart<T>{{place}, x.as<T>(), part.as<T>()});
     });
   });
 }

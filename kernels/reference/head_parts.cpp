@@ -9,17 +9,14 @@ namespace {
 // innermost.
 template <class Element>
 void for_features(const Tensor& whole, HeadPartsOptions options, std::span<const Tensor> parts, Element&& element) {
-  const std::int64_t heads = options.heads, head_width = whole.shape[1] / heads;
-  std::int64_t offset = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const bool shared = i + static_cast<std::size_t>(options.shared) >= parts.size();
-    const std::int64_t width = shared ? parts[i].shape[1] : parts[i].shape[1] / heads;
+  for_head_parts(whole, options, parts, [&](const Tensor& part, const HeadPart& place) {
+    const std::int64_t heads = place.heads, width = place.width;
     for (std::int64_t t = 0; t < whole.shape[0]; ++t)
       for (std::int64_t d = 0; d < width; ++d)
         for (std::int64_t h = 0; h < heads; ++h)
-          element((t * heads + h) * head_width + offset + d, parts[i], shared ? t * width + d : (t * heads + h) * width + d, shared, h);
-    offset += width;
-  }
+          element((t * heads + h) * place.head_width + place.offset + d, part, place.shared ? t * width + d : (t * heads + h) * width + d,
+                  place.shared, h);
+  });
 }
 
 void join_heads(std::span<const Tensor> parts, HeadPartsOptions options, const Tensor& y) {

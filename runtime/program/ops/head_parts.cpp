@@ -10,6 +10,8 @@
 namespace millrace::runtime {
 namespace {
 
+using kernels::is_shared_part;
+
 constexpr std::size_t most_parts = 4;
 
 /// The kernel's options, and the width of a head's share of every part, from which the results' types follow.
@@ -23,9 +25,6 @@ struct SplitHeadsOptions {
                       kernels::member("widths", &SplitHeadsOptions::widths));
   }
 };
-
-/// Whether part `i` of `count` has one head that stands for all.
-bool is_shared(std::size_t i, std::size_t count, std::int64_t shared) { return i + static_cast<std::size_t>(shared) >= count; }
 
 const OperationRule& join_heads_rule();
 
@@ -47,7 +46,7 @@ class SplitHeads final : public OperationRule {
       if (inputs.size() == 1 && inputs[0].shape.rank() == 2)
         outputs.push_back(
             {inputs[0].dtype,
-             {inputs[0].shape.dimension(0), is_shared(i, options.widths.size(), options.shared) ? width : options.heads * width}});
+             {inputs[0].shape.dimension(0), is_shared_part(i, options.widths.size(), options.shared) ? width : options.heads * width}});
       head_dim += width;
     }
     rules::require(inputs.size() == 1 && rules::is_matrix(inputs[0]) && inputs[0].shape[1] == options.heads * head_dim, name(), inputs,
@@ -69,7 +68,8 @@ class SplitHeads final : public OperationRule {
     const auto& options = attributes.as<SplitHeadsOptions>();
     double additions = 0;
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (is_shared(i, outputs.size(), options.shared)) additions += static_cast<double>(options.heads - 1) * rules::elements(outputs[i]);
+      if (is_shared_part(i, outputs.size(), options.shared))
+        additions += static_cast<double>(options.heads - 1) * rules::elements(outputs[i]);
     return {additions, rules::traffic(inputs, outputs)};
   }
 
@@ -94,8 +94,8 @@ class JoinHeads final : public OperationRule {
     for (std::size_t i = 0; fits && i < inputs.size(); ++i) {
       const auto& type = inputs[i];
       fits = rules::is_matrix(type) && type.dtype == inputs[0].dtype && type.shape.dimension(0) == inputs[0].shape.dimension(0) &&
-             (is_shared(i, inputs.size(), options.shared) || type.shape[1] % options.heads == 0);
-      if (fits) width += is_shared(i, inputs.size(), options.shared) ? type.shape[1] * options.heads : type.shape[1];
+             (is_shared_part(i, inputs.size(), options.shared) || type.shape[1] % options.heads == 0);
+      if (fits) width += is_shared_part(i, inputs.size(), options.shared) ? type.shape[1] * options.heads : type.shape[1];
     }
     rules::require(fits, name(), inputs,
                    fmt::format("1 to {} parts [T, {} * width] of one dtype and length, the last {} of them [T, width]", most_parts,
@@ -111,7 +111,7 @@ class JoinHeads final : public OperationRule {
     if (!rules::wants_any(builder, inputs.size())) return;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto columns = builder.type(inputs[i]).shape[1];
-      split.widths.push_back(is_shared(i, inputs.size(), options.shared) ? columns : columns / options.heads);
+      split.widths.push_back(is_shared_part(i, inputs.size(), options.shared) ? columns : columns / options.heads);
     }
     rules::add_gradients(builder, builder.append(rule, {builder.output_gradient(0)}, split, "dx"));
   }
