@@ -2,7 +2,6 @@
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
 namespace {
@@ -17,47 +16,44 @@ struct LayerForward {
   float* r;
   std::int64_t rows, width;
   float epsilon, offset;
-};
 
-template <int Lanes, bool Whole, class T>
-__global__ void __launch_bounds__(kThreads) layer_forward_rows(LayerForward<T> at) {
-  constexpr int n = kPack<T>;
-  const std::int64_t row = row_of_lanes<Lanes>();
-  if (row >= at.rows) return;  // either all lanes of a row exit or none
-  const int lane = static_cast<int>(threadIdx.x) % Lanes;
-  const T* x = at.x + row * at.width;
-  T* y = at.y + row * at.width;
-  float sum = 0;
-  for (std::int64_t d = lane * n; d < at.width; d += Lanes * n) {
-    float value[n];
-    load_pack<Whole, n>(x + d, at.width - d, value);
+  template <int Lanes, bool Whole>
+  __device__ __forceinline__ void at(std::int64_t row) const {
+    constexpr int n = kPack<T>;
+    const T* row_x = x + row * width;
+    T* row_y = y + row * width;
+    float sum = 0;
+    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+      float value[n];
+      load_pack<Whole, n>(row_x + d, width - d, value);
 #pragma unroll
-    for (int k = 0; k < n; ++k) sum += value[k];
-  }
-  const float mean = row_sum<Lanes>(sum) / static_cast<float>(at.width);
-  float squares = 0;
-  for (std::int64_t d = lane * n; d < at.width; d += Lanes * n) {
-    float value[n];
-    load_pack<Whole, n>(x + d, at.width - d, value);
+      for (int k = 0; k < n; ++k) sum += value[k];
+    });
+    const float mean = row_sum<Lanes>(sum) / static_cast<float>(width);
+    float squares = 0;
+    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+      float value[n];
+      load_pack<Whole, n>(row_x + d, width - d, value);
 #pragma unroll
-    for (int k = 0; k < n; ++k)
-      if (k < at.width - d) squares += (value[k] - mean) * (value[k] - mean);
-  }
-  const float inverse = 1.0F / sqrtf(row_sum<Lanes>(squares) / static_cast<float>(at.width) + at.epsilon);
-  if (lane == 0) {
-    at.m[row] = mean;
-    at.r[row] = inverse;
-  }
-  for (std::int64_t d = lane * n; d < at.width; d += Lanes * n) {
-    float value[n], weight[n], bias[n];
-    load_pack<Whole, n>(x + d, at.width - d, value);
-    load_pack<Whole, n>(at.w + d, at.width - d, weight);
-    load_pack<Whole, n>(at.b + d, at.width - d, bias);
+      for (int k = 0; k < n; ++k)
+        if (k < width - d) squares += (value[k] - mean) * (value[k] - mean);
+    });
+    const float inverse = 1.0F / sqrtf(row_sum<Lanes>(squares) / static_cast<float>(width) + epsilon);
+    if (lane_of_row<Lanes>() == 0) {
+      m[row] = mean;
+      r[row] = inverse;
+    }
+    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+      float value[n], weight[n], bias[n];
+      load_pack<Whole, n>(row_x + d, width - d, value);
+      load_pack<Whole, n>(w + d, width - d, weight);
+      load_pack<Whole, n>(b + d, width - d, bias);
 #pragma unroll
-    for (int k = 0; k < n; ++k) value[k] = (value[k] - mean) * inverse * (weight[k] + at.offset) + bias[k];
-    store_pack<Whole, n>(y + d, at.width - d, value);
+      for (int k = 0; k < n; ++k) value[k] = (value[k] - mean) * inverse * (weight[k] + offset) + bias[k];
+      store_pack<Whole, n>(row_y + d, width - d, value);
+    });
   }
-}
+};
 
 template <class T>
 struct LayerGradient {
@@ -69,42 +65,39 @@ struct LayerGradient {
   T* dx;
   std::int64_t rows, width;
   float offset;
-};
 
-template <int Lanes, bool Whole, class T>
-__global__ void __launch_bounds__(kThreads) layer_gradient_rows(LayerGradient<T> at) {
-  constexpr int n = kPack<T>;
-  const std::int64_t row = row_of_lanes<Lanes>();
-  if (row >= at.rows) return;
-  const int lane = static_cast<int>(threadIdx.x) % Lanes;
-  const T* dy = at.dy + row * at.width;
-  const T* x = at.x + row * at.width;
-  const float mean = at.m[row], inverse = at.r[row];
-  float sum = 0, products = 0;
-  for (std::int64_t d = lane * n; d < at.width; d += Lanes * n) {
-    float gradient[n], value[n], weight[n];
-    load_pack<Whole, n>(dy + d, at.width - d, gradient);  // 0 beyond the row
-    load_pack<Whole, n>(x + d, at.width - d, value);
-    load_pack<Whole, n>(at.w + d, at.width - d, weight);
+  template <int Lanes, bool Whole>
+  __device__ __forceinline__ void at(std::int64_t row) const {
+    constexpr int n = kPack<T>;
+    const T* row_dy = dy + row * width;
+    const T* row_x = x + row * width;
+    const float mean = m[row], inverse = r[row];
+    float sum = 0, products = 0;
+    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+      float gradient[n], value[n], weight[n];
+      load_pack<Whole, n>(row_dy + d, width - d, gradient);  // 0 beyond the row
+      load_pack<Whole, n>(row_x + d, width - d, value);
+      load_pack<Whole, n>(w + d, width - d, weight);
 #pragma unroll
-    for (int k = 0; k < n; ++k) {
-      const float g = gradient[k] * (weight[k] + at.offset);
-      sum += g;
-      products += g * ((value[k] - mean) * inverse);
-    }
-  }
-  const float level = row_sum<Lanes>(sum) / static_cast<float>(at.width);
-  const float along = row_sum<Lanes>(products) / static_cast<float>(at.width);
-  for (std::int64_t d = lane * n; d < at.width; d += Lanes * n) {
-    float gradient[n], value[n], weight[n];
-    load_pack<Whole, n>(dy + d, at.width - d, gradient);
-    load_pack<Whole, n>(x + d, at.width - d, value);
-    load_pack<Whole, n>(at.w + d, at.width - d, weight);
+      for (int k = 0; k < n; ++k) {
+        const float g = gradient[k] * (weight[k] + offset);
+        sum += g;
+        products += g * ((value[k] - mean) * inverse);
+      }
+    });
+    const float level = row_sum<Lanes>(sum) / static_cast<float>(width);
+    const float along = row_sum<Lanes>(products) / static_cast<float>(width);
+    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+      float gradient[n], value[n], weight[n];
+      load_pack<Whole, n>(row_dy + d, width - d, gradient);
+      load_pack<Whole, n>(row_x + d, width - d, value);
+      load_pack<Whole, n>(w + d, width - d, weight);
 #pragma unroll
-    for (int k = 0; k < n; ++k) value[k] = inverse * (gradient[k] * (weight[k] + at.offset) - level - (value[k] - mean) * inverse * along);
-    store_pack<Whole, n>(at.dx + row * at.width + d, at.width - d, value);
+      for (int k = 0; k < n; ++k) value[k] = inverse * (gradient[k] * (weight[k] + offset) - level - (value[k] - mean) * inverse * along);
+      store_pack<Whole, n>(dx + row * width + d, width - d, value);
+    });
   }
-}
+};
 
 template <class T>
 struct LayerTerms {
@@ -127,13 +120,9 @@ void layer_norm_forward(const ExecutionContext& context, const Tensor& x, const 
   constexpr const char* component = "kernels.layer_norm_forward";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
-    with_lanes(rows, width, [&]<int Lanes>(std::integral_constant<int, Lanes>, unsigned blocks) {
-      const bool whole = width % kPack<T> == 0 && packs_aligned({x.data, w.data, b.data, y.data});
-      launch(context, component, whole ? layer_forward_rows<Lanes, true, T> : layer_forward_rows<Lanes, false, T>, dim3(blocks),
-             dim3(kThreads), 0,
-             LayerForward<T>{x.as<T>(), w.as<float>(), b.as<float>(), y.as<T>(), m.as<float>(), r.as<float>(), rows, width, options.epsilon,
-                             options.offset});
-    });
+    for_rows<T>(context, component, {x.data, w.data, b.data, y.data},
+                LayerForward<T>{x.as<T>(), w.as<float>(), b.as<float>(), y.as<T>(), m.as<float>(), r.as<float>(), rows, width,
+                                options.epsilon, options.offset});
   });
 }
 
@@ -142,12 +131,9 @@ void layer_norm_input_gradient(const ExecutionContext& context, const Tensor& dy
   constexpr const char* component = "kernels.layer_norm_input_gradient";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
-    with_lanes(rows, width, [&]<int Lanes>(std::integral_constant<int, Lanes>, unsigned blocks) {
-      const bool whole = width % kPack<T> == 0 && packs_aligned({dy.data, x.data, w.data, dx.data});
-      launch(context, component, whole ? layer_gradient_rows<Lanes, true, T> : layer_gradient_rows<Lanes, false, T>, dim3(blocks),
-             dim3(kThreads), 0,
-             LayerGradient<T>{dy.as<T>(), x.as<T>(), w.as<float>(), m.as<float>(), r.as<float>(), dx.as<T>(), rows, width, options.offset});
-    });
+    for_rows<T>(
+        context, component, {dy.data, x.data, w.data, dx.data},
+        LayerGradient<T>{dy.as<T>(), x.as<T>(), w.as<float>(), m.as<float>(), r.as<float>(), dx.as<T>(), rows, width, options.offset});
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
 namespace {
@@ -16,37 +15,27 @@ struct RmsForward {
   std::int64_t rows, width;
   float epsilon, offset;
   bool round_first;
-};
 
-template <int Lanes, bool Whole, class T>
-__global__ void __launch_bounds__(kThreads) rms_forward_rows(RmsForward<T> at) {
-  constexpr int n = kPack<T>;
-  const std::int64_t row = row_of_lanes<Lanes>();
-  if (row >= at.rows) return;  // either all lanes of a row exit or none
-  const int lane = static_cast<int>(threadIdx.x) % Lanes;
-  const T* x = at.x + row * at.width;
-  T* y = at.y + row * at.width;
-  float squares = 0;
-  for (std::int64_t d = lane * n; d < at.width; d += Lanes * n) {
-    float value[n];
-    load_pack<Whole, n>(x + d, at.width - d, value);
+  template <int Lanes, bool Whole>
+  __device__ __forceinline__ void at(std::int64_t row) const {
+    constexpr int n = kPack<T>;
+    const T* row_x = x + row * width;
+    T* row_y = y + row * width;
+    const float inverse = 1.0F / sqrtf(row_squares<Lanes, Whole>(row_x, width) / static_cast<float>(width) + epsilon);
+    if (lane_of_row<Lanes>() == 0) r[row] = inverse;
+    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+      float value[n], weight[n];
+      load_pack<Whole, n>(row_x + d, width - d, value);
+      load_pack<Whole, n>(w + d, width - d, weight);
 #pragma unroll
-    for (int k = 0; k < n; ++k) squares += value[k] * value[k];
+      for (int k = 0; k < n; ++k) {
+        const float normal = value[k] * inverse;
+        value[k] = (round_first ? rounded<T>(normal) : normal) * (weight[k] + offset);
+      }
+      store_pack<Whole, n>(row_y + d, width - d, value);
+    });
   }
-  const float inverse = 1.0F / sqrtf(row_sum<Lanes>(squares) / static_cast<float>(at.width) + at.epsilon);
-  if (lane == 0) at.r[row] = inverse;
-  for (std::int64_t d = lane * n; d < at.width; d += Lanes * n) {
-    float value[n], weight[n];
-    load_pack<Whole, n>(x + d, at.width - d, value);
-    load_pack<Whole, n>(at.w + d, at.width - d, weight);
-#pragma unroll
-    for (int k = 0; k < n; ++k) {
-      const float normal = value[k] * inverse;
-      value[k] = (at.round_first ? rounded<T>(normal) : normal) * (weight[k] + at.offset);
-    }
-    store_pack<Whole, n>(y + d, at.width - d, value);
-  }
-}
+};
 
 template <class T>
 struct RmsGradient {
@@ -58,38 +47,35 @@ struct RmsGradient {
   T* dx;
   std::int64_t rows, width;
   float offset;
-};
 
-template <int Lanes, bool Whole, class T>
-__global__ void __launch_bounds__(kThreads) rms_gradient_rows(RmsGradient<T> at) {
-  constexpr int n = kPack<T>;
-  const std::int64_t row = row_of_lanes<Lanes>();
-  if (row >= at.rows) return;
-  const int lane = static_cast<int>(threadIdx.x) % Lanes;
-  const T* dy = at.dy + row * at.width;
-  const T* x = at.x + row * at.width;
-  float products = 0;
-  for (std::int64_t d = lane * n; d < at.width; d += Lanes * n) {
-    float gradient[n], value[n], weight[n];
-    load_pack<Whole, n>(dy + d, at.width - d, gradient);
-    load_pack<Whole, n>(x + d, at.width - d, value);
-    load_pack<Whole, n>(at.w + d, at.width - d, weight);
+  template <int Lanes, bool Whole>
+  __device__ __forceinline__ void at(std::int64_t row) const {
+    constexpr int n = kPack<T>;
+    const T* row_dy = dy + row * width;
+    const T* row_x = x + row * width;
+    float products = 0;
+    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+      float gradient[n], value[n], weight[n];
+      load_pack<Whole, n>(row_dy + d, width - d, gradient);
+      load_pack<Whole, n>(row_x + d, width - d, value);
+      load_pack<Whole, n>(w + d, width - d, weight);
 #pragma unroll
-    for (int k = 0; k < n; ++k) products += gradient[k] * (weight[k] + at.offset) * value[k];
-  }
-  const float inverse = at.r[row];
-  const float along = row_sum<Lanes>(products) / static_cast<float>(at.width) * inverse * inverse;
-  for (std::int64_t d = lane * n; d < at.width; d += Lanes * n) {
-    float gradient[n], value[n], weight[n], added[n] = {};
-    load_pack<Whole, n>(dy + d, at.width - d, gradient);
-    load_pack<Whole, n>(x + d, at.width - d, value);
-    load_pack<Whole, n>(at.w + d, at.width - d, weight);
-    if (at.addend != nullptr) load_pack<Whole, n>(at.addend + row * at.width + d, at.width - d, added);
+      for (int k = 0; k < n; ++k) products += gradient[k] * (weight[k] + offset) * value[k];
+    });
+    const float inverse = r[row];
+    const float along = row_sum<Lanes>(products) / static_cast<float>(width) * inverse * inverse;
+    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+      float gradient[n], value[n], weight[n], added[n] = {};
+      load_pack<Whole, n>(row_dy + d, width - d, gradient);
+      load_pack<Whole, n>(row_x + d, width - d, value);
+      load_pack<Whole, n>(w + d, width - d, weight);
+      if (addend != nullptr) load_pack<Whole, n>(addend + row * width + d, width - d, added);
 #pragma unroll
-    for (int k = 0; k < n; ++k) value[k] = inverse * (gradient[k] * (weight[k] + at.offset) - value[k] * along) + added[k];
-    store_pack<Whole, n>(at.dx + row * at.width + d, at.width - d, value);
+      for (int k = 0; k < n; ++k) value[k] = inverse * (gradient[k] * (weight[k] + offset) - value[k] * along) + added[k];
+      store_pack<Whole, n>(dx + row * width + d, width - d, value);
+    });
   }
-}
+};
 
 template <class T>
 struct RmsTerms {
@@ -110,13 +96,9 @@ void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Te
   constexpr const char* component = "kernels.rms_norm_forward";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
-    with_lanes(rows, width, [&]<int Lanes>(std::integral_constant<int, Lanes>, unsigned blocks) {
-      const bool whole = width % kPack<T> == 0 && packs_aligned({x.data, w.data, y.data});
-      launch(context, component, whole ? rms_forward_rows<Lanes, true, T> : rms_forward_rows<Lanes, false, T>, dim3(blocks), dim3(kThreads),
-             0,
-             RmsForward<T>{x.as<T>(), w.as<float>(), y.as<T>(), r.as<float>(), rows, width, options.epsilon, options.offset,
-                           options.round_first});
-    });
+    for_rows<T>(context, component, {x.data, w.data, y.data},
+                RmsForward<T>{x.as<T>(), w.as<float>(), y.as<T>(), r.as<float>(), rows, width, options.epsilon, options.offset,
+                              options.round_first});
   });
 }
 
@@ -125,13 +107,9 @@ void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, 
   constexpr const char* component = "kernels.rms_norm_input_gradient";
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
-    with_lanes(rows, width, [&]<int Lanes>(std::integral_constant<int, Lanes>, unsigned blocks) {
-      const T* added = addend == nullptr ? nullptr : addend->as<T>();
-      const bool whole = width % kPack<T> == 0 && packs_aligned({dy.data, x.data, w.data, added, dx.data});
-      launch(context, component, whole ? rms_gradient_rows<Lanes, true, T> : rms_gradient_rows<Lanes, false, T>, dim3(blocks),
-             dim3(kThreads), 0,
-             RmsGradient<T>{dy.as<T>(), x.as<T>(), w.as<float>(), r.as<float>(), added, dx.as<T>(), rows, width, options.offset});
-    });
+    const T* added = addend == nullptr ? nullptr : addend->as<T>();
+    for_rows<T>(context, component, {dy.data, x.data, w.data, added, dx.data},
+                RmsGradient<T>{dy.as<T>(), x.as<T>(), w.as<float>(), r.as<float>(), added, dx.as<T>(), rows, width, options.offset});
   });
 }
 
