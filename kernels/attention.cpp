@@ -14,8 +14,8 @@ void check_sizes(const char* component, const Shape& q, const Shape& k, Attentio
   MILLRACE_CHECK(options.head_dim == 0 || options.head_dim == q[2], ExitCode::internal, component,
                  "head size {}, expected {} as in the options", q[2], options.head_dim);
   MILLRACE_CHECK(q[2] > 0, ExitCode::config, component, "head size {}, expected 1 or more", q[2]);
-  MILLRACE_CHECK(options.value_dim >= 0, ExitCode::config, component, "value size {}, expected 1 or more, or 0 for the head size",
-                 options.value_dim);
+  MILLRACE_CHECK(options.v_head_dim >= 0, ExitCode::config, component, "value size {}, expected 1 or more, or 0 for the head size",
+                 options.v_head_dim);
   MILLRACE_CHECK(options.window >= 0 && options.chunk >= 0 && options.soft_cap >= 0, ExitCode::config, component,
                  "window {}, chunk {}, soft cap {}, expected none below 0", options.window, options.chunk, options.soft_cap);
 }
@@ -25,9 +25,9 @@ void check_operands(const char* component, const ExecutionContext& context, cons
   check_sizes(component, q.shape, k.shape, options);
   check_operand(component, "q", q, q.shape, {DType::f32, DType::bf16});
   check_operand(component, "k", k, {q.shape[0], k.shape[1], q.shape[2]}, {q.dtype});
-  const std::int64_t value_dim = value_width(options, q.shape[2]);
-  check_operand(component, "v", v, {q.shape[0], k.shape[1], value_dim}, {q.dtype});
-  check_operand(component, "o", o, {q.shape[0], q.shape[1], value_dim}, {q.dtype});
+  const std::int64_t v_head_dim = value_width(options, q.shape[2]);
+  check_operand(component, "v", v, {q.shape[0], k.shape[1], v_head_dim}, {q.dtype});
+  check_operand(component, "o", o, {q.shape[0], q.shape[1], v_head_dim}, {q.dtype});
   check_operand(component, "segments", segments, {q.shape[0]}, {DType::i32});
   check_operand(component, "log_sum_exp", log_sum_exp, {q.shape[0], q.shape[1]}, {DType::f32});
   check_scratch(component, scratch, needed_scratch(table::attention_scratch_bytes, context, q.shape, k.shape, q.dtype, options));

@@ -11,21 +11,21 @@
 namespace millrace::kernels {
 
 struct AttentionOptions {
-  std::int64_t sequence = 0;   // S: the T = rows·S tokens are rows of this length
-  std::int64_t head_dim = 0;   // D; must be given if q is [T, H·D]; 0: the last axis of q [T, H, D]
-  std::int64_t value_dim = 0;  // Dv, the width of a head of v and o; 0: D
-  float scale = 1.0F;          // multiplies q·k
-  float soft_cap = 0.0F;       // scores s become soft_cap·tanh(s / soft_cap); 0: no cap
-  std::int64_t window = 0;     // a query sees the keys that are less than this many positions away, its own among them; 0: no limit
-  std::int64_t chunk = 0;      // a query sees the keys of its own chunk, of which the row has one per this many positions; 0: no limit
-  bool causal = true;          // a query sees no later key; false: window and chunk reach to both sides
+  std::int64_t sequence = 0;    // S: the T = rows·S tokens are rows of this length
+  std::int64_t head_dim = 0;    // D; must be given if q is [T, H·D]; 0: the last axis of q [T, H, D]
+  std::int64_t v_head_dim = 0;  // Dv, the width of a head of v and o; 0: D
+  float scale = 1.0F;           // multiplies q·k
+  float soft_cap = 0.0F;        // scores s become soft_cap·tanh(s / soft_cap); 0: no cap
+  std::int64_t window = 0;      // a query sees the keys that are less than this many positions away, its own among them; 0: no limit
+  std::int64_t chunk = 0;       // a query sees the keys of its own chunk, of which the row has one per this many positions; 0: no limit
+  bool causal = true;           // a query sees no later key; false: window and chunk reach to both sides
   // Promise of the caller that every row is a single segment, so that `segments` need not be read. Our own kernels give the same
   // bits either way; a GPU's library may be used instead of them (kernels/cuda/fused_attention.hpp), whose bits differ.
   bool one_segment = false;
 
   static constexpr auto members() {
     return std::tuple(member("sequence", &AttentionOptions::sequence), member("head_dim", &AttentionOptions::head_dim),
-                      member("value_dim", &AttentionOptions::value_dim), member("scale", &AttentionOptions::scale),
+                      member("v_head_dim", &AttentionOptions::v_head_dim), member("scale", &AttentionOptions::scale),
                       member("soft_cap", &AttentionOptions::soft_cap), member("window", &AttentionOptions::window),
                       member("chunk", &AttentionOptions::chunk), member("causal", &AttentionOptions::causal),
                       member("one_segment", &AttentionOptions::one_segment));
@@ -34,7 +34,7 @@ struct AttentionOptions {
 
 /// Dv of heads whose queries and keys have `head_dim` features.
 [[nodiscard]] constexpr std::int64_t value_width(const AttentionOptions& options, std::int64_t head_dim) {
-  return options.value_dim == 0 ? head_dim : options.value_dim;
+  return options.v_head_dim == 0 ? head_dim : options.v_head_dim;
 }
 
 /// Tiled grouped-query attention: no score matrix is stored, and tiles that no query sees are skipped. Query t attends to key u
@@ -42,7 +42,7 @@ struct AttentionOptions {
 /// h reads key/value head h / (H / K). q [T, H, D]; k [T, K, D]; v [T, K, Dv]; o [T, H, Dv]; segments i32 [T]; log_sum_exp f32 [T, H]
 /// (natural log of the scores' sum). Softmax and sums in fp32. Keys and values that a query does not see do not affect its bits, as long as
 /// they are finite. The bits do not depend on the thread count. Throws Error(config) if H is not a multiple of K or an option is below 0.
-/// Widths that are equal give the same bits whether value_dim says so or is 0. `sinks` f32 [H]: one extra score per query head that every
+/// Widths that are equal give the same bits whether v_head_dim says so or is 0. `sinks` f32 [H]: one extra score per query head that every
 /// query sees and that has no value: exp(sink) is added to the softmax's sum, and log_sum_exp includes it (gpt-oss model card, arXiv
 /// 2508.10925). (Dao et al., FlashAttention-2, arXiv 2307.08691; soft caps: Gemma 2, arXiv 2408.00118.)
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,

@@ -12,9 +12,9 @@ void check_sizes(const char* component, const Shape& q, const Shape& v, DeltaRul
                  "{} value heads on {} key heads, expected a multiple", v[1], q[1]);
   check_rows(component, q[0], options.sequence);
   MILLRACE_CHECK(q[2] > 0 && v[2] > 0, ExitCode::config, component, "heads of {} x {}, expected 1 or more", q[2], v[2]);
-  MILLRACE_CHECK((options.key_dim == 0 || options.key_dim == q[2]) && (options.value_dim == 0 || options.value_dim == v[2]),
-                 ExitCode::internal, component, "heads of {} x {}, expected {} x {} as in the options", q[2], v[2], options.key_dim,
-                 options.value_dim);
+  MILLRACE_CHECK((options.head_k_dim == 0 || options.head_k_dim == q[2]) && (options.head_v_dim == 0 || options.head_v_dim == v[2]),
+                 ExitCode::internal, component, "heads of {} x {}, expected {} x {} as in the options", q[2], v[2], options.head_k_dim,
+                 options.head_v_dim);
 }
 
 void check_operands(const char* component, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
@@ -57,7 +57,7 @@ void delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_
 DeltaRuleFlops delta_rule_flops(std::int64_t tokens, std::int64_t key_heads, std::int64_t value_heads, DeltaRuleOptions options) {
   constexpr std::int64_t chunk = delta_rule_chunk;
   const std::int64_t whole = options.sequence / chunk, rest = options.sequence % chunk;
-  const auto t = static_cast<double>(tokens), dk = static_cast<double>(options.key_dim), dv = static_cast<double>(options.value_dim);
+  const auto t = static_cast<double>(tokens), dk = static_cast<double>(options.head_k_dim), dv = static_cast<double>(options.head_v_dim);
   const auto hk = static_cast<double>(key_heads), hv = static_cast<double>(value_heads);
   // Pairs of a token with an earlier one of its chunk or with itself.
   const double pairs =

@@ -13,8 +13,8 @@ namespace millrace::kernels {
 struct DeltaRuleOptions {
   std::int64_t sequence = 0;  // S: the T = rows·S tokens are rows of this length
   // dk, dv; must be given if q, k, v are matrices; 0: the last axes of q and v
-  std::int64_t key_dim = 0;
-  std::int64_t value_dim = 0;
+  std::int64_t head_k_dim = 0;
+  std::int64_t head_v_dim = 0;
   float scale = 1.0F;  // multiplies q, in fp32
   // The state begins anew at every border of segments; false: it passes from one document to the next, as in MaxText and transformers
   bool reset_at_segments = true;
@@ -23,8 +23,8 @@ struct DeltaRuleOptions {
   bool one_segment = false;
 
   static constexpr auto members() {
-    return std::tuple(member("sequence", &DeltaRuleOptions::sequence), member("key_dim", &DeltaRuleOptions::key_dim),
-                      member("value_dim", &DeltaRuleOptions::value_dim), member("scale", &DeltaRuleOptions::scale),
+    return std::tuple(member("sequence", &DeltaRuleOptions::sequence), member("head_k_dim", &DeltaRuleOptions::head_k_dim),
+                      member("head_v_dim", &DeltaRuleOptions::head_v_dim), member("scale", &DeltaRuleOptions::scale),
                       member("reset_at_segments", &DeltaRuleOptions::reset_at_segments),
                       member("one_segment", &DeltaRuleOptions::one_segment));
   }

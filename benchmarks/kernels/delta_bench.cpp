@@ -31,7 +31,7 @@ struct Operands {
     segments = make(DType::i32, {c.sequence}, 0, 0);
     o = make(c.dtype, values, 0, 0), dq = make(c.dtype, keys, 0, 0), dk = make(c.dtype, keys, 0, 0), dv = make(c.dtype, values, 0, 0);
     dg = make(DType::f32, numbers, 0, 0), dbeta = make(DType::f32, numbers, 0, 0);
-    options = {.sequence = c.sequence, .key_dim = c.width, .value_dim = c.width, .scale = 0.088F, .one_segment = true};
+    options = {.sequence = c.sequence, .head_k_dim = c.width, .head_v_dim = c.width, .scale = 0.088F, .one_segment = true};
     scratch = Buffer(delta_rule_gradient_scratch_bytes(keys, values, options, threads));
   }
   Tensor make(DType dtype, const Shape& shape, float low, float high) {

@@ -24,7 +24,7 @@ class Heads {
  public:
   Heads(const ExecutionContext& context, DType dtype, std::int64_t width, std::int64_t values)
       : context_(context),
-        options_{.sequence = kTokens, .value_dim = values, .scale = 0.07F},
+        options_{.sequence = kTokens, .v_head_dim = values, .scale = 0.07F},
         width_(static_cast<double>(width)),
         values_(static_cast<double>(values)),
         q_(dtype, {kTokens, kHeads, width}),

@@ -15,8 +15,8 @@ DeltaRuleSizes sizes_of(const Shape& q, const Shape& v, DeltaRuleOptions options
   sizes.key_heads = q[1];
   sizes.value_heads = v[1];
   sizes.group = v[1] / q[1];
-  sizes.key_dim = q[2];
-  sizes.value_dim = v[2];
+  sizes.head_k_dim = q[2];
+  sizes.head_v_dim = v[2];
   sizes.keys = (q[2] + 15) / 16 * 16;
   sizes.values = (v[2] + 15) / 16 * 16;
   sizes.chunks = (options.sequence + kChunk - 1) / kChunk;

@@ -149,11 +149,11 @@ MILLRACE_INLINE void write_values(const DeltaRuleBackward<T>& at, const Chunk& c
     const std::int64_t number = (chunk.first + t) * sizes.value_heads + head;
     const float* d_u = work.d_u + t * sizes.values;
     f32x16 along_v{};
-    for (std::int64_t d = 0; d < sizes.value_dim; d += 16) {
-      const std::int64_t left = sizes.value_dim - d;
+    for (std::int64_t d = 0; d < sizes.head_v_dim; d += 16) {
+      const std::int64_t left = sizes.head_v_dim - d;
       const f32x16 gradient = load(d_u + d);
-      if (!chunk.padding[t]) along_v += load_lanes(at.in.v + number * sizes.value_dim + d, left) * gradient;
-      store_lanes(at.dv + number * sizes.value_dim + d, chunk.padding[t] ? f32x16{} : gradient * decays.beta[t], left);
+      if (!chunk.padding[t]) along_v += load_lanes(at.in.v + number * sizes.head_v_dim + d, left) * gradient;
+      store_lanes(at.dv + number * sizes.head_v_dim + d, chunk.padding[t] ? f32x16{} : gradient * decays.beta[t], left);
     }
     at.dbeta[number] = static_cast<float>(scalars.beta[t] + static_cast<double>(sum_lanes(along_v)));
     suffix += scalars.gamma[t];
@@ -176,32 +176,32 @@ MILLRACE_INLINE void backward_head(const DeltaRuleBackward<T>& at, const Chunk& 
   Decays decays;
   describe(at.in, chunk, head, decays);
   weigh(chunk, decays, keys, work.minus_l, work.p, work.lambda);
-  pack_rows(at.d_o + (chunk.first * sizes.value_heads + head) * sizes.value_dim, sizes.value_heads * sizes.value_dim, count,
-            sizes.value_dim, values, 1.0F, nullptr, work.d_o);
+  pack_rows(at.d_o + (chunk.first * sizes.value_heads + head) * sizes.head_v_dim, sizes.value_heads * sizes.head_v_dim, count,
+            sizes.head_v_dim, values, 1.0F, nullptr, work.d_o);
   // What U receives from the state that goes out and from O, and through the solution what its right side receives.
   if (!last) {
-    multiply(Part::whole, count, values, sizes.key_dim, {keys.k, sizes.keys, d_state, values, work.d_u, values, false});
+    multiply(Part::whole, count, values, sizes.head_k_dim, {keys.k, sizes.keys, d_state, values, work.d_u, values, false});
     for (std::int64_t t = 0; t < count; ++t) scale_row(work.d_u + t * values, values, decays.to_end[t]);
   }
   multiply_transposed(Part::depth_from_diagonal, count, values, count, {work.p, kChunk, work.d_o, values, work.d_u, values, !last});
   solve_transposed(work.minus_l, count, values, work.d_u);
   transpose(u, values, count, values, work.u_transposed, kChunk, columns);
-  multiply(Part::columns_to_diagonal, count, columns, sizes.value_dim,
+  multiply(Part::columns_to_diagonal, count, columns, sizes.head_v_dim,
            {work.d_o, values, work.u_transposed, kChunk, work.x, kChunk, false});
-  multiply(Part::columns_to_diagonal, count, columns, sizes.value_dim,
+  multiply(Part::columns_to_diagonal, count, columns, sizes.head_v_dim,
            {work.d_u, values, work.u_transposed, kChunk, work.n, kChunk, false});
   Scalars scalars;
   split_weights(chunk, decays, keys, work, scalars);
   if (chunk.continues) {
-    transpose(state, values, sizes.key_dim, values, work.turned, sizes.keys, sizes.keys);
-    multiply(Part::whole, count, sizes.keys, sizes.value_dim, {work.d_o, values, work.turned, sizes.keys, work.to_q, sizes.keys, false});
-    multiply(Part::whole, count, sizes.keys, sizes.value_dim, {work.d_u, values, work.turned, sizes.keys, work.to_k, sizes.keys, false});
+    transpose(state, values, sizes.head_k_dim, values, work.turned, sizes.keys, sizes.keys);
+    multiply(Part::whole, count, sizes.keys, sizes.head_v_dim, {work.d_o, values, work.turned, sizes.keys, work.to_q, sizes.keys, false});
+    multiply(Part::whole, count, sizes.keys, sizes.head_v_dim, {work.d_u, values, work.turned, sizes.keys, work.to_k, sizes.keys, false});
     if (!last && decays.through != 0)
-      scalars.gamma[count - 1] += static_cast<double>(decays.through) * static_cast<double>(dot(state, d_state, sizes.key_dim * values));
+      scalars.gamma[count - 1] += static_cast<double>(decays.through) * static_cast<double>(dot(state, d_state, sizes.head_k_dim * values));
   }
   if (!last) {
-    transpose(d_state, values, sizes.key_dim, values, work.turned, sizes.keys, sizes.keys);
-    multiply(Part::whole, count, sizes.keys, sizes.value_dim, {u, values, work.turned, sizes.keys, work.by_state, sizes.keys, false});
+    transpose(d_state, values, sizes.head_k_dim, values, work.turned, sizes.keys, sizes.keys);
+    multiply(Part::whole, count, sizes.keys, sizes.head_v_dim, {u, values, work.turned, sizes.keys, work.by_state, sizes.keys, false});
   }
   through_states(sizes, chunk, decays, last, keys, work, scalars);
   write_values(at, chunk, decays, head, work, scalars);
@@ -216,18 +216,18 @@ MILLRACE_INLINE void backward_head(const DeltaRuleBackward<T>& at, const Chunk& 
     scale_row(work.d_u + t * values, values, -decays.beta[t] * decays.from_start[t]);
   }
   const bool carried = !last && decays.through != 0;
-  if (carried) scale_row(d_state, sizes.key_dim * values, decays.through);
-  multiply_transposed(Part::whole, sizes.key_dim, values, count, {keys.q, sizes.keys, work.d_o, values, d_state, values, carried});
-  multiply_transposed(Part::whole, sizes.key_dim, values, count, {keys.k, sizes.keys, work.d_u, values, d_state, values, true});
+  if (carried) scale_row(d_state, sizes.head_k_dim * values, decays.through);
+  multiply_transposed(Part::whole, sizes.head_k_dim, values, count, {keys.q, sizes.keys, work.d_o, values, d_state, values, carried});
+  multiply_transposed(Part::whole, sizes.head_k_dim, values, count, {keys.k, sizes.keys, work.d_u, values, d_state, values, true});
 }
 
 template <class T>
 MILLRACE_INLINE void write_keys(const DeltaRuleBackward<T>& at, const Chunk& chunk, std::int64_t key_head, const Workspace& work) {
   const DeltaRuleSizes& sizes = at.in.sizes;
   for (std::int64_t t = 0; t < chunk.count; ++t) {
-    const std::int64_t begin = ((chunk.first + t) * sizes.key_heads + key_head) * sizes.key_dim;
-    for (std::int64_t d = 0; d < sizes.key_dim; d += 16) {
-      const std::int64_t left = sizes.key_dim - d;
+    const std::int64_t begin = ((chunk.first + t) * sizes.key_heads + key_head) * sizes.head_k_dim;
+    for (std::int64_t d = 0; d < sizes.head_k_dim; d += 16) {
+      const std::int64_t left = sizes.head_k_dim - d;
       store_lanes(at.dq + begin + d, load(work.dq + t * sizes.keys + d) * sizes.scale, left);
       store_lanes(at.dk + begin + d, chunk.padding[t] ? f32x16{} : load(work.dk + t * sizes.keys + d), left);
     }

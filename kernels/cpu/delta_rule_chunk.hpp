@@ -158,15 +158,15 @@ MILLRACE_INLINE Keys lay_out(const DeltaRuleSizes& sizes, float* memory, float*&
 template <class T>
 MILLRACE_INLINE void pack_keys(const DeltaRuleOperands<T>& in, const Chunk& chunk, std::int64_t key_head, bool queries, const Keys& to) {
   const DeltaRuleSizes& sizes = in.sizes;
-  const std::int64_t step = sizes.key_heads * sizes.key_dim, begin = (chunk.first * sizes.key_heads + key_head) * sizes.key_dim;
+  const std::int64_t step = sizes.key_heads * sizes.head_k_dim, begin = (chunk.first * sizes.key_heads + key_head) * sizes.head_k_dim;
   const std::int64_t columns = (chunk.count + 15) / 16 * 16;
-  pack_rows(in.k + begin, step, chunk.count, sizes.key_dim, sizes.keys, 1.0F, chunk.padding, to.k);
+  pack_rows(in.k + begin, step, chunk.count, sizes.head_k_dim, sizes.keys, 1.0F, chunk.padding, to.k);
   transpose(to.k, sizes.keys, chunk.count, sizes.keys, to.k_transposed, kChunk, columns);
-  multiply(Part::columns_to_diagonal, chunk.count, columns, sizes.key_dim,
+  multiply(Part::columns_to_diagonal, chunk.count, columns, sizes.head_k_dim,
            {to.k, sizes.keys, to.k_transposed, kChunk, to.kk, kChunk, false});
   if (!queries) return;
-  pack_rows(in.q + begin, step, chunk.count, sizes.key_dim, sizes.keys, sizes.scale, nullptr, to.q);
-  multiply(Part::columns_to_diagonal, chunk.count, columns, sizes.key_dim,
+  pack_rows(in.q + begin, step, chunk.count, sizes.head_k_dim, sizes.keys, sizes.scale, nullptr, to.q);
+  multiply(Part::columns_to_diagonal, chunk.count, columns, sizes.head_k_dim,
            {to.q, sizes.keys, to.k_transposed, kChunk, to.qk, kChunk, false});
 }
 
@@ -244,12 +244,12 @@ MILLRACE_INLINE void update(const DeltaRuleOperands<T>& in, const Chunk& chunk, 
                             const float* minus_l, const float* state, float* u) {
   const DeltaRuleSizes& sizes = in.sizes;
   if (chunk.continues)
-    multiply(Part::whole, chunk.count, sizes.values, sizes.key_dim, {k, sizes.keys, state, sizes.values, u, sizes.values, false});
+    multiply(Part::whole, chunk.count, sizes.values, sizes.head_k_dim, {k, sizes.keys, state, sizes.values, u, sizes.values, false});
   for (std::int64_t t = 0; t < chunk.count; ++t) {
-    const T* v = in.v + ((chunk.first + t) * sizes.value_heads + head) * sizes.value_dim;
+    const T* v = in.v + ((chunk.first + t) * sizes.value_heads + head) * sizes.head_v_dim;
     float* row = u + t * sizes.values;
     for (std::int64_t d = 0; d < sizes.values; d += 16) {
-      f32x16 error = chunk.padding[t] ? f32x16{} : load_lanes(v + d, sizes.value_dim - d);
+      f32x16 error = chunk.padding[t] ? f32x16{} : load_lanes(v + d, sizes.head_v_dim - d);
       if (chunk.continues) error -= load(row + d) * decays.from_start[t];
       store(row + d, error * decays.beta[t]);
     }
@@ -265,8 +265,8 @@ MILLRACE_INLINE void advance(const DeltaRuleSizes& sizes, const Chunk& chunk, co
       store(decayed + t * sizes.values + d, load(u + t * sizes.values + d) * decays.to_end[t]);
   const bool carried = decays.through != 0;
   if (carried)
-    for (std::int64_t i = 0; i < sizes.key_dim * sizes.values; i += 16) store(after + i, load(before + i) * decays.through);
-  multiply_transposed(Part::whole, sizes.key_dim, sizes.values, chunk.count,
+    for (std::int64_t i = 0; i < sizes.head_k_dim * sizes.values; i += 16) store(after + i, load(before + i) * decays.through);
+  multiply_transposed(Part::whole, sizes.head_k_dim, sizes.values, chunk.count,
                       {k, sizes.keys, decayed, sizes.values, after, sizes.values, carried});
 }
 

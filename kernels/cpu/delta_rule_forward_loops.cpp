@@ -7,8 +7,8 @@ template <class T>
 MILLRACE_INLINE void write_rows(const DeltaRuleForward<T>& at, const Chunk& chunk, std::int64_t head, const float* o) {
   const DeltaRuleSizes& sizes = at.in.sizes;
   for (std::int64_t t = 0; t < chunk.count; ++t) {
-    T* to = at.o + ((chunk.first + t) * sizes.value_heads + head) * sizes.value_dim;
-    for (std::int64_t d = 0; d < sizes.value_dim; d += 16) store_lanes(to + d, load(o + t * sizes.values + d), sizes.value_dim - d);
+    T* to = at.o + ((chunk.first + t) * sizes.value_heads + head) * sizes.head_v_dim;
+    for (std::int64_t d = 0; d < sizes.head_v_dim; d += 16) store_lanes(to + d, load(o + t * sizes.values + d), sizes.head_v_dim - d);
   }
 }
 
@@ -34,7 +34,8 @@ MILLRACE_INLINE void forward(const DeltaRuleForward<T>& at, std::int64_t row, st
       weigh(chunk, decays, keys, minus_l, p, nullptr);
       update(at.in, chunk, decays, head, keys.k, minus_l, state, u);
       if (chunk.continues) {
-        multiply(Part::whole, chunk.count, sizes.values, sizes.key_dim, {keys.q, sizes.keys, state, sizes.values, o, sizes.values, false});
+        multiply(Part::whole, chunk.count, sizes.values, sizes.head_k_dim,
+                 {keys.q, sizes.keys, state, sizes.values, o, sizes.values, false});
         for (std::int64_t t = 0; t < chunk.count; ++t) scale_row(o + t * sizes.values, sizes.values, decays.from_start[t]);
       }
       multiply(Part::depth_to_diagonal, chunk.count, sizes.values, chunk.count,

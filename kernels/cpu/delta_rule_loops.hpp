@@ -18,10 +18,10 @@ struct DeltaRuleSizes {
   std::int64_t key_heads;
   std::int64_t value_heads;
   std::int64_t group;  // value heads of a key head
-  std::int64_t key_dim;
-  std::int64_t value_dim;
-  std::int64_t keys;    // key_dim, padded
-  std::int64_t values;  // value_dim, padded
+  std::int64_t head_k_dim;
+  std::int64_t head_v_dim;
+  std::int64_t keys;    // head_k_dim, padded
+  std::int64_t values;  // head_v_dim, padded
   std::int64_t chunks;  // of a row
   float scale;
   bool read_segments;

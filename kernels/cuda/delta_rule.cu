@@ -12,21 +12,21 @@ constexpr int kSquare = kChunk * kChunk;
 
 struct Sizes {
   std::int64_t sequence, chunks;
-  int key_heads, value_heads, key_dim, value_dim;
+  int key_heads, value_heads, head_k_dim, head_v_dim;
   float scale;
   bool read_segments, reset;
 };
 /// Floats of a block's scratch: the states before chunks, and U. The forward keeps those of one chunk, and A and P.
 __host__ __device__ inline std::int64_t state_floats(const Sizes& sizes) {
-  return static_cast<std::int64_t>(sizes.key_dim) * sizes.value_dim;
+  return static_cast<std::int64_t>(sizes.head_k_dim) * sizes.head_v_dim;
 }
 __host__ __device__ inline std::int64_t forward_floats(const Sizes& sizes) {
-  return state_floats(sizes) + kChunk * sizes.value_dim + 2 * kSquare;
+  return state_floats(sizes) + kChunk * sizes.head_v_dim + 2 * kSquare;
 }
 /// The gradient keeps those of all chunks, and dΩ, dU, six square matrices, a tile of keys, dQ and dK of the row.
 __host__ __device__ inline std::int64_t backward_floats(const Sizes& sizes) {
-  return (sizes.chunks + 1) * (state_floats(sizes) + kChunk * sizes.value_dim) + 6 * kSquare + kChunk * sizes.key_dim +
-         2 * sizes.sequence * sizes.key_dim;
+  return (sizes.chunks + 1) * (state_floats(sizes) + kChunk * sizes.head_v_dim) + 6 * kSquare + kChunk * sizes.head_k_dim +
+         2 * sizes.sequence * sizes.head_k_dim;
 }
 
 template <class T>
@@ -63,10 +63,10 @@ struct Place {
 
   __device__ std::int64_t key(int t) const {
     const int key_head = head / (in.sizes.value_heads / in.sizes.key_heads);
-    return ((first + t) * in.sizes.key_heads + key_head) * in.sizes.key_dim;
+    return ((first + t) * in.sizes.key_heads + key_head) * in.sizes.head_k_dim;
   }
   __device__ std::int64_t number(int t) const { return (first + t) * in.sizes.value_heads + head; }
-  __device__ std::int64_t value(int t) const { return number(t) * in.sizes.value_dim; }
+  __device__ std::int64_t value(int t) const { return number(t) * in.sizes.head_v_dim; }
   __device__ float q(int t, int i) const { return load(in.q + key(t) + i) * in.sizes.scale; }
   __device__ float k(int t, int i) const { return chunk.padding[t] ? 0.0F : load(in.k + key(t) + i); }
   __device__ float v(int t, int j) const { return chunk.padding[t] ? 0.0F : load(in.v + value(t) + j); }
@@ -136,7 +136,7 @@ __device__ void weigh(const Place<T>& at, float* a, float* p) {
     float below = 0, weight = 0;
     if (i < at.count && at.sees(i, j)) {
       float kk = 0, qk = 0;
-      for (int d = 0; d < at.in.sizes.key_dim; ++d) {
+      for (int d = 0; d < at.in.sizes.head_k_dim; ++d) {
         const float key = at.k(j, d);
         kk += at.k(i, d) * key;
         if (p != nullptr) qk += at.q(i, d) * key;
@@ -154,9 +154,9 @@ __device__ void weigh(const Place<T>& at, float* a, float* p) {
 /// U = (I + L)⁻¹·diag(β)·(V − diag(e^γ)·KΩ).
 template <class T>
 __device__ void update(const Place<T>& at, const float* a, const float* state, float* u) {
-  const int width = at.in.sizes.value_dim;
+  const int width = at.in.sizes.head_v_dim;
   multiply(
-      at.count, width, at.in.sizes.key_dim, [&](int t, int i) { return at.k(t, i); }, [&](int i, int j) { return state[i * width + j]; },
+      at.count, width, at.in.sizes.head_k_dim, [&](int t, int i) { return at.k(t, i); }, [&](int i, int j) { return state[i * width + j]; },
       [&](int t, int j, float sum) { u[t * width + j] = at.chunk.beta[t] * (at.v(t, j) - at.chunk.from_start[t] * sum); });
   __syncthreads();
   for (int j = static_cast<int>(threadIdx.x); j < width; j += kThreads)
@@ -171,9 +171,9 @@ __device__ void update(const Place<T>& at, const float* a, const float* state, f
 /// The state after the chunk; may be the memory of the one before.
 template <class T>
 __device__ void advance(const Place<T>& at, const float* u, const float* before, float* after) {
-  const int width = at.in.sizes.value_dim;
+  const int width = at.in.sizes.head_v_dim;
   multiply(
-      at.in.sizes.key_dim, width, at.count, [&](int i, int t) { return at.k(t, i) * at.chunk.to_end[t]; },
+      at.in.sizes.head_k_dim, width, at.count, [&](int i, int t) { return at.k(t, i) * at.chunk.to_end[t]; },
       [&](int t, int j) { return u[t * width + j]; },
       [&](int i, int j, float sum) { after[i * width + j] = at.chunk.through * before[i * width + j] + sum; });
   __syncthreads();
@@ -188,7 +188,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) delta_forward(Operands<T> in, T* o, float* scratch) {
   __shared__ Chunk chunk;
   Place<T> at{in, chunk};
-  const int width = in.sizes.value_dim, keys = in.sizes.key_dim;
+  const int width = in.sizes.head_v_dim, keys = in.sizes.head_k_dim;
   float* state = scratch + static_cast<std::int64_t>(blockIdx.x) * forward_floats(in.sizes);
   float* u = state + state_floats(in.sizes);
   float* a = u + kChunk * width;
@@ -227,7 +227,7 @@ struct Workspace {
 /// What the square matrices receive, from dO·Uᵀ and dU·Uᵀ.
 template <class T>
 __device__ void split_weights(const Place<T>& at, const T* d_o, const float* u, const Workspace& work) {
-  const int width = at.in.sizes.value_dim;
+  const int width = at.in.sizes.head_v_dim;
   for (int item = static_cast<int>(threadIdx.x); item < kSquare; item += kThreads) {
     const int i = item / kChunk, j = item % kChunk;
     float x = 0, n = 0, of_gamma = 0, of_beta = 0;
@@ -260,7 +260,7 @@ template <class T>
 __device__ void write_scalars(const Place<T>& at, const Gradients<T>& to, const Workspace& work, const float* dq, const float* dk,
                               double through) {
   __shared__ double of_gamma[kChunk], held[kChunk];
-  const int keys = at.in.sizes.key_dim, t = static_cast<int>(threadIdx.x);
+  const int keys = at.in.sizes.head_k_dim, t = static_cast<int>(threadIdx.x);
   if (t < at.count) {
     double row = 0, column = 0, rate = 0, along_q = 0, along_k = 0, along_v = 0;
     for (int j = 0; j < at.count; ++j) {
@@ -274,7 +274,7 @@ __device__ void write_scalars(const Place<T>& at, const Gradients<T>& to, const 
       along_k += at.k(t, i) * dk[t * keys + i];
       held[t] += at.k(t, i) * work.held[t * keys + i];
     }
-    for (int j = 0; j < at.in.sizes.value_dim; ++j) along_v += at.v(t, j) * work.d_u[t * at.in.sizes.value_dim + j];
+    for (int j = 0; j < at.in.sizes.head_v_dim; ++j) along_v += at.v(t, j) * work.d_u[t * at.in.sizes.head_v_dim + j];
     of_gamma[t] = row - column + along_q - at.chunk.beta[t] * along_k;
     to.dbeta[at.number(t)] = static_cast<float>(rate + along_v - along_k);
   }
@@ -302,7 +302,7 @@ __device__ void write_scalars(const Place<T>& at, const Gradients<T>& to, const 
 template <class T>
 __device__ void backward_chunk(const Place<T>& at, const Gradients<T>& to, const float* state, const float* u, const Workspace& work) {
   const Chunk& chunk = at.chunk;
-  const int width = at.in.sizes.value_dim, keys = at.in.sizes.key_dim, count = at.count;
+  const int width = at.in.sizes.head_v_dim, keys = at.in.sizes.head_k_dim, count = at.count;
   const auto d_o = [&](int t, int j) { return load(to.d_o + at.value(t) + j); };
   weigh(at, work.a, work.p);
   multiply(
@@ -362,7 +362,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) delta_backward(Operands<T> in, Gradients<T> to, float* scratch) {
   __shared__ Chunk chunk;
   Place<T> at{in, chunk};
-  const std::int64_t state = state_floats(in.sizes), tile = static_cast<std::int64_t>(kChunk) * in.sizes.value_dim;
+  const std::int64_t state = state_floats(in.sizes), tile = static_cast<std::int64_t>(kChunk) * in.sizes.head_v_dim;
   float* states = scratch + static_cast<std::int64_t>(blockIdx.x) * backward_floats(in.sizes);
   float* updates = states + in.sizes.chunks * state;
   Workspace work;
@@ -375,8 +375,8 @@ __global__ void __launch_bounds__(kThreads) delta_backward(Operands<T> in, Gradi
   work.of_gamma = work.n + kSquare;
   work.of_beta = work.of_gamma + kSquare;
   work.held = work.of_beta + kSquare;
-  work.dq = work.held + kChunk * in.sizes.key_dim;
-  work.dk = work.dq + in.sizes.sequence * in.sizes.key_dim;
+  work.dq = work.held + kChunk * in.sizes.head_k_dim;
+  work.dk = work.dq + in.sizes.sequence * in.sizes.head_k_dim;
   clear(states, state);
   for (std::int64_t index = 0; index < in.sizes.chunks; ++index) {
     at.move_to(index);
@@ -399,7 +399,7 @@ struct SumHeads {
   T* dq;
   T* dk;
   __device__ void operator()(std::int64_t i) const {
-    const std::int64_t keys = sizes.key_dim, token = i / keys / sizes.key_heads, key_head = i / keys % sizes.key_heads;
+    const std::int64_t keys = sizes.head_k_dim, token = i / keys / sizes.key_heads, key_head = i / keys % sizes.key_heads;
     const std::int64_t group = sizes.value_heads / sizes.key_heads, row = token / sizes.sequence;
     const std::int64_t of_row = sizes.sequence * keys, in_row = token % sizes.sequence * keys + i % keys;
     float q = 0, k = 0;

@@ -12,11 +12,11 @@ namespace {
 struct Rule {
   const Tensor &q, &k, &v, &g, &beta, &segments;
   DeltaRuleOptions options;
-  std::int64_t key_heads = q.shape[1], value_heads = v.shape[1], key_dim = q.shape[2], value_dim = v.shape[2];
-  std::int64_t group = value_heads / key_heads, size = key_dim * value_dim;
+  std::int64_t key_heads = q.shape[1], value_heads = v.shape[1], head_k_dim = q.shape[2], head_v_dim = v.shape[2];
+  std::int64_t group = value_heads / key_heads, size = head_k_dim * head_v_dim;
 
-  [[nodiscard]] std::int64_t key(std::int64_t t, std::int64_t head) const { return (t * key_heads + head / group) * key_dim; }
-  [[nodiscard]] std::int64_t value(std::int64_t t, std::int64_t head) const { return (t * value_heads + head) * value_dim; }
+  [[nodiscard]] std::int64_t key(std::int64_t t, std::int64_t head) const { return (t * key_heads + head / group) * head_k_dim; }
+  [[nodiscard]] std::int64_t value(std::int64_t t, std::int64_t head) const { return (t * value_heads + head) * head_v_dim; }
   [[nodiscard]] bool padding(std::int64_t t) const { return !options.one_segment && segments.as<std::int32_t>()[t] == 0; }
   [[nodiscard]] bool begins(std::int64_t t) const {
     const auto* segment = segments.as<std::int32_t>();
@@ -34,15 +34,16 @@ struct Rule {
   /// v − Ω̄ᵀk of value feature j; `before` is the state before token t, which has decayed if `factor` says so.
   [[nodiscard]] double error(std::int64_t t, std::int64_t head, std::int64_t j, const double* before, double factor) const {
     double sum = padding(t) ? 0 : load(v, value(t, head) + j);
-    for (std::int64_t i = 0; i < key_dim; ++i) sum -= factor * before[i * value_dim + j] * k_at(t, head, i);
+    for (std::int64_t i = 0; i < head_k_dim; ++i) sum -= factor * before[i * head_v_dim + j] * k_at(t, head, i);
     return sum;
   }
   /// The state after token t; may be the same memory.
   void advance(std::int64_t t, std::int64_t head, const double* before, double* after) const {
     const double factor = decay(t, head), rate = beta_at(t, head);
-    for (std::int64_t j = 0; j < value_dim; ++j) {
+    for (std::int64_t j = 0; j < head_v_dim; ++j) {
       const double update = rate * error(t, head, j, before, factor);
-      for (std::int64_t i = 0; i < key_dim; ++i) after[i * value_dim + j] = factor * before[i * value_dim + j] + k_at(t, head, i) * update;
+      for (std::int64_t i = 0; i < head_k_dim; ++i)
+        after[i * head_v_dim + j] = factor * before[i * head_v_dim + j] + k_at(t, head, i) * update;
     }
   }
 };
@@ -55,9 +56,9 @@ void delta_rule_forward(const Tensor& q, const Tensor& k, const Tensor& v, const
     std::fill(state, state + at.size, 0.0);
     for (std::int64_t t = 0; t < q.shape[0]; ++t) {
       at.advance(t, head, state, state);
-      for (std::int64_t j = 0; j < at.value_dim; ++j) {
+      for (std::int64_t j = 0; j < at.head_v_dim; ++j) {
         double sum = 0;
-        for (std::int64_t i = 0; i < at.key_dim; ++i) sum += state[i * at.value_dim + j] * at.q_at(t, head, i);
+        for (std::int64_t i = 0; i < at.head_k_dim; ++i) sum += state[i * at.head_v_dim + j] * at.q_at(t, head, i);
         store(o, at.value(t, head) + j, static_cast<float>(sum));
       }
     }
@@ -74,9 +75,9 @@ struct Gradients {
 /// The step back over token t: `before` and `after` are the states around it.
 void step_back(const Rule& at, const Gradients& to, std::int64_t t, std::int64_t head, const double* before, const double* after) {
   const double factor = at.decay(t, head), rate = at.beta_at(t, head);
-  const std::int64_t width = at.value_dim, in_row = t % at.options.sequence * at.key_dim;
+  const std::int64_t width = at.head_v_dim, in_row = t % at.options.sequence * at.head_k_dim;
   const auto upstream = [&](std::int64_t j) { return double{load(to.d_o, at.value(t, head) + j)}; };
-  for (std::int64_t i = 0; i < at.key_dim; ++i)
+  for (std::int64_t i = 0; i < at.head_k_dim; ++i)
     for (std::int64_t j = 0; j < width; ++j) {
       to.d_state[i * width + j] += at.q_at(t, head, i) * upstream(j);
       to.dq[in_row + i] += after[i * width + j] * upstream(j) * at.options.scale;
@@ -85,11 +86,11 @@ void step_back(const Rule& at, const Gradients& to, std::int64_t t, std::int64_t
   for (std::int64_t j = 0; j < width; ++j) {
     const double error = at.error(t, head, j, before, factor);
     double d_update = 0;
-    for (std::int64_t i = 0; i < at.key_dim; ++i) d_update += to.d_state[i * width + j] * at.k_at(t, head, i);
+    for (std::int64_t i = 0; i < at.head_k_dim; ++i) d_update += to.d_state[i * width + j] * at.k_at(t, head, i);
     const double d_error = rate * d_update;
     d_rate += d_update * error;
     store(to.dv, at.value(t, head) + j, at.padding(t) ? 0.0F : static_cast<float>(d_error));
-    for (std::int64_t i = 0; i < at.key_dim; ++i) {
+    for (std::int64_t i = 0; i < at.head_k_dim; ++i) {
       const std::int64_t ij = i * width + j;
       if (!at.padding(t)) to.dk[in_row + i] += to.d_state[ij] * rate * error - factor * before[ij] * d_error;
       const double d_decayed = to.d_state[ij] - at.k_at(t, head, i) * d_error;
@@ -111,11 +112,11 @@ void delta_rule_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor&
   double* of_tokens = of_chunks + chunks * at.size;  // the states in one chunk, from the one before it
   double* d_state = of_tokens + (delta_rule_chunk + 1) * at.size;
   double* dq_sum = d_state + at.size;
-  double* dk_sum = dq_sum + sequence * at.key_dim;
+  double* dk_sum = dq_sum + sequence * at.head_k_dim;
   const Gradients to{d_o, dv, dg, dbeta, dq_sum, dk_sum, d_state};
   for (std::int64_t row = 0; row < q.shape[0]; row += sequence)
     for (std::int64_t key_head = 0; key_head < at.key_heads; ++key_head) {
-      std::fill(dq_sum, dk_sum + sequence * at.key_dim, 0.0);
+      std::fill(dq_sum, dk_sum + sequence * at.head_k_dim, 0.0);
       for (std::int64_t head = key_head * at.group; head < (key_head + 1) * at.group; ++head) {
         std::fill(of_tokens, of_tokens + at.size, 0.0);
         for (std::int64_t t = 0; t < sequence; ++t) {
@@ -133,9 +134,9 @@ void delta_rule_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor&
         }
       }
       for (std::int64_t t = 0; t < sequence; ++t)
-        for (std::int64_t i = 0; i < at.key_dim; ++i) {
-          store(dq, at.key(row + t, key_head * at.group) + i, static_cast<float>(dq_sum[t * at.key_dim + i]));
-          store(dk, at.key(row + t, key_head * at.group) + i, static_cast<float>(dk_sum[t * at.key_dim + i]));
+        for (std::int64_t i = 0; i < at.head_k_dim; ++i) {
+          store(dq, at.key(row + t, key_head * at.group) + i, static_cast<float>(dq_sum[t * at.head_k_dim + i]));
+          store(dk, at.key(row + t, key_head * at.group) + i, static_cast<float>(dk_sum[t * at.head_k_dim + i]));
         }
     }
 }

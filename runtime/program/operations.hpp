@@ -56,12 +56,12 @@ ValueId layer_norm(ProgramBuilder& builder, ValueId x, ValueId weight, ValueId b
 /// x [T, heads·head_dim] → same; inverse_frequencies f32 [(head_dim − unrotated)/2].
 ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_frequencies, const kernels::RopeOptions& options,
              std::string_view name);
-/// q [T, H·head_dim], k [T, K·head_dim], v [T, K·value_dim], segments i32 [T] → [T, H·value_dim] (value_dim 0: head_dim); within the
+/// q [T, H·head_dim], k [T, K·head_dim], v [T, K·v_head_dim], segments i32 [T] → [T, H·v_head_dim] (v_head_dim 0: head_dim); within the
 /// builder's rows: `sequence` and `one_segment` are the builder's, whatever the options say (but without causal no row is promised to be
 /// one segment, since padding is another). `sinks` f32 [H]: a parameter that joins the softmax's sum of each query head.
 ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const kernels::AttentionOptions& options,
                   std::string_view name, ValueId sinks = {});
-/// The gated delta rule: q and k [T, Hk·key_dim], v [T, Hv·value_dim], g and beta f32 [T, Hv], segments i32 [T] → [T, Hv·value_dim];
+/// The gated delta rule: q and k [T, Hk·head_k_dim], v [T, Hv·head_v_dim], g and beta f32 [T, Hv], segments i32 [T] → [T, Hv·head_v_dim];
 /// `sequence` and `one_segment` are the builder's, whatever the options say.
 ValueId delta_rule(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId g, ValueId beta, ValueId segments,
                    const kernels::DeltaRuleOptions& options, std::string_view name);

@@ -49,7 +49,7 @@ struct Inputs {
   }
   [[nodiscard]] AttentionOptions options() const {
     return {.sequence = shape.sequence,
-            .value_dim = shape.value_width,
+            .v_head_dim = shape.value_width,
             .scale = shape.scale,
             .soft_cap = shape.soft_cap,
             .window = shape.window,

@@ -127,9 +127,9 @@ TEST(AttentionWidths, RefusesOtherWidths) {
   const Buffer scratch = scratch_of(context, in);
   constexpr int internal = static_cast<int>(ExitCode::internal);
   const Data wide_v(DType::f32, {10, 2, 8}), wide_o(DType::f32, {10, 4, 8});
-  const auto call = [&](const Tensor& v, const Tensor& o, std::int64_t value_dim) {
+  const auto call = [&](const Tensor& v, const Tensor& o, std::int64_t v_head_dim) {
     AttentionOptions options = in.options();
-    options.value_dim = value_dim;
+    options.v_head_dim = v_head_dim;
     return thrown([&] { attention_forward(context, *in.q, *in.k, v, *in.segments, options, o, *out.sums, scratch.bytes()); });
   };
   EXPECT_EQ(call(*in.v, *out.o, 5), -1);

@@ -14,7 +14,7 @@
 namespace millrace::kernels::testing {
 
 struct DeltaCase {
-  std::int64_t rows, sequence, key_heads, group, key_dim, value_dim;
+  std::int64_t rows, sequence, key_heads, group, head_k_dim, head_v_dim;
   DType dtype = DType::f32;
   std::int64_t document = 0;  // tokens per segment; 0: one segment per row
   double decay = 0.3;         // g is uniform in [−decay, 0]; below 0: of every token
@@ -27,8 +27,8 @@ struct DeltaCase {
   [[nodiscard]] std::int64_t value_heads() const { return key_heads * group; }
   [[nodiscard]] DeltaRuleOptions options() const {
     return {.sequence = sequence,
-            .key_dim = key_dim,
-            .value_dim = value_dim,
+            .head_k_dim = head_k_dim,
+            .head_v_dim = head_v_dim,
             .scale = 0.6F,
             .reset_at_segments = reset,
             .one_segment = one_segment};
@@ -37,7 +37,7 @@ struct DeltaCase {
 
 inline std::string describe(const DeltaCase& c) {
   return fmt::format("B={} S={} Hk={} Hv={} dk={} dv={} {} documents of {} decay {} beta {} padding {} reset {}", c.rows, c.sequence,
-                     c.key_heads, c.value_heads(), c.key_dim, c.value_dim, to_string(c.dtype), c.document, c.decay, c.beta, c.padding,
+                     c.key_heads, c.value_heads(), c.head_k_dim, c.head_v_dim, to_string(c.dtype), c.document, c.decay, c.beta, c.padding,
                      c.reset);
 }
 
@@ -47,8 +47,8 @@ struct DeltaInputs {
       : shape(c),
         q(unit(c, 11)),
         k(unit(c, 12)),
-        v(c.dtype, {c.tokens(), c.value_heads(), c.value_dim}, 13),
-        d_o(c.dtype, {c.tokens(), c.value_heads(), c.value_dim}, 14),
+        v(c.dtype, {c.tokens(), c.value_heads(), c.head_v_dim}, 13),
+        d_o(c.dtype, {c.tokens(), c.value_heads(), c.head_v_dim}, 14),
         g(DType::f32, {c.tokens(), c.value_heads()}, 15),
         beta(DType::f32, {c.tokens(), c.value_heads()}, 16),
         segments(DType::i32, {c.tokens()}) {
@@ -62,11 +62,11 @@ struct DeltaInputs {
     }
   }
   static Data unit(const DeltaCase& c, std::uint64_t seed) {
-    Data x(c.dtype, {c.tokens(), c.key_heads, c.key_dim}, seed);
-    for (std::int64_t first = 0; first < x.elements(); first += c.key_dim) {
+    Data x(c.dtype, {c.tokens(), c.key_heads, c.head_k_dim}, seed);
+    for (std::int64_t first = 0; first < x.elements(); first += c.head_k_dim) {
       double squares = 1e-6;
-      for (std::int64_t i = first; i < first + c.key_dim; ++i) squares += x.at(i) * x.at(i);
-      for (std::int64_t i = first; i < first + c.key_dim; ++i) x.set(i, x.at(i) / std::sqrt(squares));
+      for (std::int64_t i = first; i < first + c.head_k_dim; ++i) squares += x.at(i) * x.at(i);
+      for (std::int64_t i = first; i < first + c.head_k_dim; ++i) x.set(i, x.at(i) / std::sqrt(squares));
     }
     return x;
   }
@@ -114,24 +114,24 @@ struct PlainDelta {
 
   [[nodiscard]] std::vector<double> forward() const {
     std::vector<double> o(v.size());
-    std::vector<double> state(at(c.key_dim * c.value_dim));
+    std::vector<double> state(at(c.head_k_dim * c.head_v_dim));
     for (std::int64_t head = 0; head < c.value_heads(); ++head)
       for (std::int64_t t = 0; t < c.tokens(); ++t) {
         const bool padding = !c.one_segment && segments[at(t)] == 0;
         const bool border = !c.one_segment && c.reset && t > 0 && segments[at(t)] != segments[at(t - 1)];
         if (t % c.sequence == 0 || border) std::fill(state.begin(), state.end(), 0.0);
-        const std::int64_t key = (t * c.key_heads + head / c.group) * c.key_dim, number = t * c.value_heads() + head;
+        const std::int64_t key = (t * c.key_heads + head / c.group) * c.head_k_dim, number = t * c.value_heads() + head;
         if (!padding) {
           for (double& entry : state) entry *= std::exp(g[at(number)]);
-          for (std::int64_t j = 0; j < c.value_dim; ++j) {
-            double error = v[at(number * c.value_dim + j)];
-            for (std::int64_t i = 0; i < c.key_dim; ++i) error -= state[at(i * c.value_dim + j)] * k[at(key + i)];
-            for (std::int64_t i = 0; i < c.key_dim; ++i) state[at(i * c.value_dim + j)] += k[at(key + i)] * beta[at(number)] * error;
+          for (std::int64_t j = 0; j < c.head_v_dim; ++j) {
+            double error = v[at(number * c.head_v_dim + j)];
+            for (std::int64_t i = 0; i < c.head_k_dim; ++i) error -= state[at(i * c.head_v_dim + j)] * k[at(key + i)];
+            for (std::int64_t i = 0; i < c.head_k_dim; ++i) state[at(i * c.head_v_dim + j)] += k[at(key + i)] * beta[at(number)] * error;
           }
         }
-        for (std::int64_t j = 0; j < c.value_dim; ++j)
-          for (std::int64_t i = 0; i < c.key_dim; ++i)
-            o[at(number * c.value_dim + j)] += 0.6F * q[at(key + i)] * state[at(i * c.value_dim + j)];
+        for (std::int64_t j = 0; j < c.head_v_dim; ++j)
+          for (std::int64_t i = 0; i < c.head_k_dim; ++i)
+            o[at(number * c.head_v_dim + j)] += 0.6F * q[at(key + i)] * state[at(i * c.head_v_dim + j)];
       }
     return o;
   }

@@ -44,7 +44,7 @@ double largest(const Data& x) {
 /// Relative to a result's largest entry. Keys have length 1 and betas are at most 1, so that neither a state nor the solution of a chunk
 /// exceeds the values it is made of by more than a small factor. An entry then passes sums over a chunk's tokens and the features of both
 /// kinds, and through one such chain more for each level: U, its product with a state, the gradient's own.
-double error_of(const DeltaCase& c) { return roundings(4 * static_cast<double>(delta_rule_chunk + c.key_dim + c.value_dim)); }
+double error_of(const DeltaCase& c) { return roundings(4 * static_cast<double>(delta_rule_chunk + c.head_k_dim + c.head_v_dim)); }
 
 TEST(DeltaRule, ForwardIsTheRecurrence) {
   ThreadTeam team(2);
@@ -191,7 +191,7 @@ TEST(DeltaRule, PaddingLeavesTheStateAlone) {
 
 TEST(DeltaRule, CountsItsProducts) {
   // Two rows of 65 tokens, so 64·65/2 + 1 pairs each; 3 key heads of 5, 6 value heads of 7.
-  const DeltaRuleFlops flops = delta_rule_flops(130, 3, 6, {.sequence = 65, .key_dim = 5, .value_dim = 7});
+  const DeltaRuleFlops flops = delta_rule_flops(130, 3, 6, {.sequence = 65, .head_k_dim = 5, .head_v_dim = 7});
   const double state = 2.0 * 130 * 6 * 5 * 7, pairs = 2 * (64 * 65 / 2 + 1), keys = 2 * pairs * 3 * 5, values = 2 * pairs * 6 * 7;
   EXPECT_EQ(flops.forward, 3 * state + 2 * keys + 2 * values);
   EXPECT_EQ(flops.gradient, 8 * state + 3 * keys + 5 * values + 4 * (2 * pairs * 6 * 5));
@@ -229,7 +229,7 @@ TEST(DeltaRule, RefusesWhatDoesNotFit) {
   EXPECT_EQ(call(*other_type, *in.v, *in.g, options, scratch.bytes()), internal);
   EXPECT_EQ(call(*in.k, *in.v, *half, options, scratch.bytes()), internal);
   EXPECT_EQ(call(*in.k, *in.v, *in.g, {.sequence = 4}, scratch.bytes()), internal);
-  EXPECT_EQ(call(*in.k, *in.v, *in.g, {.sequence = 10, .key_dim = 4}, scratch.bytes()), internal);
+  EXPECT_EQ(call(*in.k, *in.v, *in.g, {.sequence = 10, .head_k_dim = 4}, scratch.bytes()), internal);
   EXPECT_EQ(call(*in.k, *in.v, *in.g, options, scratch.bytes().first(64)), internal);
 }
 

@@ -216,13 +216,13 @@ void add_products(std::vector<Call>& calls, DType type) {
   product({.transpose_b = true, .addend = true, .bias = true});
 }
 
-void add_attention(std::vector<Call>& calls, DType type, std::int64_t value_dim) {
-  const Shape many{kTokens, kHeads, kWidth}, few{kTokens, kPairs, kWidth}, results{kTokens, kHeads, value_dim},
-      values{kTokens, kPairs, value_dim};
+void add_attention(std::vector<Call>& calls, DType type, std::int64_t v_head_dim) {
+  const Shape many{kTokens, kHeads, kWidth}, few{kTokens, kPairs, kWidth}, results{kTokens, kHeads, v_head_dim},
+      values{kTokens, kPairs, v_head_dim};
   const Operand q{"q", type, many, true}, k{"k", type, few, true}, segments{"segments", DType::i32, {kTokens}},
       sums{"log_sum_exp", DType::f32, {kTokens, kHeads}};
   const auto like = [&](const char* name, const Shape& shape) { return Operand{name, type, shape}; };
-  const AttentionOptions options{.sequence = kSequence, .value_dim = value_dim, .scale = 0.3F};
+  const AttentionOptions options{.sequence = kSequence, .v_head_dim = v_head_dim, .scale = 0.3F};
   const Need scratch = [=](const ExecutionContext& s) { return attention_scratch_bytes(many, few, type, options, s.processor()); };
   calls.push_back({"attention_forward",
                    {q, k, like("v", values), segments, like("o", results), sums, {"sinks", DType::f32, {kHeads}}},
@@ -294,7 +294,7 @@ std::vector<Call> calls_of(DType type) {
   add_products(calls, type);
   add_delta_rule(calls, type);
   add_delta_net(calls, type);
-  for (const std::int64_t value_dim : {kWidth, kColumns, 2 * kWidth}) add_attention(calls, type, value_dim);
+  for (const std::int64_t v_head_dim : {kWidth, kColumns, 2 * kWidth}) add_attention(calls, type, v_head_dim);
   add_head(calls, type);
   return calls;
 }
@@ -414,10 +414,10 @@ TEST(Operands, NothingIsTouchedBesideThem) {
 
 TEST(Operands, TheScratchOfPlainAttentionSuffices) {
   MILLRACE_CPU_ONLY();
-  for (const std::int64_t value_dim : {kWidth, kColumns, 2 * kWidth}) {
-    const AttentionOptions options{.sequence = kSequence, .value_dim = value_dim, .scale = 0.3F};
+  for (const std::int64_t v_head_dim : {kWidth, kColumns, 2 * kWidth}) {
+    const AttentionOptions options{.sequence = kSequence, .v_head_dim = v_head_dim, .scale = 0.3F};
     const Data q(DType::f32, {kTokens, kHeads, kWidth}, 1), k(DType::f32, {kTokens, kPairs, kWidth}, 2),
-        v(DType::f32, {kTokens, kPairs, value_dim}, 2), segments(DType::i32, {kTokens}), o(DType::f32, {kTokens, kHeads, value_dim}, 1),
+        v(DType::f32, {kTokens, kPairs, v_head_dim}, 2), segments(DType::i32, {kTokens}), o(DType::f32, {kTokens, kHeads, v_head_dim}, 1),
         sums(DType::f32, {kTokens, kHeads}), dq(q), dk(k), dv(v);
     ThreadTeam team(1);
     const ExecutionContext context(team, Implementation::reference);

@@ -10,21 +10,21 @@ namespace {
 struct Widths {
   explicit Widths(const Attributes& attributes)
       : head_dim(attributes.as<kernels::AttentionOptions>().head_dim),
-        value_dim(kernels::value_width(attributes.as<kernels::AttentionOptions>(), head_dim)) {}
-  std::int64_t head_dim, value_dim;
+        v_head_dim(kernels::value_width(attributes.as<kernels::AttentionOptions>(), head_dim)) {}
+  std::int64_t head_dim, v_head_dim;
 };
 
 /// q [T, H·D], k [T, K·D] and v [T, K·Dv] of one dtype, and K divides H.
 bool are_heads(const ValueType& q, const ValueType& k, const ValueType& v, Widths widths) {
   const auto alike = [&](const ValueType& other) { return q.dtype == other.dtype && q.shape.dimension(0) == other.shape.dimension(0); };
-  return widths.head_dim > 0 && widths.value_dim > 0 && rules::is_matrix(q) && rules::is_matrix(k) && rules::is_matrix(v) && alike(k) &&
+  return widths.head_dim > 0 && widths.v_head_dim > 0 && rules::is_matrix(q) && rules::is_matrix(k) && rules::is_matrix(v) && alike(k) &&
          alike(v) && k.shape[1] > 0 && q.shape[1] % widths.head_dim == 0 && k.shape[1] % widths.head_dim == 0 &&
-         v.shape[1] == k.shape[1] / widths.head_dim * widths.value_dim && q.shape[1] % k.shape[1] == 0;
+         v.shape[1] == k.shape[1] / widths.head_dim * widths.v_head_dim && q.shape[1] % k.shape[1] == 0;
 }
 
 /// [T, H·Dv], the result of such heads.
 ValueType result_of(const ValueType& q, Widths widths) {
-  return {q.dtype, {q.shape.dimension(0), q.shape[1] / widths.head_dim * widths.value_dim}};
+  return {q.dtype, {q.shape.dimension(0), q.shape[1] / widths.head_dim * widths.v_head_dim}};
 }
 
 /// FLOPs of products over the pairs of query and key that the mask leaves, all query heads. `elements`: those of q or o, or both, once for
@@ -69,7 +69,7 @@ class AttentionInputGradient final : public OperationRule {
            const Attributes& attributes, kernels::Scratch scratch) const override {
     const Widths widths(attributes);
     const auto heads = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, widths.head_dim); };
-    const auto values = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, widths.value_dim); };
+    const auto values = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, widths.v_head_dim); };
     kernels::attention_input_gradient(context, values(inputs[0]), heads(inputs[1]), heads(inputs[2]), values(inputs[3]), values(inputs[4]),
                                       inputs[5], inputs[6], attributes.as<kernels::AttentionOptions>(), heads(outputs[0]),
                                       heads(outputs[1]), values(outputs[2]), scratch);
@@ -85,7 +85,7 @@ class AttentionSinkGradient final : public OperationRule {
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(
         inputs.size() == 4 && inputs[0] == inputs[1] && inputs[2].shape.rank() == 2 && inputs[3].shape.elements() == inputs[2].shape[1],
-        name(), inputs, "dO and o [T, H * value_dim], log_sum_exp [T, H], sinks [H]");
+        name(), inputs, "dO and o [T, H * v_head_dim], log_sum_exp [T, H], sinks [H]");
     return {inputs[3]};
   }
 
@@ -96,9 +96,9 @@ class AttentionSinkGradient final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::attention_sink_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch) const override {
-    const auto value_dim = Widths(attributes).value_dim;
-    kernels::attention_sink_gradient(context, rules::heads(inputs[0], value_dim), rules::heads(inputs[1], value_dim), inputs[2], inputs[3],
-                                     outputs[0]);
+    const auto v_head_dim = Widths(attributes).v_head_dim;
+    kernels::attention_sink_gradient(context, rules::heads(inputs[0], v_head_dim), rules::heads(inputs[1], v_head_dim), inputs[2],
+                                     inputs[3], outputs[0]);
   }
 };
 
@@ -117,7 +117,7 @@ class Attention final : public OperationRule {
         name(), inputs,
         fmt::format("q [T, H * {0}], k [T, K * {0}] and v [T, K * {1}] with K dividing H, segments i32 [T], T a multiple of {2}, perhaps "
                     "sinks [H]",
-                    widths.head_dim, widths.value_dim, sequence));
+                    widths.head_dim, widths.v_head_dim, sequence));
     return {result_of(inputs[0], widths), {kernels::DType::f32, {inputs[0].shape.dimension(0), inputs[0].shape[1] / widths.head_dim}}};
   }
 
@@ -153,8 +153,8 @@ class Attention final : public OperationRule {
            const Attributes& attributes, kernels::Scratch scratch) const override {
     const Widths widths(attributes);
     kernels::attention_forward(context, rules::heads(inputs[0], widths.head_dim), rules::heads(inputs[1], widths.head_dim),
-                               rules::heads(inputs[2], widths.value_dim), inputs[3], attributes.as<kernels::AttentionOptions>(),
-                               rules::heads(outputs[0], widths.value_dim), outputs[1], scratch, inputs.size() == 5 ? &inputs[4] : nullptr);
+                               rules::heads(inputs[2], widths.v_head_dim), inputs[3], attributes.as<kernels::AttentionOptions>(),
+                               rules::heads(outputs[0], widths.v_head_dim), outputs[1], scratch, inputs.size() == 5 ? &inputs[4] : nullptr);
   }
 };
 

@@ -14,11 +14,11 @@ using kernels::DeltaRuleOptions;
 /// q and k [T, Hk·dk], v [T, Hv·dv] of one dtype with Hk dividing Hv, g and beta f32 [T, Hv], segments i32 [T], T a multiple of the
 /// sequence.
 bool are_operands(std::span<const ValueType> inputs, const DeltaRuleOptions& options) {
-  if (inputs.size() != 6 || options.key_dim <= 0 || options.value_dim <= 0) return false;
+  if (inputs.size() != 6 || options.head_k_dim <= 0 || options.head_v_dim <= 0) return false;
   const ValueType &q = inputs[0], &v = inputs[2], &g = inputs[3], &segments = inputs[5];
-  if (!rules::is_matrix(q) || !rules::is_matrix(v) || q.shape[1] % options.key_dim != 0 || v.shape[1] % options.value_dim != 0)
+  if (!rules::is_matrix(q) || !rules::is_matrix(v) || q.shape[1] % options.head_k_dim != 0 || v.shape[1] % options.head_v_dim != 0)
     return false;
-  const std::int64_t key_heads = q.shape[1] / options.key_dim, value_heads = v.shape[1] / options.value_dim;
+  const std::int64_t key_heads = q.shape[1] / options.head_k_dim, value_heads = v.shape[1] / options.head_v_dim;
   return inputs[1] == q && v.dtype == q.dtype && v.shape.dimension(0) == q.shape.dimension(0) && key_heads > 0 &&
          value_heads % key_heads == 0 && value_heads > 0 && g == ValueType{kernels::DType::f32, {q.shape.dimension(0), value_heads}} &&
          inputs[4] == g && rules::is_indices(segments, q.shape.dimension(0)) && q.shape[0] % options.sequence == 0;
@@ -27,14 +27,14 @@ bool are_operands(std::span<const ValueType> inputs, const DeltaRuleOptions& opt
 std::string expected_operands(const DeltaRuleOptions& options) {
   return fmt::format(
       "q and k [T, Hk * {}], v [T, Hv * {}] with Hk dividing Hv, g and beta f32 [T, Hv], segments i32 [T], T a multiple of {}",
-      options.key_dim, options.value_dim, options.sequence);
+      options.head_k_dim, options.head_v_dim, options.sequence);
 }
 
-kernels::Shape keys(const ValueType& q, const DeltaRuleOptions& options) { return rules::heads(q.shape, options.key_dim); }
-kernels::Shape values(const ValueType& v, const DeltaRuleOptions& options) { return rules::heads(v.shape, options.value_dim); }
+kernels::Shape keys(const ValueType& q, const DeltaRuleOptions& options) { return rules::heads(q.shape, options.head_k_dim); }
+kernels::Shape values(const ValueType& v, const DeltaRuleOptions& options) { return rules::heads(v.shape, options.head_v_dim); }
 
 kernels::DeltaRuleFlops flops(const ValueType& q, const ValueType& v, const DeltaRuleOptions& options) {
-  return kernels::delta_rule_flops(q.shape[0], q.shape[1] / options.key_dim, v.shape[1] / options.value_dim, options);
+  return kernels::delta_rule_flops(q.shape[0], q.shape[1] / options.head_k_dim, v.shape[1] / options.head_v_dim, options);
 }
 
 /// dO, q, k, v, g, beta, segments → dq, dk, dv, dg, dbeta.
@@ -67,8 +67,8 @@ class DeltaRuleInputGradient final : public OperationRule {
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     const auto& options = attributes.as<DeltaRuleOptions>();
-    const auto keys = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, options.key_dim); };
-    const auto values = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, options.value_dim); };
+    const auto keys = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, options.head_k_dim); };
+    const auto values = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, options.head_v_dim); };
     kernels::delta_rule_input_gradient(context, values(inputs[0]), keys(inputs[1]), keys(inputs[2]), values(inputs[3]), inputs[4],
                                        inputs[5], inputs[6], options, keys(outputs[0]), keys(outputs[1]), values(outputs[2]), outputs[3],
                                        outputs[4], scratch);
@@ -107,9 +107,9 @@ class DeltaRule final : public OperationRule {
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     const auto& options = attributes.as<DeltaRuleOptions>();
-    kernels::delta_rule_forward(context, rules::heads(inputs[0], options.key_dim), rules::heads(inputs[1], options.key_dim),
-                                rules::heads(inputs[2], options.value_dim), inputs[3], inputs[4], inputs[5], options,
-                                rules::heads(outputs[0], options.value_dim), scratch);
+    kernels::delta_rule_forward(context, rules::heads(inputs[0], options.head_k_dim), rules::heads(inputs[1], options.head_k_dim),
+                                rules::heads(inputs[2], options.head_v_dim), inputs[3], inputs[4], inputs[5], options,
+                                rules::heads(outputs[0], options.head_v_dim), scratch);
   }
 };
 

@@ -44,7 +44,7 @@ TEST(Builder, WrongShapesNameTheOperationAndBothOperands) {
   expect_words(message_of([&] { (void)attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 3}, "attention"); }),
                {"layers.3.attention", "[8, 16]", "H * 3"});
   expect_words(
-      message_of([&] { (void)attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 4, .value_dim = 3}, "attention"); }),
+      message_of([&] { (void)attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 4, .v_head_dim = 3}, "attention"); }),
       {"layers.3.attention", "[8, 16]", "K * 4", "K * 3"});
   expect_words(message_of([&] {
                  (void)split_heads(builder, x, 2, {5, 4}, "split");

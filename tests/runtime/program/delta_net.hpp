@@ -9,7 +9,7 @@ struct DeltaNet {
   kernels::ShortConvolutionOptions convolution = {.silu = true};
   kernels::L2NormOptions norm = {.width = 4, .epsilon = 1e-2F};
   kernels::DeltaGatesOptions gates = {};
-  kernels::DeltaRuleOptions rule = {.key_dim = 4, .value_dim = 4, .scale = 0.8F};
+  kernels::DeltaRuleOptions rule = {.head_k_dim = 4, .head_v_dim = 4, .scale = 0.8F};
 
   ValueId operator()(ProgramBuilder& b, ValueId x) const {
     const auto segments = b.batch("segments");

@@ -34,8 +34,8 @@ TEST(DeltaNet, EveryOptionCounts) {
       {"convolution across documents", {.convolution = {.silu = true, .reset_at_segments = false}}},
       {"epsilon", {.norm = {.width = 4, .epsilon = 0.5F}}},
       {"rounded decay", {.gates = {.round_decay = true}}},
-      {"scale", {.rule = {.key_dim = 4, .value_dim = 4, .scale = 0.5F}}},
-      {"state across documents", {.rule = {.key_dim = 4, .value_dim = 4, .scale = 0.8F, .reset_at_segments = false}}}};
+      {"scale", {.rule = {.head_k_dim = 4, .head_v_dim = 4, .scale = 0.5F}}},
+      {"state across documents", {.rule = {.head_k_dim = 4, .head_v_dim = 4, .scale = 0.8F, .reset_at_segments = false}}}};
   std::map<std::pair<double, float>, std::string> all;
   for (const auto& [name, net] : variants) {
     const auto [found, is_new] = all.emplace(results_of(net), name);
@@ -52,7 +52,7 @@ TEST(DeltaNet, CountsWhatItsKernelsDo) {
     const auto numbers = [&](const char* name) { return linear(builder, x, builder.parameter(name, {2, 6}), name); };
     const auto [g, beta] = delta_gates(builder, numbers("a"), numbers("b"), builder.parameter("A_log", {2}, in_f32),
                                        builder.parameter("dt_bias", {2}, in_f32), {}, "gates");
-    builder.set_boundary_out(delta_rule(builder, c, x, v, g, beta, builder.batch("segments"), {.key_dim = 6, .value_dim = 7}, "delta"));
+    builder.set_boundary_out(delta_rule(builder, c, x, v, g, beta, builder.batch("segments"), {.head_k_dim = 6, .head_v_dim = 7}, "delta"));
     const ProgramSet set = differentiate(builder.finish(), {});
     std::map<std::string, double> flops;
     std::map<std::string, std::size_t> scratch;
@@ -78,7 +78,7 @@ TEST(DeltaNet, CountsWhatItsKernelsDo) {
     EXPECT_EQ(flops.at("conv"), 140 * 6 * (10 + (silu ? 4 : 0)));
     EXPECT_EQ(flops.at("conv.dx"), 140 * 6 * (10 + (silu ? 19 : 0)));
     EXPECT_EQ(flops.at("conv.dw"), 140 * 6 * (10 + (silu ? 19 : 0)));
-    const kernels::DeltaRuleOptions options{.sequence = 70, .key_dim = 6, .value_dim = 7, .one_segment = true};
+    const kernels::DeltaRuleOptions options{.sequence = 70, .head_k_dim = 6, .head_v_dim = 7, .one_segment = true};
     const kernels::Shape keys{140, 1, 6}, values{140, 2, 7};
     EXPECT_EQ(flops.at("delta"), kernels::delta_rule_flops(140, 1, 2, options).forward);
     EXPECT_EQ(flops.at("delta.dq"), kernels::delta_rule_flops(140, 1, 2, options).gradient);

@@ -123,7 +123,7 @@ TEST(Cost, CountsBothWidthsOfAHead) {
   const auto port = [&](const char* name, std::int64_t columns) { return builder.boundary_in(name, {kernels::DType::f32, {8, columns}}); };
   const auto k = join_heads(builder, {port("own", 2 * 3), port("shared", 2)}, {.heads = 2, .shared = 1}, "k");
   builder.set_boundary_out(
-      attention(builder, port("q", 2 * 5), k, port("v", 2 * 3), builder.batch("segments"), {.head_dim = 5, .value_dim = 3}, "attention"));
+      attention(builder, port("q", 2 * 5), k, port("v", 2 * 3), builder.batch("segments"), {.head_dim = 5, .v_head_dim = 3}, "attention"));
   const auto set = differentiate(builder.finish(), {});
   const double pairs = 2.0 * 2 * (4 * 5 / 2);  // rows, heads, causal pairs
   EXPECT_EQ(flops_of(set, ProgramKind::forward, "attention"), 2 * (5 + 3) * pairs);

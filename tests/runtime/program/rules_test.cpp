@@ -71,7 +71,7 @@ Body latent_attention(bool sinks) {
     const auto latent = rms_norm(b, down[0], b.parameter("kv_norm", {5}, in_f32), {1e-2F}, "kv_norm");
     const auto up = split_heads(b, linear(b, latent, b.parameter("kv_b", {14, 5}), "kv_b"), 2, {3, 4}, "up");
     const auto k = join_heads(b, {up[0], turned(down[1], 0, "k_rope")}, {.heads = 2, .shared = 1}, "k");
-    return attention(b, turned(q, 3, "q_rope"), k, up[1], b.batch("segments"), {.head_dim = 5, .value_dim = 4, .scale = 0.7F}, "attention",
+    return attention(b, turned(q, 3, "q_rope"), k, up[1], b.batch("segments"), {.head_dim = 5, .v_head_dim = 4, .scale = 0.7F}, "attention",
                      sinks ? b.parameter("sinks", {2}, in_f32) : ValueId{});
   };
 }
@@ -106,7 +106,7 @@ std::vector<Net> nets() {
        {}},
       {"delta net", DeltaNet{}, {}},
       {"delta net across documents",
-       DeltaNet{.convolution = {.reset_at_segments = false}, .rule = {.key_dim = 4, .value_dim = 4, .reset_at_segments = false}},
+       DeltaNet{.convolution = {.reset_at_segments = false}, .rule = {.head_k_dim = 4, .head_v_dim = 4, .reset_at_segments = false}},
        {}},
       {"sinusoid",
        [](ProgramBuilder& b, ValueId x) {
