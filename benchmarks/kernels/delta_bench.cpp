@@ -1,6 +1,6 @@
 // delta_bench [threads]: the gated delta rule of Qwen3-Next and Qwen3.5, chunk by chunk, beside the recurrence token by token (plain loops
 // in fp32 on the same threads, head by head): milliseconds, thousands of tokens per second and GFLOP/s of the forward and of the gradient,
-// and how many times faster the chunked forward is. FLOPs are those of kernels/delta_rule.hpp.
+// and how many times faster the chunked forward is. FLOPs are those of kernels/gated_delta_rule.hpp.
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/base/buffer.hpp"
-#include "kernels/delta_rule.hpp"
+#include "kernels/gated_delta_rule.hpp"
 
 namespace {
 
@@ -32,7 +32,7 @@ struct Operands {
     o = make(c.dtype, values, 0, 0), dq = make(c.dtype, keys, 0, 0), dk = make(c.dtype, keys, 0, 0), dv = make(c.dtype, values, 0, 0);
     dg = make(DType::f32, numbers, 0, 0), dbeta = make(DType::f32, numbers, 0, 0);
     options = {.sequence = c.sequence, .head_k_dim = c.width, .head_v_dim = c.width, .scale = 0.088F, .one_segment = true};
-    scratch = Buffer(delta_rule_gradient_scratch_bytes(keys, values, options, threads));
+    scratch = Buffer(gated_delta_rule_gradient_scratch_bytes(keys, values, options, threads));
   }
   Tensor make(DType dtype, const Shape& shape, float low, float high) {
     Tensor tensor{nullptr, dtype, shape, MemorySpace::host};
@@ -52,7 +52,7 @@ struct Operands {
   std::vector<Buffer> buffers;
   std::uint32_t seed = 1;
   Tensor q, k, v, d_o, g, beta, segments, o, dq, dk, dv, dg, dbeta;
-  DeltaRuleOptions options;
+  GatedDeltaRuleOptions options;
   Buffer scratch;
 };
 
@@ -99,12 +99,12 @@ double recurrence_seconds(const Operands& at, ThreadTeam& team) {
 void measure(const ExecutionContext& context, const Case& c) {
   const Operands at(c, context.threads());
   const double forward = millrace::benchmarks::seconds_of(
-      [&] { delta_rule_forward(context, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.o, at.scratch.bytes()); });
+      [&] { gated_delta_rule_forward(context, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.o, at.scratch.bytes()); });
   const double gradient = millrace::benchmarks::seconds_of([&] {
-    delta_rule_input_gradient(context, at.d_o, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.dq, at.dk, at.dv, at.dg,
-                              at.dbeta, at.scratch.bytes());
+    gated_delta_rule_input_gradient(context, at.d_o, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.dq, at.dk, at.dv, at.dg,
+                                    at.dbeta, at.scratch.bytes());
   });
-  const DeltaRuleFlops flops = delta_rule_flops(c.sequence, c.key_heads, c.value_heads, at.options);
+  const GatedDeltaRuleFlops flops = gated_delta_rule_flops(c.sequence, c.key_heads, c.value_heads, at.options);
   const auto thousands = [&](double seconds) { return static_cast<double>(c.sequence) / seconds * 1e-3; };
   fmt::print("{:5} {:3} {:3} {:4}  {:4}   {:9.2f} {:9.1f} {:8.1f}   {:9.2f} {:9.1f} {:8.1f}", c.sequence, c.key_heads, c.value_heads,
              c.width, to_string(c.dtype), forward * 1e3, thousands(forward), flops.forward / forward * 1e-9, gradient * 1e3,

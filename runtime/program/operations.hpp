@@ -11,7 +11,7 @@
 #include "kernels/base/activation.hpp"
 #include "kernels/base/route_options.hpp"
 #include "kernels/delta_gates.hpp"
-#include "kernels/delta_rule.hpp"
+#include "kernels/gated_delta_rule.hpp"
 #include "kernels/head_parts.hpp"
 #include "kernels/l2_norm.hpp"
 #include "kernels/layer_norm.hpp"
@@ -63,8 +63,8 @@ ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, Valu
                   std::string_view name, ValueId sinks = {});
 /// The gated delta rule: q and k [T, Hk·head_k_dim], v [T, Hv·head_v_dim], g and beta f32 [T, Hv], segments i32 [T] → [T, Hv·head_v_dim];
 /// `sequence` and `one_segment` are the builder's, whatever the options say.
-ValueId delta_rule(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId g, ValueId beta, ValueId segments,
-                   const kernels::DeltaRuleOptions& options, std::string_view name);
+ValueId gated_delta_rule(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId g, ValueId beta, ValueId segments,
+                         const kernels::GatedDeltaRuleOptions& options, std::string_view name);
 /// {g, beta} of the delta rule, f32 [T, H]: a and b [T, H], a_log and dt_bias f32 [H].
 std::pair<ValueId, ValueId> delta_gates(ProgramBuilder& builder, ValueId a, ValueId b, ValueId a_log, ValueId dt_bias,
                                         const kernels::DeltaGatesOptions& options, std::string_view name);

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/delta_gates.hpp"
-#include "kernels/delta_rule.hpp"
+#include "kernels/gated_delta_rule.hpp"
 #include "kernels/l2_norm.hpp"
 #include "kernels/short_convolution.hpp"
 #include "tests/kernels/operand_call.hpp"
@@ -11,21 +11,21 @@
 /// The kernels of gated delta nets in the table of tests/kernels/operands_test.cpp.
 namespace millrace::kernels::testing {
 
-inline void add_delta_rule(std::vector<Call>& calls, DType type) {
+inline void add_gated_delta_rule(std::vector<Call>& calls, DType type) {
   const Shape keys{kTokens, kPairs, kWidth}, values{kTokens, kHeads, kColumns}, numbers{kTokens, kHeads};
   const Operand q{"q", type, keys, true}, k{"k", type, keys}, v{"v", type, values, true}, segments{"segments", DType::i32, {kTokens}};
   const auto number = [&](const char* name) { return Operand{name, DType::f32, numbers}; };
-  const DeltaRuleOptions options{.sequence = kSequence, .scale = 0.3F};
+  const GatedDeltaRuleOptions options{.sequence = kSequence, .scale = 0.3F};
   calls.push_back(
-      {"delta_rule_forward",
+      {"gated_delta_rule_forward",
        {q, k, v, number("g"), number("beta"), segments, {"o", type, values}},
        [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
-         delta_rule_forward(s, o[0], o[1], o[2], o[3], o[4], o[5], options, o[6], memory);
+         gated_delta_rule_forward(s, o[0], o[1], o[2], o[3], o[4], o[5], options, o[6], memory);
        },
-       [=](const ExecutionContext& s) { return needed_scratch(table::delta_rule_forward_scratch_bytes, s, keys, values, options); },
+       [=](const ExecutionContext& s) { return needed_scratch(table::gated_delta_rule_forward_scratch_bytes, s, keys, values, options); },
        true});
   calls.push_back(
-      {"delta_rule_input_gradient",
+      {"gated_delta_rule_input_gradient",
        {{"d_o", type, values},
         q,
         k,
@@ -39,13 +39,13 @@ inline void add_delta_rule(std::vector<Call>& calls, DType type) {
         number("dg"),
         number("dbeta")},
        [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
-         delta_rule_input_gradient(s, o[0], o[1], o[2], o[3], o[4], o[5], o[6], options, o[7], o[8], o[9], o[10], o[11], memory);
+         gated_delta_rule_input_gradient(s, o[0], o[1], o[2], o[3], o[4], o[5], o[6], options, o[7], o[8], o[9], o[10], o[11], memory);
        },
-       [=](const ExecutionContext& s) { return needed_scratch(table::delta_rule_gradient_scratch_bytes, s, keys, values, options); },
+       [=](const ExecutionContext& s) { return needed_scratch(table::gated_delta_rule_gradient_scratch_bytes, s, keys, values, options); },
        true});
 }
 
-/// The operations around the delta rule.
+/// The operations around the gated delta rule.
 inline void add_delta_net(std::vector<Call>& calls, DType type) {
   const Shape shape{kTokens, kWidth};
   const Operand x{"x", type, shape, true}, r{"r", DType::f32, {kTokens}}, segments{"segments", DType::i32, {kTokens}};

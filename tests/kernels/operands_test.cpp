@@ -292,7 +292,7 @@ std::vector<Call> calls_of(DType type) {
   add_norms(calls, type);
   add_elements(calls, type);
   add_products(calls, type);
-  add_delta_rule(calls, type);
+  add_gated_delta_rule(calls, type);
   add_delta_net(calls, type);
   for (const std::int64_t v_head_dim : {kWidth, kColumns, 2 * kWidth}) add_attention(calls, type, v_head_dim);
   add_head(calls, type);

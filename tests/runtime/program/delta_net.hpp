@@ -9,7 +9,7 @@ struct DeltaNet {
   kernels::ShortConvolutionOptions convolution = {.silu = true};
   kernels::L2NormOptions norm = {.width = 4, .epsilon = 1e-2F};
   kernels::DeltaGatesOptions gates = {};
-  kernels::DeltaRuleOptions rule = {.head_k_dim = 4, .head_v_dim = 4, .scale = 0.8F};
+  kernels::GatedDeltaRuleOptions rule = {.head_k_dim = 4, .head_v_dim = 4, .scale = 0.8F};
 
   ValueId operator()(ProgramBuilder& b, ValueId x) const {
     const auto segments = b.batch("segments");
@@ -19,8 +19,8 @@ struct DeltaNet {
     const auto gates_of = [&](const char* name) { return linear(b, x, b.parameter(name, {2, 8}), name); };
     const auto [g, beta] = delta_gates(b, gates_of("a"), gates_of("b"), b.parameter("A_log", {2}, in_f32),
                                        b.parameter("dt_bias", {2}, in_f32), gates, "gates");
-    const auto o = delta_rule(b, l2_norm(b, parts[0], norm, "q_norm"), l2_norm(b, parts[1], norm, "k_norm"), parts[2], g, beta, segments,
-                              rule, "delta");
+    const auto o = gated_delta_rule(b, l2_norm(b, parts[0], norm, "q_norm"), l2_norm(b, parts[1], norm, "k_norm"), parts[2], g, beta,
+                                    segments, rule, "delta");
     const auto z = linear(b, x, b.parameter("z", {8, 8}), "z");
     return glu(b, kernels::Activation::silu, z, rms_norm(b, o, b.parameter("norm", {4}, in_f32), {1e-2F}, "norm"), "gate");
   }

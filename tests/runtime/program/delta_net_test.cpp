@@ -52,7 +52,8 @@ TEST(DeltaNet, CountsWhatItsKernelsDo) {
     const auto numbers = [&](const char* name) { return linear(builder, x, builder.parameter(name, {2, 6}), name); };
     const auto [g, beta] = delta_gates(builder, numbers("a"), numbers("b"), builder.parameter("A_log", {2}, in_f32),
                                        builder.parameter("dt_bias", {2}, in_f32), {}, "gates");
-    builder.set_boundary_out(delta_rule(builder, c, x, v, g, beta, builder.batch("segments"), {.head_k_dim = 6, .head_v_dim = 7}, "delta"));
+    builder.set_boundary_out(
+        gated_delta_rule(builder, c, x, v, g, beta, builder.batch("segments"), {.head_k_dim = 6, .head_v_dim = 7}, "delta"));
     const ProgramSet set = differentiate(builder.finish(), {});
     std::map<std::string, double> flops;
     std::map<std::string, std::size_t> scratch;
@@ -64,7 +65,7 @@ TEST(DeltaNet, CountsWhatItsKernelsDo) {
         flops[operation.name] = operation.rule->cost(inputs, outputs, operation.attributes).flops;
         scratch[operation.name] = operation.rule->scratch_bytes(inputs, outputs, operation.attributes, 3);
         if (operation.name == "delta") {
-          const auto options = operation.attributes.as<kernels::DeltaRuleOptions>();
+          const auto options = operation.attributes.as<kernels::GatedDeltaRuleOptions>();
           EXPECT_EQ(options.sequence, 70);
           EXPECT_TRUE(options.one_segment);
         }
@@ -78,12 +79,12 @@ TEST(DeltaNet, CountsWhatItsKernelsDo) {
     EXPECT_EQ(flops.at("conv"), 140 * 6 * (10 + (silu ? 4 : 0)));
     EXPECT_EQ(flops.at("conv.dx"), 140 * 6 * (10 + (silu ? 19 : 0)));
     EXPECT_EQ(flops.at("conv.dw"), 140 * 6 * (10 + (silu ? 19 : 0)));
-    const kernels::DeltaRuleOptions options{.sequence = 70, .head_k_dim = 6, .head_v_dim = 7, .one_segment = true};
+    const kernels::GatedDeltaRuleOptions options{.sequence = 70, .head_k_dim = 6, .head_v_dim = 7, .one_segment = true};
     const kernels::Shape keys{140, 1, 6}, values{140, 2, 7};
-    EXPECT_EQ(flops.at("delta"), kernels::delta_rule_flops(140, 1, 2, options).forward);
-    EXPECT_EQ(flops.at("delta.dq"), kernels::delta_rule_flops(140, 1, 2, options).gradient);
-    EXPECT_EQ(scratch.at("delta"), kernels::delta_rule_forward_scratch_bytes(keys, values, options, 3));
-    EXPECT_EQ(scratch.at("delta.dq"), kernels::delta_rule_gradient_scratch_bytes(keys, values, options, 3));
+    EXPECT_EQ(flops.at("delta"), kernels::gated_delta_rule_flops(140, 1, 2, options).forward);
+    EXPECT_EQ(flops.at("delta.dq"), kernels::gated_delta_rule_flops(140, 1, 2, options).gradient);
+    EXPECT_EQ(scratch.at("delta"), kernels::gated_delta_rule_forward_scratch_bytes(keys, values, options, 3));
+    EXPECT_EQ(scratch.at("delta.dq"), kernels::gated_delta_rule_gradient_scratch_bytes(keys, values, options, 3));
   }
 }
 

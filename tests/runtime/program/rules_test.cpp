@@ -455,7 +455,7 @@ TEST(Rules, ResultsBesideTheFirstAreNamed) {
                                                    {"attention", {"", ".log_sum_exp"}},
                                                    {"delta_gates", {"", ".beta"}},
                                                    {"delta_gates_input_gradient", {"", ".b"}},
-                                                   {"delta_rule_input_gradient", {"", ".k", ".v", ".g", ".beta"}},
+                                                   {"gated_delta_rule_input_gradient", {"", ".k", ".v", ".g", ".beta"}},
                                                    {"l2_norm", {"", ".r"}},
                                                    {"attention_input_gradient", {"", ".k", ".v"}},
                                                    {"linear_cross_entropy", {"", ".log_sum_exp"}},

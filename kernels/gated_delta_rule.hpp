@@ -10,7 +10,7 @@
 
 namespace millrace::kernels {
 
-struct DeltaRuleOptions {
+struct GatedDeltaRuleOptions {
   std::int64_t sequence = 0;  // S: the T = rows·S tokens are rows of this length
   // dk, dv; must be given if q, k, v are matrices; 0: the last axes of q and v
   std::int64_t head_k_dim = 0;
@@ -23,15 +23,15 @@ struct DeltaRuleOptions {
   bool one_segment = false;
 
   static constexpr auto members() {
-    return std::tuple(member("sequence", &DeltaRuleOptions::sequence), member("head_k_dim", &DeltaRuleOptions::head_k_dim),
-                      member("head_v_dim", &DeltaRuleOptions::head_v_dim), member("scale", &DeltaRuleOptions::scale),
-                      member("reset_at_segments", &DeltaRuleOptions::reset_at_segments),
-                      member("one_segment", &DeltaRuleOptions::one_segment));
+    return std::tuple(member("sequence", &GatedDeltaRuleOptions::sequence), member("head_k_dim", &GatedDeltaRuleOptions::head_k_dim),
+                      member("head_v_dim", &GatedDeltaRuleOptions::head_v_dim), member("scale", &GatedDeltaRuleOptions::scale),
+                      member("reset_at_segments", &GatedDeltaRuleOptions::reset_at_segments),
+                      member("one_segment", &GatedDeltaRuleOptions::one_segment));
   }
 };
 
 /// Tokens of a chunk, counted from the row's first; the last chunk of a row may be shorter.
-inline constexpr std::int64_t delta_rule_chunk = 64;
+inline constexpr std::int64_t gated_delta_rule_chunk = 64;
 
 /// The gated delta rule (Yang et al., Gated Delta Networks, arXiv 2412.06464). Each value head h has a state Ω [dk, dv], zero where its row
 /// begins, and reads the key head h / (Hv / Hk). Token by token
@@ -50,8 +50,8 @@ inline constexpr std::int64_t delta_rule_chunk = 64;
 /// Where a segment begins inside of a chunk, Λ between the segments and e^γ behind the border are 0. Each sum is a chain in the order of
 /// its tokens or of its depth. Bits do not depend on the thread count: heads share no sums. Throws Error(config) if Hv is not a multiple of
 /// Hk.
-void delta_rule_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
-                        const Tensor& beta, const Tensor& segments, DeltaRuleOptions options, const Tensor& o, Scratch scratch);
+void gated_delta_rule_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                              const Tensor& beta, const Tensor& segments, GatedDeltaRuleOptions options, const Tensor& o, Scratch scratch);
 
 /// Computes dq, dk, dv (dtype of q) and dg, dbeta (f32) from dO. The sum over the value heads of a key head has their order, in fp32,
 /// rounded once.
@@ -59,30 +59,33 @@ void delta_rule_forward(const ExecutionContext& context, const Tensor& q, const 
 /// The forward hands nothing over: the states at the borders of chunks are as large as dk/64 fp32 copies of o (64 MiB for 2,048 tokens of
 /// 32 heads of 128 x 128), while to compute them and U again takes 5 of the gradient's 23 million FLOPs a chunk and head. They are in
 /// scratch, one key head at a time for each thread (on a GPU: all heads).
-void delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
-                               const Tensor& g, const Tensor& beta, const Tensor& segments, DeltaRuleOptions options, const Tensor& dq,
-                               const Tensor& dk, const Tensor& dv, const Tensor& dg, const Tensor& dbeta, Scratch scratch);
+void gated_delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const Tensor& g, const Tensor& beta, const Tensor& segments, GatedDeltaRuleOptions options,
+                                     const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dg, const Tensor& dbeta,
+                                     Scratch scratch);
 
 /// FLOPs of one call, for T tokens: multiply-adds of the products above, with only the lower triangles of a chunk's matrices.
-struct DeltaRuleFlops {
+struct GatedDeltaRuleFlops {
   double forward = 0;
   double gradient = 0;
 };
-[[nodiscard]] DeltaRuleFlops delta_rule_flops(std::int64_t tokens, std::int64_t key_heads, std::int64_t value_heads,
-                                              DeltaRuleOptions options);
+[[nodiscard]] GatedDeltaRuleFlops gated_delta_rule_flops(std::int64_t tokens, std::int64_t key_heads, std::int64_t value_heads,
+                                                         GatedDeltaRuleOptions options);
 
 /// Scratch of either call; the shapes are [T, Hk, dk] and [T, Hv, dv].
-[[nodiscard]] std::size_t delta_rule_forward_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions options,
-                                                           const Processor& processor);
-[[nodiscard]] std::size_t delta_rule_gradient_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions options,
-                                                            const Processor& processor);
+[[nodiscard]] std::size_t gated_delta_rule_forward_scratch_bytes(const Shape& q, const Shape& v, GatedDeltaRuleOptions options,
+                                                                 const Processor& processor);
+[[nodiscard]] std::size_t gated_delta_rule_gradient_scratch_bytes(const Shape& q, const Shape& v, GatedDeltaRuleOptions options,
+                                                                  const Processor& processor);
 
 /// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {
-inline constinit Kernel<decltype(delta_rule_forward)> delta_rule_forward("delta_rule_forward");
-inline constinit Kernel<decltype(delta_rule_input_gradient)> delta_rule_input_gradient("delta_rule_input_gradient");
-inline constinit Kernel<decltype(delta_rule_forward_scratch_bytes)> delta_rule_forward_scratch_bytes("delta_rule_forward_scratch_bytes");
-inline constinit Kernel<decltype(delta_rule_gradient_scratch_bytes)> delta_rule_gradient_scratch_bytes("delta_rule_gradient_scratch_bytes");
+inline constinit Kernel<decltype(gated_delta_rule_forward)> gated_delta_rule_forward("gated_delta_rule_forward");
+inline constinit Kernel<decltype(gated_delta_rule_input_gradient)> gated_delta_rule_input_gradient("gated_delta_rule_input_gradient");
+inline constinit Kernel<decltype(gated_delta_rule_forward_scratch_bytes)> gated_delta_rule_forward_scratch_bytes(
+    "gated_delta_rule_forward_scratch_bytes");
+inline constinit Kernel<decltype(gated_delta_rule_gradient_scratch_bytes)> gated_delta_rule_gradient_scratch_bytes(
+    "gated_delta_rule_gradient_scratch_bytes");
 }  // namespace table
 
 }  // namespace millrace::kernels

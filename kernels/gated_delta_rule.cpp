@@ -1,11 +1,11 @@
-#include "kernels/delta_rule.hpp"
+#include "kernels/gated_delta_rule.hpp"
 
 #include "kernels/base/operands.hpp"
 
 namespace millrace::kernels {
 namespace {
 
-void check_sizes(const char* component, const Shape& q, const Shape& v, DeltaRuleOptions options) {
+void check_sizes(const char* component, const Shape& q, const Shape& v, GatedDeltaRuleOptions options) {
   MILLRACE_CHECK(q.rank() == 3 && v.rank() == 3, ExitCode::internal, component, "q is {}, v is {}, expected [T, Hk, dk] and [T, Hv, dv]",
                  to_string(q), to_string(v));
   MILLRACE_CHECK(q[1] > 0 && v[1] > 0 && v[1] % q[1] == 0, ExitCode::config, component,
@@ -18,7 +18,7 @@ void check_sizes(const char* component, const Shape& q, const Shape& v, DeltaRul
 }
 
 void check_operands(const char* component, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
-                    const Tensor& segments, DeltaRuleOptions options) {
+                    const Tensor& segments, GatedDeltaRuleOptions options) {
   check_sizes(component, q.shape, v.shape, options);
   check_operand(component, "q", q, q.shape, {DType::f32, DType::bf16});
   check_operand(component, "k", k, q.shape, {q.dtype});
@@ -30,19 +30,20 @@ void check_operands(const char* component, const Tensor& q, const Tensor& k, con
 
 }  // namespace
 
-void delta_rule_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
-                        const Tensor& beta, const Tensor& segments, DeltaRuleOptions options, const Tensor& o, Scratch scratch) {
-  constexpr const char* component = "kernels.delta_rule_forward";
+void gated_delta_rule_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                              const Tensor& beta, const Tensor& segments, GatedDeltaRuleOptions options, const Tensor& o, Scratch scratch) {
+  constexpr const char* component = "kernels.gated_delta_rule_forward";
   check_operands(component, q, k, v, g, beta, segments, options);
   check_operand(component, "o", o, v.shape, {q.dtype});
-  check_scratch(component, scratch, needed_scratch(table::delta_rule_forward_scratch_bytes, context, q.shape, v.shape, options));
-  table::delta_rule_forward(context, q, k, v, g, beta, segments, options, o, scratch);
+  check_scratch(component, scratch, needed_scratch(table::gated_delta_rule_forward_scratch_bytes, context, q.shape, v.shape, options));
+  table::gated_delta_rule_forward(context, q, k, v, g, beta, segments, options, o, scratch);
 }
 
-void delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
-                               const Tensor& g, const Tensor& beta, const Tensor& segments, DeltaRuleOptions options, const Tensor& dq,
-                               const Tensor& dk, const Tensor& dv, const Tensor& dg, const Tensor& dbeta, Scratch scratch) {
-  constexpr const char* component = "kernels.delta_rule_input_gradient";
+void gated_delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const Tensor& g, const Tensor& beta, const Tensor& segments, GatedDeltaRuleOptions options,
+                                     const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dg, const Tensor& dbeta,
+                                     Scratch scratch) {
+  constexpr const char* component = "kernels.gated_delta_rule_input_gradient";
   check_operands(component, q, k, v, g, beta, segments, options);
   check_operand(component, "d_o", d_o, v.shape, {q.dtype});
   check_operand(component, "dq", dq, q.shape, {q.dtype});
@@ -50,12 +51,13 @@ void delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_
   check_operand(component, "dv", dv, v.shape, {q.dtype});
   check_operand(component, "dg", dg, g.shape, {DType::f32});
   check_operand(component, "dbeta", dbeta, g.shape, {DType::f32});
-  check_scratch(component, scratch, needed_scratch(table::delta_rule_gradient_scratch_bytes, context, q.shape, v.shape, options));
-  table::delta_rule_input_gradient(context, d_o, q, k, v, g, beta, segments, options, dq, dk, dv, dg, dbeta, scratch);
+  check_scratch(component, scratch, needed_scratch(table::gated_delta_rule_gradient_scratch_bytes, context, q.shape, v.shape, options));
+  table::gated_delta_rule_input_gradient(context, d_o, q, k, v, g, beta, segments, options, dq, dk, dv, dg, dbeta, scratch);
 }
 
-DeltaRuleFlops delta_rule_flops(std::int64_t tokens, std::int64_t key_heads, std::int64_t value_heads, DeltaRuleOptions options) {
-  constexpr std::int64_t chunk = delta_rule_chunk;
+GatedDeltaRuleFlops gated_delta_rule_flops(std::int64_t tokens, std::int64_t key_heads, std::int64_t value_heads,
+                                           GatedDeltaRuleOptions options) {
+  constexpr std::int64_t chunk = gated_delta_rule_chunk;
   const std::int64_t whole = options.sequence / chunk, rest = options.sequence % chunk;
   const auto t = static_cast<double>(tokens), dk = static_cast<double>(options.head_k_dim), dv = static_cast<double>(options.head_v_dim);
   const auto hk = static_cast<double>(key_heads), hv = static_cast<double>(value_heads);
@@ -69,14 +71,16 @@ DeltaRuleFlops delta_rule_flops(std::int64_t tokens, std::int64_t key_heads, std
   return {3 * state + 2 * keys + 2 * values, 8 * state + 3 * keys + 5 * values + 4 * keys_of_values};
 }
 
-std::size_t delta_rule_forward_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions options, const Processor& processor) {
-  check_sizes("kernels.delta_rule_forward_scratch_bytes", q, v, options);
-  return planned_scratch(table::delta_rule_forward_scratch_bytes, processor, q, v, options);
+std::size_t gated_delta_rule_forward_scratch_bytes(const Shape& q, const Shape& v, GatedDeltaRuleOptions options,
+                                                   const Processor& processor) {
+  check_sizes("kernels.gated_delta_rule_forward_scratch_bytes", q, v, options);
+  return planned_scratch(table::gated_delta_rule_forward_scratch_bytes, processor, q, v, options);
 }
 
-std::size_t delta_rule_gradient_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions options, const Processor& processor) {
-  check_sizes("kernels.delta_rule_gradient_scratch_bytes", q, v, options);
-  return planned_scratch(table::delta_rule_gradient_scratch_bytes, processor, q, v, options);
+std::size_t gated_delta_rule_gradient_scratch_bytes(const Shape& q, const Shape& v, GatedDeltaRuleOptions options,
+                                                    const Processor& processor) {
+  check_sizes("kernels.gated_delta_rule_gradient_scratch_bytes", q, v, options);
+  return planned_scratch(table::gated_delta_rule_gradient_scratch_bytes, processor, q, v, options);
 }
 
 }  // namespace millrace::kernels

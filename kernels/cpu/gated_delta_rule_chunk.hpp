@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/delta_rule_loops.hpp"
+#include "kernels/cpu/gated_delta_rule_loops.hpp"
 #include "kernels/cpu/lanes.hpp"
 #include "kernels/cpu/tile_product.hpp"
 #include "kernels/cpu/transpose_16x16.hpp"
 
-/// Code that the delta rule's forward and backward share: packing, decays, the matrices of a chunk, the solution of (I + L)·U = R. The
-/// words are those of kernels/delta_rule.hpp. Only for sources of millrace_cpu_kernel().
+/// Code that the gated delta rule's forward and backward share: packing, decays, the matrices of a chunk, the solution of (I + L)·U = R.
+/// The words are those of kernels/gated_delta_rule.hpp. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {
 namespace {
 
@@ -68,8 +68,8 @@ struct Chunk {
 };
 
 template <class T>
-MILLRACE_INLINE void describe(const DeltaRuleOperands<T>& in, std::int64_t row, std::int64_t index, Chunk& chunk) {
-  const DeltaRuleSizes& sizes = in.sizes;
+MILLRACE_INLINE void describe(const GatedDeltaRuleOperands<T>& in, std::int64_t row, std::int64_t index, Chunk& chunk) {
+  const GatedDeltaRuleSizes& sizes = in.sizes;
   chunk.first = row * sizes.sequence + index * kChunk;
   chunk.count = smaller(kChunk, sizes.sequence - index * kChunk);
   chunk.continues = index > 0;
@@ -97,7 +97,7 @@ struct Decays {
 };
 
 template <class T>
-MILLRACE_INLINE void describe(const DeltaRuleOperands<T>& in, const Chunk& chunk, std::int64_t head, Decays& decays) {
+MILLRACE_INLINE void describe(const GatedDeltaRuleOperands<T>& in, const Chunk& chunk, std::int64_t head, Decays& decays) {
   double sum = 0;
   for (std::int64_t t = 0; t < kChunk; ++t) {
     const std::int64_t at = (chunk.first + t) * in.sizes.value_heads + head;
@@ -148,7 +148,7 @@ struct Keys {
 };
 
 /// The first delta_chunk_floats of a thread's memory: this, and five more square matrices from `squares` on.
-MILLRACE_INLINE Keys lay_out(const DeltaRuleSizes& sizes, float* memory, float*& squares) {
+MILLRACE_INLINE Keys lay_out(const GatedDeltaRuleSizes& sizes, float* memory, float*& squares) {
   const std::int64_t tile = kChunk * sizes.keys;
   squares = memory + 3 * tile + 2 * kSquare;
   return {memory, memory + tile, memory + 2 * tile, memory + 3 * tile, memory + 3 * tile + kSquare};
@@ -156,8 +156,9 @@ MILLRACE_INLINE Keys lay_out(const DeltaRuleSizes& sizes, float* memory, float*&
 
 /// Packs a chunk of one key head and multiplies what its value heads share; Q only if `queries`.
 template <class T>
-MILLRACE_INLINE void pack_keys(const DeltaRuleOperands<T>& in, const Chunk& chunk, std::int64_t key_head, bool queries, const Keys& to) {
-  const DeltaRuleSizes& sizes = in.sizes;
+MILLRACE_INLINE void pack_keys(const GatedDeltaRuleOperands<T>& in, const Chunk& chunk, std::int64_t key_head, bool queries,
+                               const Keys& to) {
+  const GatedDeltaRuleSizes& sizes = in.sizes;
   const std::int64_t step = sizes.key_heads * sizes.head_k_dim, begin = (chunk.first * sizes.key_heads + key_head) * sizes.head_k_dim;
   const std::int64_t columns = (chunk.count + 15) / 16 * 16;
   pack_rows(in.k + begin, step, chunk.count, sizes.head_k_dim, sizes.keys, 1.0F, chunk.padding, to.k);
@@ -240,9 +241,9 @@ MILLRACE_INLINE void add_rows(float* x, std::int64_t width, std::int64_t i, std:
 
 /// U of a chunk and value head: diag(β)·(V − diag(e^γ)·KΩ), solved. Nothing reads `state` if no run continues it.
 template <class T>
-MILLRACE_INLINE void update(const DeltaRuleOperands<T>& in, const Chunk& chunk, const Decays& decays, std::int64_t head, const float* k,
-                            const float* minus_l, const float* state, float* u) {
-  const DeltaRuleSizes& sizes = in.sizes;
+MILLRACE_INLINE void update(const GatedDeltaRuleOperands<T>& in, const Chunk& chunk, const Decays& decays, std::int64_t head,
+                            const float* k, const float* minus_l, const float* state, float* u) {
+  const GatedDeltaRuleSizes& sizes = in.sizes;
   if (chunk.continues)
     multiply(Part::whole, chunk.count, sizes.values, sizes.head_k_dim, {k, sizes.keys, state, sizes.values, u, sizes.values, false});
   for (std::int64_t t = 0; t < chunk.count; ++t) {
@@ -258,7 +259,7 @@ MILLRACE_INLINE void update(const DeltaRuleOperands<T>& in, const Chunk& chunk, 
 }
 
 /// The state after a chunk, from the state before it, which may be the same memory: e^γ_c·Ω + Kᵀ·diag(e^(γ_c − γ))·U.
-MILLRACE_INLINE void advance(const DeltaRuleSizes& sizes, const Chunk& chunk, const Decays& decays, const float* k, const float* u,
+MILLRACE_INLINE void advance(const GatedDeltaRuleSizes& sizes, const Chunk& chunk, const Decays& decays, const float* k, const float* u,
                              float* decayed, const float* before, float* after) {
   for (std::int64_t t = 0; t < chunk.count; ++t)
     for (std::int64_t d = 0; d < sizes.values; d += 16)

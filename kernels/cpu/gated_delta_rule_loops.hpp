@@ -5,14 +5,14 @@
 #include "kernels/base/dtype.hpp"
 #include "kernels/cpu/isa.hpp"
 
-/// Loops of kernels/delta_rule.hpp: one row and key head at a time, with all value heads that share it, chunk by chunk; all arithmetic in
-/// fp32 on packed copies.
+/// Loops of kernels/gated_delta_rule.hpp: one row and key head at a time, with all value heads that share it, chunk by chunk; all
+/// arithmetic in fp32 on packed copies.
 namespace millrace::kernels::cpu {
 
 inline constexpr std::int64_t kChunk = 64;
 
 /// Sizes of one call, in elements. Packed head vectors are padded with zeros to a multiple of 16.
-struct DeltaRuleSizes {
+struct GatedDeltaRuleSizes {
   std::int64_t rows;
   std::int64_t sequence;
   std::int64_t key_heads;
@@ -30,24 +30,24 @@ struct DeltaRuleSizes {
 
 /// Number of floats of a thread's scratch.
 #define MILLRACE_SIZE [[nodiscard, gnu::always_inline, maybe_unused]] static inline std::int64_t
-MILLRACE_SIZE state_floats(const DeltaRuleSizes& sizes) { return sizes.keys * sizes.values; }
+MILLRACE_SIZE state_floats(const GatedDeltaRuleSizes& sizes) { return sizes.keys * sizes.values; }
 /// Q, K, Kᵀ of a chunk; seven of its square matrices.
-MILLRACE_SIZE delta_chunk_floats(const DeltaRuleSizes& sizes) { return 3 * kChunk * sizes.keys + 7 * kChunk * kChunk; }
+MILLRACE_SIZE delta_chunk_floats(const GatedDeltaRuleSizes& sizes) { return 3 * kChunk * sizes.keys + 7 * kChunk * kChunk; }
 /// And U, decayed U, O; a state per value head.
-MILLRACE_SIZE delta_forward_floats(const DeltaRuleSizes& sizes) {
+MILLRACE_SIZE delta_forward_floats(const GatedDeltaRuleSizes& sizes) {
   return delta_chunk_floats(sizes) + 3 * kChunk * sizes.values + sizes.group * state_floats(sizes);
 }
 /// And dO, dU, Uᵀ; three products with a state, dQ, dK; a transposed state; per value head a state's gradient, and the states before all
 /// chunks and U of all chunks.
-MILLRACE_SIZE delta_backward_floats(const DeltaRuleSizes& sizes) {
+MILLRACE_SIZE delta_backward_floats(const GatedDeltaRuleSizes& sizes) {
   return delta_chunk_floats(sizes) + 3 * kChunk * sizes.values + 5 * kChunk * sizes.keys + state_floats(sizes) +
          sizes.group * (state_floats(sizes) + sizes.chunks * (state_floats(sizes) + kChunk * sizes.values));
 }
 #undef MILLRACE_SIZE
 
 template <class T>
-struct DeltaRuleOperands {
-  DeltaRuleSizes sizes;
+struct GatedDeltaRuleOperands {
+  GatedDeltaRuleSizes sizes;
   const T* q;
   const T* k;
   const T* v;
@@ -57,14 +57,14 @@ struct DeltaRuleOperands {
 };
 
 template <class T>
-struct DeltaRuleForward {
-  DeltaRuleOperands<T> in;
+struct GatedDeltaRuleForward {
+  GatedDeltaRuleOperands<T> in;
   T* o;
 };
 
 template <class T>
-struct DeltaRuleBackward {
-  DeltaRuleOperands<T> in;
+struct GatedDeltaRuleBackward {
+  GatedDeltaRuleOperands<T> in;
   const T* d_o;
   T* dq;
   T* dk;
@@ -74,15 +74,15 @@ struct DeltaRuleBackward {
 };
 
 /// One row and key head. `memory` has delta_forward_floats.
-MILLRACE_CPU_KERNEL(delta_rule_forward_f32,
-                    void(const DeltaRuleForward<float>& at, std::int64_t row, std::int64_t key_head, float* memory));
-MILLRACE_CPU_KERNEL(delta_rule_forward_bf16,
-                    void(const DeltaRuleForward<BFloat16>& at, std::int64_t row, std::int64_t key_head, float* memory));
+MILLRACE_CPU_KERNEL(gated_delta_rule_forward_f32,
+                    void(const GatedDeltaRuleForward<float>& at, std::int64_t row, std::int64_t key_head, float* memory));
+MILLRACE_CPU_KERNEL(gated_delta_rule_forward_bf16,
+                    void(const GatedDeltaRuleForward<BFloat16>& at, std::int64_t row, std::int64_t key_head, float* memory));
 
 /// The gradients of one row and key head. `memory` has delta_backward_floats.
-MILLRACE_CPU_KERNEL(delta_rule_backward_f32,
-                    void(const DeltaRuleBackward<float>& at, std::int64_t row, std::int64_t key_head, float* memory));
-MILLRACE_CPU_KERNEL(delta_rule_backward_bf16,
-                    void(const DeltaRuleBackward<BFloat16>& at, std::int64_t row, std::int64_t key_head, float* memory));
+MILLRACE_CPU_KERNEL(gated_delta_rule_backward_f32,
+                    void(const GatedDeltaRuleBackward<float>& at, std::int64_t row, std::int64_t key_head, float* memory));
+MILLRACE_CPU_KERNEL(gated_delta_rule_backward_bf16,
+                    void(const GatedDeltaRuleBackward<BFloat16>& at, std::int64_t row, std::int64_t key_head, float* memory));
 
 }  // namespace millrace::kernels::cpu

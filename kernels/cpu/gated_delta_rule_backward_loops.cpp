@@ -1,4 +1,4 @@
-#include "kernels/cpu/delta_rule_chunk.hpp"
+#include "kernels/cpu/gated_delta_rule_chunk.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -17,7 +17,7 @@ struct Workspace {
   float* updates;                   // per value head, U of all chunks
 };
 
-MILLRACE_INLINE Workspace lay_out(const DeltaRuleSizes& sizes, float* memory, Keys& keys) {
+MILLRACE_INLINE Workspace lay_out(const GatedDeltaRuleSizes& sizes, float* memory, Keys& keys) {
   Workspace work;
   keys = lay_out(sizes, memory, work.minus_l);
   const std::int64_t values = kChunk * sizes.values, wide = kChunk * sizes.keys;
@@ -40,18 +40,18 @@ MILLRACE_INLINE Workspace lay_out(const DeltaRuleSizes& sizes, float* memory, Ke
   return work;
 }
 
-MILLRACE_INLINE float* state_of(const DeltaRuleSizes& sizes, const Workspace& work, std::int64_t member, std::int64_t chunk) {
+MILLRACE_INLINE float* state_of(const GatedDeltaRuleSizes& sizes, const Workspace& work, std::int64_t member, std::int64_t chunk) {
   return work.states + (member * sizes.chunks + chunk) * state_floats(sizes);
 }
-MILLRACE_INLINE float* update_of(const DeltaRuleSizes& sizes, const Workspace& work, std::int64_t member, std::int64_t chunk) {
+MILLRACE_INLINE float* update_of(const GatedDeltaRuleSizes& sizes, const Workspace& work, std::int64_t member, std::int64_t chunk) {
   return work.updates + (member * sizes.chunks + chunk) * kChunk * sizes.values;
 }
 
 /// The forward's states and U, which it did not keep.
 template <class T>
-MILLRACE_INLINE void recompute(const DeltaRuleOperands<T>& in, std::int64_t row, std::int64_t key_head, const Keys& keys,
+MILLRACE_INLINE void recompute(const GatedDeltaRuleOperands<T>& in, std::int64_t row, std::int64_t key_head, const Keys& keys,
                                const Workspace& work) {
-  const DeltaRuleSizes& sizes = in.sizes;
+  const GatedDeltaRuleSizes& sizes = in.sizes;
   Chunk chunk;
   Decays decays;
   for (std::int64_t index = 0; index < sizes.chunks; ++index) {
@@ -114,7 +114,7 @@ MILLRACE_INLINE void split_weights(const Chunk& chunk, const Decays& decays, con
 }
 
 /// Adds to dQ, dK, γ and β what they receive through the states: dO·Ωᵀ, dU·Ωᵀ and U·dΩᵀ.
-MILLRACE_INLINE void through_states(const DeltaRuleSizes& sizes, const Chunk& chunk, const Decays& decays, bool last, const Keys& keys,
+MILLRACE_INLINE void through_states(const GatedDeltaRuleSizes& sizes, const Chunk& chunk, const Decays& decays, bool last, const Keys& keys,
                                     const Workspace& work, Scalars& scalars) {
   for (std::int64_t t = 0; t < chunk.count; ++t) {
     const std::int64_t at = t * sizes.keys;
@@ -140,9 +140,9 @@ MILLRACE_INLINE void through_states(const DeltaRuleSizes& sizes, const Chunk& ch
 /// Stores dv, dβ and dg of one value head. A decay receives what γ receives behind it in its run, and what the updates before it in its run
 /// receive through the state that goes out; where a run begins anew nothing, since no state is left to decay.
 template <class T>
-MILLRACE_INLINE void write_values(const DeltaRuleBackward<T>& at, const Chunk& chunk, const Decays& decays, std::int64_t head,
+MILLRACE_INLINE void write_values(const GatedDeltaRuleBackward<T>& at, const Chunk& chunk, const Decays& decays, std::int64_t head,
                                   const Workspace& work, Scalars& scalars) {
-  const DeltaRuleSizes& sizes = at.in.sizes;
+  const GatedDeltaRuleSizes& sizes = at.in.sizes;
   double suffix = 0, before[kChunk];
   for (std::int64_t t = 0; t < chunk.count; ++t) before[t] = t == 0 ? 0 : before[t - 1] + scalars.held[t - 1];
   for (std::int64_t t = chunk.count - 1; t >= 0; --t) {
@@ -165,9 +165,9 @@ MILLRACE_INLINE void write_values(const DeltaRuleBackward<T>& at, const Chunk& c
 
 /// One value head of a chunk.
 template <class T>
-MILLRACE_INLINE void backward_head(const DeltaRuleBackward<T>& at, const Chunk& chunk, std::int64_t index, std::int64_t head,
+MILLRACE_INLINE void backward_head(const GatedDeltaRuleBackward<T>& at, const Chunk& chunk, std::int64_t index, std::int64_t head,
                                    std::int64_t member, const Keys& keys, const Workspace& work) {
-  const DeltaRuleSizes& sizes = at.in.sizes;
+  const GatedDeltaRuleSizes& sizes = at.in.sizes;
   const std::int64_t count = chunk.count, columns = (count + 15) / 16 * 16, values = sizes.values;
   const bool last = index + 1 == sizes.chunks;  // then no state goes out
   const float* state = state_of(sizes, work, member, index);
@@ -222,8 +222,8 @@ MILLRACE_INLINE void backward_head(const DeltaRuleBackward<T>& at, const Chunk& 
 }
 
 template <class T>
-MILLRACE_INLINE void write_keys(const DeltaRuleBackward<T>& at, const Chunk& chunk, std::int64_t key_head, const Workspace& work) {
-  const DeltaRuleSizes& sizes = at.in.sizes;
+MILLRACE_INLINE void write_keys(const GatedDeltaRuleBackward<T>& at, const Chunk& chunk, std::int64_t key_head, const Workspace& work) {
+  const GatedDeltaRuleSizes& sizes = at.in.sizes;
   for (std::int64_t t = 0; t < chunk.count; ++t) {
     const std::int64_t begin = ((chunk.first + t) * sizes.key_heads + key_head) * sizes.head_k_dim;
     for (std::int64_t d = 0; d < sizes.head_k_dim; d += 16) {
@@ -235,8 +235,8 @@ MILLRACE_INLINE void write_keys(const DeltaRuleBackward<T>& at, const Chunk& chu
 }
 
 template <class T>
-MILLRACE_INLINE void backward(const DeltaRuleBackward<T>& at, std::int64_t row, std::int64_t key_head, float* memory) {
-  const DeltaRuleSizes& sizes = at.in.sizes;
+MILLRACE_INLINE void backward(const GatedDeltaRuleBackward<T>& at, std::int64_t row, std::int64_t key_head, float* memory) {
+  const GatedDeltaRuleSizes& sizes = at.in.sizes;
   Keys keys;
   const Workspace work = lay_out(sizes, memory, keys);
   recompute(at.in, row, key_head, keys, work);
@@ -255,10 +255,10 @@ MILLRACE_INLINE void backward(const DeltaRuleBackward<T>& at, std::int64_t row, 
 
 namespace MILLRACE_ISA {
 
-void delta_rule_backward_f32(const DeltaRuleBackward<float>& at, std::int64_t row, std::int64_t key_head, float* memory) {
+void gated_delta_rule_backward_f32(const GatedDeltaRuleBackward<float>& at, std::int64_t row, std::int64_t key_head, float* memory) {
   backward(at, row, key_head, memory);
 }
-void delta_rule_backward_bf16(const DeltaRuleBackward<BFloat16>& at, std::int64_t row, std::int64_t key_head, float* memory) {
+void gated_delta_rule_backward_bf16(const GatedDeltaRuleBackward<BFloat16>& at, std::int64_t row, std::int64_t key_head, float* memory) {
   backward(at, row, key_head, memory);
 }
 

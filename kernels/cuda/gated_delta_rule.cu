@@ -1,13 +1,13 @@
-#include "kernels/delta_rule.hpp"
+#include "kernels/gated_delta_rule.hpp"
 
 #include "kernels/cuda/launch.cuh"
 
-/// Plain form: a block of threads for each row and value head, chunk by chunk as kernels/delta_rule.hpp has it, with matrices in scratch.
-/// The gradients of queries and keys are summed over the value heads of a key head by a second kernel.
+/// Plain form: a block of threads for each row and value head, chunk by chunk as kernels/gated_delta_rule.hpp has it, with matrices in
+/// scratch. The gradients of queries and keys are summed over the value heads of a key head by a second kernel.
 namespace millrace::kernels::cuda {
 namespace {
 
-constexpr int kChunk = static_cast<int>(delta_rule_chunk);
+constexpr int kChunk = static_cast<int>(gated_delta_rule_chunk);
 constexpr int kSquare = kChunk * kChunk;
 
 struct Sizes {
@@ -414,7 +414,7 @@ struct SumHeads {
   }
 };
 
-Sizes sizes_of(const Shape& q, const Shape& v, DeltaRuleOptions options) {
+Sizes sizes_of(const Shape& q, const Shape& v, GatedDeltaRuleOptions options) {
   return {options.sequence,
           (options.sequence + kChunk - 1) / kChunk,
           static_cast<int>(q[1]),
@@ -425,29 +425,30 @@ Sizes sizes_of(const Shape& q, const Shape& v, DeltaRuleOptions options) {
           !options.one_segment,
           options.reset_at_segments};
 }
-std::int64_t blocks_of_heads(const Shape& v, DeltaRuleOptions options) { return v[0] / options.sequence * v[1]; }
+std::int64_t blocks_of_heads(const Shape& v, GatedDeltaRuleOptions options) { return v[0] / options.sequence * v[1]; }
 
 template <class T>
 Operands<T> operands(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta, const Tensor& segments,
-                     DeltaRuleOptions options) {
+                     GatedDeltaRuleOptions options) {
   return {sizes_of(q.shape, v.shape, options), q.as<T>(), k.as<T>(), v.as<T>(), g.as<float>(), beta.as<float>(),
           segments.as<std::int32_t>()};
 }
 
-void delta_rule_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
-                        const Tensor& beta, const Tensor& segments, DeltaRuleOptions options, const Tensor& o, Scratch scratch) {
+void gated_delta_rule_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                              const Tensor& beta, const Tensor& segments, GatedDeltaRuleOptions options, const Tensor& o, Scratch scratch) {
   const std::int64_t blocks = blocks_of_heads(v.shape, options);
   if (blocks == 0) return;
   with_type(q.dtype, [&]<class T>(T) {
-    launch(context, "kernels.delta_rule_forward", delta_forward<T>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0,
+    launch(context, "kernels.gated_delta_rule_forward", delta_forward<T>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0,
            operands<T>(q, k, v, g, beta, segments, options), o.as<T>(), reinterpret_cast<float*>(scratch.data()));
   });
 }
 
-void delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
-                               const Tensor& g, const Tensor& beta, const Tensor& segments, DeltaRuleOptions options, const Tensor& dq,
-                               const Tensor& dk, const Tensor& dv, const Tensor& dg, const Tensor& dbeta, Scratch scratch) {
-  constexpr const char* component = "kernels.delta_rule_input_gradient";
+void gated_delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const Tensor& g, const Tensor& beta, const Tensor& segments, GatedDeltaRuleOptions options,
+                                     const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dg, const Tensor& dbeta,
+                                     Scratch scratch) {
+  constexpr const char* component = "kernels.gated_delta_rule_input_gradient";
   const std::int64_t blocks = blocks_of_heads(v.shape, options);
   if (blocks == 0) return;
   auto* memory = reinterpret_cast<float*>(scratch.data());
@@ -459,19 +460,21 @@ void delta_rule_input_gradient(const ExecutionContext& context, const Tensor& d_
   });
 }
 
-std::size_t delta_rule_forward_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions options, const Processor& /*processor*/) {
+std::size_t gated_delta_rule_forward_scratch_bytes(const Shape& q, const Shape& v, GatedDeltaRuleOptions options,
+                                                   const Processor& /*processor*/) {
   return static_cast<std::size_t>(blocks_of_heads(v, options) * forward_floats(sizes_of(q, v, options))) * sizeof(float);
 }
 
-std::size_t delta_rule_gradient_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions options, const Processor& /*processor*/) {
+std::size_t gated_delta_rule_gradient_scratch_bytes(const Shape& q, const Shape& v, GatedDeltaRuleOptions options,
+                                                    const Processor& /*processor*/) {
   return static_cast<std::size_t>(blocks_of_heads(v, options) * backward_floats(sizes_of(q, v, options))) * sizeof(float);
 }
 
 const InTable in_table[] = {
-    {Backend::cuda, table::delta_rule_forward, delta_rule_forward},
-    {Backend::cuda, table::delta_rule_input_gradient, delta_rule_input_gradient},
-    {Backend::cuda, table::delta_rule_forward_scratch_bytes, delta_rule_forward_scratch_bytes},
-    {Backend::cuda, table::delta_rule_gradient_scratch_bytes, delta_rule_gradient_scratch_bytes},
+    {Backend::cuda, table::gated_delta_rule_forward, gated_delta_rule_forward},
+    {Backend::cuda, table::gated_delta_rule_input_gradient, gated_delta_rule_input_gradient},
+    {Backend::cuda, table::gated_delta_rule_forward_scratch_bytes, gated_delta_rule_forward_scratch_bytes},
+    {Backend::cuda, table::gated_delta_rule_gradient_scratch_bytes, gated_delta_rule_gradient_scratch_bytes},
 };
 
 }  // namespace

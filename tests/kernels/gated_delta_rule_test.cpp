@@ -1,10 +1,10 @@
-#include "kernels/delta_rule.hpp"
+#include "kernels/gated_delta_rule.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "tests/kernels/delta_rule_cases.hpp"
+#include "tests/kernels/gated_delta_rule_cases.hpp"
 
 namespace millrace::kernels::testing {
 namespace {
@@ -44,9 +44,9 @@ double largest(const Data& x) {
 /// Relative to a result's largest entry. Keys have length 1 and betas are at most 1, so that neither a state nor the solution of a chunk
 /// exceeds the values it is made of by more than a small factor. An entry then passes sums over a chunk's tokens and the features of both
 /// kinds, and through one such chain more for each level: U, its product with a state, the gradient's own.
-double error_of(const DeltaCase& c) { return roundings(4 * static_cast<double>(delta_rule_chunk + c.head_k_dim + c.head_v_dim)); }
+double error_of(const DeltaCase& c) { return roundings(4 * static_cast<double>(gated_delta_rule_chunk + c.head_k_dim + c.head_v_dim)); }
 
-TEST(DeltaRule, ForwardIsTheRecurrence) {
+TEST(GatedDeltaRule, ForwardIsTheRecurrence) {
   ThreadTeam team(2);
   for (const DeltaCase& c : kCases) {
     SCOPED_TRACE(describe(c));
@@ -63,7 +63,7 @@ TEST(DeltaRule, ForwardIsTheRecurrence) {
 }
 
 // The reference takes the recurrence back in double; its gradients are compared with slopes below.
-TEST(DeltaRule, GradientsAreThoseOfTheRecurrence) {
+TEST(GatedDeltaRule, GradientsAreThoseOfTheRecurrence) {
   ThreadTeam team(2);
   for (const DeltaCase& c : kCases) {
     SCOPED_TRACE(describe(c));
@@ -79,7 +79,7 @@ TEST(DeltaRule, GradientsAreThoseOfTheRecurrence) {
   }
 }
 
-TEST(DeltaRule, GradientsAreSlopes) {
+TEST(GatedDeltaRule, GradientsAreSlopes) {
   ThreadTeam team(1);
   for (const DeltaCase& c : {DeltaCase{1, 1, 1, 1, 3, 2}, DeltaCase{2, 5, 1, 2, 3, 2}, DeltaCase{1, 70, 1, 2, 5, 4, DType::f32, 40},
                              DeltaCase{1, 70, 1, 1, 5, 4, DType::f32, 40, 0.3, -1, 4, false},
@@ -109,7 +109,7 @@ TEST(DeltaRule, GradientsAreSlopes) {
   }
 }
 
-TEST(DeltaRule, SameBitsForAnyThreadCount) {
+TEST(GatedDeltaRule, SameBitsForAnyThreadCount) {
   for (const DeltaCase& c : kCases) {
     SCOPED_TRACE(describe(c));
     const DeltaInputs in(c);
@@ -123,7 +123,7 @@ TEST(DeltaRule, SameBitsForAnyThreadCount) {
   }
 }
 
-TEST(DeltaRule, APromisedSegmentIsNotRead) {
+TEST(GatedDeltaRule, APromisedSegmentIsNotRead) {
   ThreadTeam team(2);
   DeltaInputs in({2, 100, 2, 2, 12, 20});
   const DeltaOutputs read = run(fast(team), in);
@@ -138,7 +138,7 @@ TEST(DeltaRule, APromisedSegmentIsNotRead) {
 }
 
 // Neither the values nor the gradients of a document depend on another's, to the bit.
-TEST(DeltaRule, DocumentsAreSeparate) {
+TEST(GatedDeltaRule, DocumentsAreSeparate) {
   ThreadTeam team(2);
   const DeltaCase c{1, 150, 1, 2, 12, 20, DType::f32, 70};
   const DeltaInputs in(c);
@@ -156,7 +156,7 @@ TEST(DeltaRule, DocumentsAreSeparate) {
 }
 
 // Without a reset the state passes the border.
-TEST(DeltaRule, AStateMayPassFromDocumentToDocument) {
+TEST(GatedDeltaRule, AStateMayPassFromDocumentToDocument) {
   ThreadTeam team(1);
   const DeltaInputs apart({1, 40, 1, 1, 4, 4, DType::f32, 20}), joined({1, 40, 1, 1, 4, 4, DType::f32, 20, 0.3, -1, 0, false}),
       whole({1, 40, 1, 1, 4, 4});
@@ -166,7 +166,7 @@ TEST(DeltaRule, AStateMayPassFromDocumentToDocument) {
   EXPECT_TRUE(same_bits(b.dk, c.dk));
 }
 
-TEST(DeltaRule, PaddingLeavesTheStateAlone) {
+TEST(GatedDeltaRule, PaddingLeavesTheStateAlone) {
   ThreadTeam team(1);
   DeltaInputs in({1, 100, 1, 1, 6, 5, DType::f32, 0, 0.3, -1, 0, false});
   for (const std::int64_t t : {10, 64, 65}) in.segments.set(t, 0);
@@ -189,38 +189,39 @@ TEST(DeltaRule, PaddingLeavesTheStateAlone) {
   }
 }
 
-TEST(DeltaRule, CountsItsProducts) {
+TEST(GatedDeltaRule, CountsItsProducts) {
   // Two rows of 65 tokens, so 64·65/2 + 1 pairs each; 3 key heads of 5, 6 value heads of 7.
-  const DeltaRuleFlops flops = delta_rule_flops(130, 3, 6, {.sequence = 65, .head_k_dim = 5, .head_v_dim = 7});
+  const GatedDeltaRuleFlops flops = gated_delta_rule_flops(130, 3, 6, {.sequence = 65, .head_k_dim = 5, .head_v_dim = 7});
   const double state = 2.0 * 130 * 6 * 5 * 7, pairs = 2 * (64 * 65 / 2 + 1), keys = 2 * pairs * 3 * 5, values = 2 * pairs * 6 * 7;
   EXPECT_EQ(flops.forward, 3 * state + 2 * keys + 2 * values);
   EXPECT_EQ(flops.gradient, 8 * state + 3 * keys + 5 * values + 4 * (2 * pairs * 6 * 5));
 }
 
-TEST(DeltaRule, AllocatesNothing) {
+TEST(GatedDeltaRule, AllocatesNothing) {
   MILLRACE_CPU_ONLY();
   const DeltaInputs in({1, 100, 2, 2, 64, 64, DType::bf16});
   ThreadTeam team(2);
   const ExecutionContext context = fast(team);
   const auto options = in.shape.options();
   const DeltaOutputs out(in);
-  const Buffer scratch(delta_rule_gradient_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor()));
+  const Buffer scratch(gated_delta_rule_gradient_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor()));
   const std::int64_t before = large_allocations();
-  delta_rule_forward(context, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.o, scratch.bytes());
-  delta_rule_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.dq, *out.dk, *out.dv,
-                            *out.dg, *out.dbeta, scratch.bytes());
+  gated_delta_rule_forward(context, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.o, scratch.bytes());
+  gated_delta_rule_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.dq, *out.dk, *out.dv,
+                                  *out.dg, *out.dbeta, scratch.bytes());
   EXPECT_EQ(large_allocations(), before);
 }
 
-TEST(DeltaRule, RefusesWhatDoesNotFit) {
+TEST(GatedDeltaRule, RefusesWhatDoesNotFit) {
   ThreadTeam team(1);
   const ExecutionContext context = fast(team);
   const DeltaInputs in({1, 10, 2, 2, 8, 6});
   const DeltaOutputs out(in);
   const auto options = in.shape.options();
-  const Buffer scratch = scratch_of(context, delta_rule_forward_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor()));
-  const auto call = [&](const Tensor& k, const Tensor& v, const Tensor& g, DeltaRuleOptions given, Scratch memory) {
-    return thrown([&] { delta_rule_forward(context, *in.q, k, v, g, *in.beta, *in.segments, given, *out.o, memory); });
+  const Buffer scratch =
+      scratch_of(context, gated_delta_rule_forward_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor()));
+  const auto call = [&](const Tensor& k, const Tensor& v, const Tensor& g, GatedDeltaRuleOptions given, Scratch memory) {
+    return thrown([&] { gated_delta_rule_forward(context, *in.q, k, v, g, *in.beta, *in.segments, given, *out.o, memory); });
   };
   constexpr int internal = static_cast<int>(ExitCode::internal), config = static_cast<int>(ExitCode::config);
   EXPECT_EQ(call(*in.k, *in.v, *in.g, options, scratch.bytes()), -1);

@@ -1,11 +1,11 @@
-#include "kernels/cpu/delta_rule_chunk.hpp"
+#include "kernels/cpu/gated_delta_rule_chunk.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
 
 template <class T>
-MILLRACE_INLINE void write_rows(const DeltaRuleForward<T>& at, const Chunk& chunk, std::int64_t head, const float* o) {
-  const DeltaRuleSizes& sizes = at.in.sizes;
+MILLRACE_INLINE void write_rows(const GatedDeltaRuleForward<T>& at, const Chunk& chunk, std::int64_t head, const float* o) {
+  const GatedDeltaRuleSizes& sizes = at.in.sizes;
   for (std::int64_t t = 0; t < chunk.count; ++t) {
     T* to = at.o + ((chunk.first + t) * sizes.value_heads + head) * sizes.head_v_dim;
     for (std::int64_t d = 0; d < sizes.head_v_dim; d += 16) store_lanes(to + d, load(o + t * sizes.values + d), sizes.head_v_dim - d);
@@ -13,8 +13,8 @@ MILLRACE_INLINE void write_rows(const DeltaRuleForward<T>& at, const Chunk& chun
 }
 
 template <class T>
-MILLRACE_INLINE void forward(const DeltaRuleForward<T>& at, std::int64_t row, std::int64_t key_head, float* memory) {
-  const DeltaRuleSizes& sizes = at.in.sizes;
+MILLRACE_INLINE void forward(const GatedDeltaRuleForward<T>& at, std::int64_t row, std::int64_t key_head, float* memory) {
+  const GatedDeltaRuleSizes& sizes = at.in.sizes;
   float* minus_l = nullptr;
   const Keys keys = lay_out(sizes, memory, minus_l);
   float* p = minus_l + kSquare;
@@ -50,10 +50,10 @@ MILLRACE_INLINE void forward(const DeltaRuleForward<T>& at, std::int64_t row, st
 
 namespace MILLRACE_ISA {
 
-void delta_rule_forward_f32(const DeltaRuleForward<float>& at, std::int64_t row, std::int64_t key_head, float* memory) {
+void gated_delta_rule_forward_f32(const GatedDeltaRuleForward<float>& at, std::int64_t row, std::int64_t key_head, float* memory) {
   forward(at, row, key_head, memory);
 }
-void delta_rule_forward_bf16(const DeltaRuleForward<BFloat16>& at, std::int64_t row, std::int64_t key_head, float* memory) {
+void gated_delta_rule_forward_bf16(const GatedDeltaRuleForward<BFloat16>& at, std::int64_t row, std::int64_t key_head, float* memory) {
   forward(at, row, key_head, memory);
 }
 

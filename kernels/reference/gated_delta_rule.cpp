@@ -1,4 +1,4 @@
-#include "kernels/delta_rule.hpp"
+#include "kernels/gated_delta_rule.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace {
 /// The rule token by token, in double. Operands of one call, and where head vectors start.
 struct Rule {
   const Tensor &q, &k, &v, &g, &beta, &segments;
-  DeltaRuleOptions options;
+  GatedDeltaRuleOptions options;
   std::int64_t key_heads = q.shape[1], value_heads = v.shape[1], head_k_dim = q.shape[2], head_v_dim = v.shape[2];
   std::int64_t group = value_heads / key_heads, size = head_k_dim * head_v_dim;
 
@@ -48,8 +48,8 @@ struct Rule {
   }
 };
 
-void delta_rule_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta, const Tensor& segments,
-                        DeltaRuleOptions options, const Tensor& o, Scratch scratch) {
+void gated_delta_rule_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
+                              const Tensor& segments, GatedDeltaRuleOptions options, const Tensor& o, Scratch scratch) {
   const Rule at{q, k, v, g, beta, segments, options};
   auto* state = reinterpret_cast<double*>(scratch.data());
   for (std::int64_t head = 0; head < at.value_heads; ++head) {
@@ -102,15 +102,15 @@ void step_back(const Rule& at, const Gradients& to, std::int64_t t, std::int64_t
   to.dg.as<float>()[t * at.value_heads + head] = at.padding(t) ? 0.0F : static_cast<float>(d_decay);
 }
 
-void delta_rule_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
-                               const Tensor& segments, DeltaRuleOptions options, const Tensor& dq, const Tensor& dk, const Tensor& dv,
-                               const Tensor& dg, const Tensor& dbeta, Scratch scratch) {
+void gated_delta_rule_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                                     const Tensor& beta, const Tensor& segments, GatedDeltaRuleOptions options, const Tensor& dq,
+                                     const Tensor& dk, const Tensor& dv, const Tensor& dg, const Tensor& dbeta, Scratch scratch) {
   const Rule at{q, k, v, g, beta, segments, options};
-  const std::int64_t sequence = options.sequence, chunks = (sequence + delta_rule_chunk - 1) / delta_rule_chunk;
+  const std::int64_t sequence = options.sequence, chunks = (sequence + gated_delta_rule_chunk - 1) / gated_delta_rule_chunk;
   auto* memory = reinterpret_cast<double*>(scratch.data());
   double* of_chunks = memory;                        // the state before each chunk
   double* of_tokens = of_chunks + chunks * at.size;  // the states in one chunk, from the one before it
-  double* d_state = of_tokens + (delta_rule_chunk + 1) * at.size;
+  double* d_state = of_tokens + (gated_delta_rule_chunk + 1) * at.size;
   double* dq_sum = d_state + at.size;
   double* dk_sum = dq_sum + sequence * at.head_k_dim;
   const Gradients to{d_o, dv, dg, dbeta, dq_sum, dk_sum, d_state};
@@ -120,12 +120,12 @@ void delta_rule_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor&
       for (std::int64_t head = key_head * at.group; head < (key_head + 1) * at.group; ++head) {
         std::fill(of_tokens, of_tokens + at.size, 0.0);
         for (std::int64_t t = 0; t < sequence; ++t) {
-          if (t % delta_rule_chunk == 0) std::copy_n(of_tokens, at.size, of_chunks + t / delta_rule_chunk * at.size);
+          if (t % gated_delta_rule_chunk == 0) std::copy_n(of_tokens, at.size, of_chunks + t / gated_delta_rule_chunk * at.size);
           at.advance(row + t, head, of_tokens, of_tokens);
         }
         std::fill(d_state, d_state + at.size, 0.0);
         for (std::int64_t chunk = chunks - 1; chunk >= 0; --chunk) {
-          const std::int64_t first = chunk * delta_rule_chunk, count = std::min(delta_rule_chunk, sequence - first);
+          const std::int64_t first = chunk * gated_delta_rule_chunk, count = std::min(gated_delta_rule_chunk, sequence - first);
           std::copy_n(of_chunks + chunk * at.size, at.size, of_tokens);
           for (std::int64_t t = 0; t < count; ++t)
             at.advance(row + first + t, head, of_tokens + t * at.size, of_tokens + (t + 1) * at.size);
@@ -141,20 +141,22 @@ void delta_rule_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor&
     }
 }
 
-std::size_t delta_rule_forward_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions /*options*/, const Processor& /*processor*/) {
+std::size_t gated_delta_rule_forward_scratch_bytes(const Shape& q, const Shape& v, GatedDeltaRuleOptions /*options*/,
+                                                   const Processor& /*processor*/) {
   return static_cast<std::size_t>(q[2] * v[2]) * sizeof(double);
 }
 
-std::size_t delta_rule_gradient_scratch_bytes(const Shape& q, const Shape& v, DeltaRuleOptions options, const Processor& /*processor*/) {
-  const std::int64_t chunks = (options.sequence + delta_rule_chunk - 1) / delta_rule_chunk;
-  return static_cast<std::size_t>((chunks + delta_rule_chunk + 2) * q[2] * v[2] + 2 * options.sequence * q[2]) * sizeof(double);
+std::size_t gated_delta_rule_gradient_scratch_bytes(const Shape& q, const Shape& v, GatedDeltaRuleOptions options,
+                                                    const Processor& /*processor*/) {
+  const std::int64_t chunks = (options.sequence + gated_delta_rule_chunk - 1) / gated_delta_rule_chunk;
+  return static_cast<std::size_t>((chunks + gated_delta_rule_chunk + 2) * q[2] * v[2] + 2 * options.sequence * q[2]) * sizeof(double);
 }
 
 const InTable in_table[] = {
-    {Backend::reference, table::delta_rule_forward, without_context<delta_rule_forward>},
-    {Backend::reference, table::delta_rule_input_gradient, without_context<delta_rule_input_gradient>},
-    {Backend::reference, table::delta_rule_forward_scratch_bytes, delta_rule_forward_scratch_bytes},
-    {Backend::reference, table::delta_rule_gradient_scratch_bytes, delta_rule_gradient_scratch_bytes},
+    {Backend::reference, table::gated_delta_rule_forward, without_context<gated_delta_rule_forward>},
+    {Backend::reference, table::gated_delta_rule_input_gradient, without_context<gated_delta_rule_input_gradient>},
+    {Backend::reference, table::gated_delta_rule_forward_scratch_bytes, gated_delta_rule_forward_scratch_bytes},
+    {Backend::reference, table::gated_delta_rule_gradient_scratch_bytes, gated_delta_rule_gradient_scratch_bytes},
 };
 
 }  // namespace

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/delta_rule.hpp"
+#include "kernels/gated_delta_rule.hpp"
 #include "tests/kernels/fixture.hpp"
 
-/// The cases of the delta rule's tests: shapes and decays, operands, and what the recurrence gives for them in double precision, token by
-/// token.
+/// The cases of the gated delta rule's tests: shapes and decays, operands, and what the recurrence gives for them in double precision,
+/// token by token.
 namespace millrace::kernels::testing {
 
 struct DeltaCase {
@@ -25,7 +25,7 @@ struct DeltaCase {
 
   [[nodiscard]] std::int64_t tokens() const { return rows * sequence; }
   [[nodiscard]] std::int64_t value_heads() const { return key_heads * group; }
-  [[nodiscard]] DeltaRuleOptions options() const {
+  [[nodiscard]] GatedDeltaRuleOptions options() const {
     return {.sequence = sequence,
             .head_k_dim = head_k_dim,
             .head_v_dim = head_v_dim,
@@ -91,17 +91,17 @@ inline DeltaOutputs run(const ExecutionContext& context, const DeltaInputs& in, 
   DeltaOutputs out(in);
   const auto options = in.shape.options();
   const Buffer scratch =
-      scratch_of(context, std::max(delta_rule_forward_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor()),
-                                   delta_rule_gradient_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor())));
-  delta_rule_forward(context, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.o, scratch.bytes());
+      scratch_of(context, std::max(gated_delta_rule_forward_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor()),
+                                   gated_delta_rule_gradient_scratch_bytes((*in.q).shape, (*in.v).shape, options, context.processor())));
+  gated_delta_rule_forward(context, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.o, scratch.bytes());
   if (gradients)
-    delta_rule_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.dq, *out.dk, *out.dv,
-                              *out.dg, *out.dbeta, scratch.bytes());
+    gated_delta_rule_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *in.g, *in.beta, *in.segments, options, *out.dq, *out.dk,
+                                    *out.dv, *out.dg, *out.dbeta, scratch.bytes());
   wait();
   return out;
 }
 
-/// The recurrence that kernels/delta_rule.hpp states, and slopes of Σ dO·o.
+/// The recurrence that kernels/gated_delta_rule.hpp states, and slopes of Σ dO·o.
 struct PlainDelta {
   explicit PlainDelta(const DeltaInputs& in) : c(in.shape) {
     const auto copy = [](const Data& from) {
