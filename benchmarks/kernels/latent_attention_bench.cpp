@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "benchmarks/kernels/filled.hpp"
+#include "benchmarks/kernels/owned_tensor.hpp"
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/base/buffer.hpp"
@@ -28,17 +29,17 @@ class Heads {
         width_(static_cast<double>(width)),
         values_(static_cast<double>(values)),
         q_(dtype, {kTokens, kHeads, width}),
-        k_(q_),
+        k_(dtype, q_.tensor.shape),
         v_(dtype, {kTokens, kHeads, values}),
-        d_o_(v_),
-        o_(v_),
-        dq_(q_),
-        dk_(q_),
-        dv_(v_),
+        d_o_(dtype, v_.tensor.shape),
+        o_(dtype, v_.tensor.shape),
+        dq_(dtype, q_.tensor.shape),
+        dk_(dtype, q_.tensor.shape),
+        dv_(dtype, v_.tensor.shape),
         segments_(DType::i32, {kTokens}),
         sums_(DType::f32, {kTokens, kHeads}),
         scratch_(attention_scratch_bytes(q_.tensor.shape, k_.tensor.shape, dtype, options_, context.processor())) {
-    for (const Held* held : {&q_, &k_, &v_, &d_o_}) fill(held->tensor);
+    for (const OwnedTensor* operand : {&q_, &k_, &v_, &d_o_}) fill(operand->tensor);
   }
 
   // GFLOP/s of one call.
@@ -62,14 +63,6 @@ class Heads {
   }
 
  private:
-  struct Held {
-    Held(DType dtype, const Shape& shape) : buffer(static_cast<std::size_t>(shape.elements()) * size_of(dtype)) {
-      tensor = make_tensor(buffer.data(), dtype, shape);
-    }
-    Held(const Held& like) : Held(like.tensor.dtype, like.tensor.shape) {}
-    Buffer buffer;
-    Tensor tensor;
-  };
   [[nodiscard]] double rate(double features, double seconds) const {
     return 2 * attention_pairs(options_) * static_cast<double>(kHeads) * features / seconds * 1e-9;
   }
@@ -77,7 +70,7 @@ class Heads {
   const ExecutionContext& context_;
   AttentionOptions options_;
   double width_, values_;
-  Held q_, k_, v_, d_o_, o_, dq_, dk_, dv_, segments_, sums_;
+  OwnedTensor q_, k_, v_, d_o_, o_, dq_, dk_, dv_, segments_, sums_;
   Buffer scratch_;
 };
 

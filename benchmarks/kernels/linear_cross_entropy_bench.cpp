@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "benchmarks/kernels/filled.hpp"
+#include "benchmarks/kernels/owned_tensor.hpp"
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/cpu_features.hpp"
@@ -14,12 +15,7 @@ namespace {
 
 using namespace millrace::kernels;
 
-struct Owned {
-  Buffer memory;
-  Tensor tensor;
-  Owned(DType dtype, Shape shape)
-      : memory(static_cast<std::size_t>(shape.elements()) * size_of(dtype)), tensor(make_tensor(memory.data(), dtype, shape)) {}
-};
+using Owned = millrace::benchmarks::OwnedTensor;
 
 void measure(ThreadTeam& team, DType dtype, std::int64_t tokens, std::int64_t width, std::int64_t vocabulary) {
   const ExecutionContext context(team);

@@ -11,7 +11,7 @@ struct Workspace {
   float *d_o, *d_u, *u_transposed;  // of 64 tokens and the value features
   float *to_q, *to_k, *by_state;    // [64, keys]: dO·Ωᵀ, dU·Ωᵀ, U·dΩᵀ
   float *dq, *dk;                   // [64, keys], sums over the value heads
-  float* turned;                    // a transposed state
+  float* transposed;                // a transposed state
   float* d_states;                  // per value head, the gradient of the state behind the chunk, then before it
   float* states;                    // per value head, the states before all chunks
   float* updates;                   // per value head, U of all chunks
@@ -33,8 +33,8 @@ MILLRACE_INLINE Workspace lay_out(const GatedDeltaRuleSizes& sizes, float* memor
   work.by_state = work.to_k + wide;
   work.dq = work.by_state + wide;
   work.dk = work.dq + wide;
-  work.turned = work.dk + wide;
-  work.d_states = work.turned + state_floats(sizes);
+  work.transposed = work.dk + wide;
+  work.d_states = work.transposed + state_floats(sizes);
   work.states = work.d_states + sizes.group * state_floats(sizes);
   work.updates = work.states + sizes.group * sizes.chunks * state_floats(sizes);
   return work;
@@ -193,15 +193,17 @@ MILLRACE_INLINE void backward_head(const GatedDeltaRuleBackward<T>& at, const Ch
   Scalars scalars;
   split_weights(chunk, decays, keys, work, scalars);
   if (chunk.continues) {
-    transpose(state, values, sizes.head_k_dim, values, work.turned, sizes.keys, sizes.keys);
-    multiply(Part::whole, count, sizes.keys, sizes.head_v_dim, {work.d_o, values, work.turned, sizes.keys, work.to_q, sizes.keys, false});
-    multiply(Part::whole, count, sizes.keys, sizes.head_v_dim, {work.d_u, values, work.turned, sizes.keys, work.to_k, sizes.keys, false});
+    transpose(state, values, sizes.head_k_dim, values, work.transposed, sizes.keys, sizes.keys);
+    multiply(Part::whole, count, sizes.keys, sizes.head_v_dim,
+             {work.d_o, values, work.transposed, sizes.keys, work.to_q, sizes.keys, false});
+    multiply(Part::whole, count, sizes.keys, sizes.head_v_dim,
+             {work.d_u, values, work.transposed, sizes.keys, work.to_k, sizes.keys, false});
     if (!last && decays.through != 0)
       scalars.gamma[count - 1] += static_cast<double>(decays.through) * static_cast<double>(dot(state, d_state, sizes.head_k_dim * values));
   }
   if (!last) {
-    transpose(d_state, values, sizes.head_k_dim, values, work.turned, sizes.keys, sizes.keys);
-    multiply(Part::whole, count, sizes.keys, sizes.head_v_dim, {u, values, work.turned, sizes.keys, work.by_state, sizes.keys, false});
+    transpose(d_state, values, sizes.head_k_dim, values, work.transposed, sizes.keys, sizes.keys);
+    multiply(Part::whole, count, sizes.keys, sizes.head_v_dim, {u, values, work.transposed, sizes.keys, work.by_state, sizes.keys, false});
   }
   through_states(sizes, chunk, decays, last, keys, work, scalars);
   write_values(at, chunk, decays, head, work, scalars);

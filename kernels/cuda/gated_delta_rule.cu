@@ -79,7 +79,7 @@ struct Place {
   __device__ void move_to(std::int64_t index) {
     const Sizes& sizes = in.sizes;
     const std::int64_t begin = index * kChunk;
-    __syncthreads();  // nobody reads the chunk before any more
+    __syncthreads();  // no thread reads the previous chunk any more
     first = row * sizes.sequence + begin;
     count = static_cast<int>(sizes.sequence - begin < kChunk ? sizes.sequence - begin : kChunk);
     if (threadIdx.x == 0) describe(index > 0);
@@ -218,8 +218,8 @@ struct Gradients {
 
 /// Memory of a block.
 struct Workspace {
-  float *a, *p, *x, *n;       // square: A, P, what QKᵀ and βKKᵀ receive
-  float *of_gamma, *of_beta;  // square: what γ and β receive
+  float *a, *p, *x, *n;     // square: A, P, what QKᵀ and βKKᵀ receive
+  float *d_gamma, *d_beta;  // square: what γ and β receive
   float *d_u, *d_state, *held;
   float *dq, *dk;  // of the row
 };
@@ -230,7 +230,7 @@ __device__ void split_weights(const Place<T>& at, const T* d_o, const float* u, 
   const int width = at.in.sizes.head_v_dim;
   for (int item = static_cast<int>(threadIdx.x); item < kSquare; item += kThreads) {
     const int i = item / kChunk, j = item % kChunk;
-    float x = 0, n = 0, of_gamma = 0, of_beta = 0;
+    float x = 0, n = 0, d_gamma = 0, d_beta = 0;
     if (i < at.count && at.sees(i, j)) {
       float d_p = 0, d_l = 0;
       for (int d = 0; d < width; ++d) {
@@ -242,14 +242,14 @@ __device__ void split_weights(const Place<T>& at, const T* d_o, const float* u, 
       const float decay = at.decay(i, j);
       x = d_p * decay;
       n = at.chunk.beta[i] * d_l * decay;
-      of_beta = d_l * work.a[item];
+      d_beta = d_l * work.a[item];
       // The diagonal has no decay. It would cancel, and leave its rounding behind where decays are strong.
-      if (j < i) of_gamma = d_p * work.p[item] + at.chunk.beta[i] * of_beta;
+      if (j < i) d_gamma = d_p * work.p[item] + at.chunk.beta[i] * d_beta;
     }
     work.x[item] = x;
     work.n[item] = n;
-    work.of_gamma[item] = of_gamma;
-    work.of_beta[item] = of_beta;
+    work.d_gamma[item] = d_gamma;
+    work.d_beta[item] = d_beta;
   }
   __syncthreads();
 }
@@ -259,14 +259,14 @@ __device__ void split_weights(const Place<T>& at, const T* d_o, const float* u, 
 template <class T>
 __device__ void write_scalars(const Place<T>& at, const Gradients<T>& to, const Workspace& work, const float* dq, const float* dk,
                               double through) {
-  __shared__ double of_gamma[kChunk], held[kChunk];
+  __shared__ double d_gamma[kChunk], held[kChunk];
   const int keys = at.in.sizes.head_k_dim, t = static_cast<int>(threadIdx.x);
   if (t < at.count) {
     double row = 0, column = 0, rate = 0, along_q = 0, along_k = 0, along_v = 0;
     for (int j = 0; j < at.count; ++j) {
-      row += work.of_gamma[t * kChunk + j];
-      column += work.of_gamma[j * kChunk + t];
-      rate += work.of_beta[t * kChunk + j];
+      row += work.d_gamma[t * kChunk + j];
+      column += work.d_gamma[j * kChunk + t];
+      rate += work.d_beta[t * kChunk + j];
     }
     held[t] = 0;
     for (int i = 0; i < keys; ++i) {
@@ -275,12 +275,12 @@ __device__ void write_scalars(const Place<T>& at, const Gradients<T>& to, const 
       held[t] += at.k(t, i) * work.held[t * keys + i];
     }
     for (int j = 0; j < at.in.sizes.head_v_dim; ++j) along_v += at.v(t, j) * work.d_u[t * at.in.sizes.head_v_dim + j];
-    of_gamma[t] = row - column + along_q - at.chunk.beta[t] * along_k;
+    d_gamma[t] = row - column + along_q - at.chunk.beta[t] * along_k;
     to.dbeta[at.number(t)] = static_cast<float>(rate + along_v - along_k);
   }
   __syncthreads();
   if (t == 0) {
-    of_gamma[at.count - 1] += through;
+    d_gamma[at.count - 1] += through;
     double suffix = 0, before = 0;  // of the tokens before
     for (int i = 0; i < at.count; ++i) {
       const double own = held[i];
@@ -288,7 +288,7 @@ __device__ void write_scalars(const Place<T>& at, const Gradients<T>& to, const 
       before += own;
     }
     for (int i = at.count - 1; i >= 0; --i) {
-      suffix += of_gamma[i];
+      suffix += d_gamma[i];
       // Where a run begins anew, no state is left to decay.
       const bool begins = at.chunk.start[i] == i && (i > 0 || at.chunk.from_start[0] == 0);
       to.dg[at.number(i)] = at.chunk.padding[i] || begins ? 0.0F : static_cast<float>(suffix + held[i]);
@@ -372,9 +372,9 @@ __global__ void __launch_bounds__(kThreads) delta_backward(Operands<T> in, Gradi
   work.p = work.a + kSquare;
   work.x = work.p + kSquare;
   work.n = work.x + kSquare;
-  work.of_gamma = work.n + kSquare;
-  work.of_beta = work.of_gamma + kSquare;
-  work.held = work.of_beta + kSquare;
+  work.d_gamma = work.n + kSquare;
+  work.d_beta = work.d_gamma + kSquare;
+  work.held = work.d_beta + kSquare;
   work.dq = work.held + kChunk * in.sizes.head_k_dim;
   work.dk = work.dq + in.sizes.sequence * in.sizes.head_k_dim;
   clear(states, state);
@@ -401,13 +401,13 @@ struct SumHeads {
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t keys = sizes.head_k_dim, token = i / keys / sizes.key_heads, key_head = i / keys % sizes.key_heads;
     const std::int64_t group = sizes.value_heads / sizes.key_heads, row = token / sizes.sequence;
-    const std::int64_t of_row = sizes.sequence * keys, in_row = token % sizes.sequence * keys + i % keys;
+    const std::int64_t row_size = sizes.sequence * keys, in_row = token % sizes.sequence * keys + i % keys;
     float q = 0, k = 0;
     for (std::int64_t member = 0; member < group; ++member) {
       const std::int64_t block = row * sizes.value_heads + key_head * group + member;
-      const float* sums = scratch + (block + 1) * backward_floats(sizes) - 2 * of_row;
+      const float* sums = scratch + (block + 1) * backward_floats(sizes) - 2 * row_size;
       q += sums[in_row];
-      k += sums[of_row + in_row];
+      k += sums[row_size + in_row];
     }
     store(dq + i, q * sizes.scale);
     store(dk + i, k);

@@ -14,8 +14,8 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 struct Decay {
   Decay(const Tensor& a, const Tensor& a_log, const Tensor& dt_bias, DeltaGatesOptions options, std::int64_t i) {
     const auto parameter = [&](const Tensor& x) {
-      const float value = x.as<float>()[i % a.shape[1]];
-      return double{options.round_decay ? rounded(a.dtype, value) : value};
+      const float stored = x.as<float>()[i % a.shape[1]];
+      return double{options.round_decay ? rounded(a.dtype, stored) : stored};
     };
     const double x = load(a, i) + parameter(dt_bias), rate = -std::exp(parameter(a_log));
     value = rate * (std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))));
@@ -46,14 +46,14 @@ void delta_gates_weight_gradient(const Tensor& dg, const Tensor& a, const Tensor
                                  const Tensor& d_a_log, const Tensor& d_dt_bias) {
   const std::int64_t heads = a.shape[1];
   for (std::int64_t h = 0; h < heads; ++h) {
-    double of_log = 0, of_bias = 0;
+    double d_log = 0, d_bias = 0;
     for (std::int64_t i = h; i < a.elements(); i += heads) {
       const Decay decay(a, a_log, dt_bias, options, i);
-      of_log += decay.value * dg.as<float>()[i];
-      of_bias += decay.slope * dg.as<float>()[i];
+      d_log += decay.value * dg.as<float>()[i];
+      d_bias += decay.slope * dg.as<float>()[i];
     }
-    d_a_log.as<float>()[h] += static_cast<float>(of_log);
-    d_dt_bias.as<float>()[h] += static_cast<float>(of_bias);
+    d_a_log.as<float>()[h] += static_cast<float>(d_log);
+    d_dt_bias.as<float>()[h] += static_cast<float>(d_bias);
   }
 }
 

@@ -108,9 +108,9 @@ void gated_delta_rule_input_gradient(const Tensor& d_o, const Tensor& q, const T
   const Rule at{q, k, v, g, beta, segments, options};
   const std::int64_t sequence = options.sequence, chunks = (sequence + gated_delta_rule_chunk - 1) / gated_delta_rule_chunk;
   auto* memory = reinterpret_cast<double*>(scratch.data());
-  double* of_chunks = memory;                        // the state before each chunk
-  double* of_tokens = of_chunks + chunks * at.size;  // the states in one chunk, from the one before it
-  double* d_state = of_tokens + (gated_delta_rule_chunk + 1) * at.size;
+  double* chunk_states = memory;                           // the state before each chunk
+  double* token_states = chunk_states + chunks * at.size;  // the states around the tokens of one chunk
+  double* d_state = token_states + (gated_delta_rule_chunk + 1) * at.size;
   double* dq_sum = d_state + at.size;
   double* dk_sum = dq_sum + sequence * at.head_k_dim;
   const Gradients to{d_o, dv, dg, dbeta, dq_sum, dk_sum, d_state};
@@ -118,19 +118,19 @@ void gated_delta_rule_input_gradient(const Tensor& d_o, const Tensor& q, const T
     for (std::int64_t key_head = 0; key_head < at.key_heads; ++key_head) {
       std::fill(dq_sum, dk_sum + sequence * at.head_k_dim, 0.0);
       for (std::int64_t head = key_head * at.group; head < (key_head + 1) * at.group; ++head) {
-        std::fill(of_tokens, of_tokens + at.size, 0.0);
+        std::fill(token_states, token_states + at.size, 0.0);
         for (std::int64_t t = 0; t < sequence; ++t) {
-          if (t % gated_delta_rule_chunk == 0) std::copy_n(of_tokens, at.size, of_chunks + t / gated_delta_rule_chunk * at.size);
-          at.advance(row + t, head, of_tokens, of_tokens);
+          if (t % gated_delta_rule_chunk == 0) std::copy_n(token_states, at.size, chunk_states + t / gated_delta_rule_chunk * at.size);
+          at.advance(row + t, head, token_states, token_states);
         }
         std::fill(d_state, d_state + at.size, 0.0);
         for (std::int64_t chunk = chunks - 1; chunk >= 0; --chunk) {
           const std::int64_t first = chunk * gated_delta_rule_chunk, count = std::min(gated_delta_rule_chunk, sequence - first);
-          std::copy_n(of_chunks + chunk * at.size, at.size, of_tokens);
+          std::copy_n(chunk_states + chunk * at.size, at.size, token_states);
           for (std::int64_t t = 0; t < count; ++t)
-            at.advance(row + first + t, head, of_tokens + t * at.size, of_tokens + (t + 1) * at.size);
+            at.advance(row + first + t, head, token_states + t * at.size, token_states + (t + 1) * at.size);
           for (std::int64_t t = count - 1; t >= 0; --t)
-            step_back(at, to, row + first + t, head, of_tokens + t * at.size, of_tokens + (t + 1) * at.size);
+            step_back(at, to, row + first + t, head, token_states + t * at.size, token_states + (t + 1) * at.size);
         }
       }
       for (std::int64_t t = 0; t < sequence; ++t)

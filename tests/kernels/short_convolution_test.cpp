@@ -113,11 +113,11 @@ struct Truth {
       for (std::int64_t distance = 0; distance < c.taps; ++distance) {
         const std::int64_t later = i + distance * c.channels;
         if (later >= tokens * c.channels || !sees(later / c.channels, distance)) continue;
-        double of_term = 0;
-        const double term = weight(i % c.channels, distance) * upstream(later, of_term);
+        double term_error = 0;
+        const double term = weight(i % c.channels, distance) * upstream(later, term_error);
         total += term;
         size += std::abs(term);
-        error += std::abs(weight(i % c.channels, distance)) * of_term;
+        error += std::abs(weight(i % c.channels, distance)) * term_error;
       }
       return around(total, error + roundings(static_cast<double>(2 * c.taps)) * size);
     }));
@@ -127,11 +127,11 @@ struct Truth {
       double total = start.at(i), error = 0, size = std::abs(total);
       for (std::int64_t t = distance; t < tokens; ++t) {
         if (!sees(t, distance)) continue;
-        double of_term = 0;
-        const double x = at.x.at((t - distance) * c.channels + n), term = upstream(t * c.channels + n, of_term) * x;
+        double term_error = 0;
+        const double x = at.x.at((t - distance) * c.channels + n), term = upstream(t * c.channels + n, term_error) * x;
         total += term;
         size += std::abs(term);
-        error += of_term * std::abs(x);
+        error += term_error * std::abs(x);
       }
       return around(total, error + roundings(static_cast<double>(tokens) + 2) * size);
     }));
