@@ -6,8 +6,8 @@ namespace {
 /// Memory of a thread beside the packed keys.
 struct Workspace {
   float *minus_l, *p, *lambda;      // square
-  float* x;                         // dO·Uᵀ, then its product with Λ: what QKᵀ receives
-  float* n;                         // dU·Uᵀ, then what βKKᵀ receives
+  float* x;                         // dO·Uᵀ, then its product with Λ: the gradient of QKᵀ
+  float* n;                         // dU·Uᵀ, then the gradient of KKᵀ, with β
   float *d_o, *d_u, *u_transposed;  // of 64 tokens and the value features
   float *to_q, *to_k, *by_state;    // [64, keys]: dO·Ωᵀ, dU·Ωᵀ, U·dΩᵀ
   float *dq, *dk;                   // [64, keys], sums over the value heads
@@ -75,7 +75,7 @@ MILLRACE_INLINE float dot(const float* a, const float* b, std::int64_t count) {
   return sum_lanes(sum);
 }
 
-/// What γ and β receive: per token, summed before they are stored. `held` is what a decay receives through the state that goes out, for
+/// Gradients of γ and β per token, summed before they are stored. `held` is the gradient of a decay through the state that goes out, for
 /// each token before it in its run.
 struct Scalars {
   double gamma[kChunk];
@@ -83,7 +83,7 @@ struct Scalars {
   double held[kChunk];
 };
 
-/// Turns dO·Uᵀ and dU·Uᵀ into what QKᵀ and βKKᵀ receive, zero beyond the diagonal, and sums what γ and β receive through Λ and β.
+/// Makes the gradients of QKᵀ and KKᵀ of dO·Uᵀ and dU·Uᵀ, zero beyond the diagonal, and sums those of γ and β through Λ and β.
 MILLRACE_INLINE void split_weights(const Chunk& chunk, const Decays& decays, const Keys& keys, const Workspace& work, Scalars& scalars) {
   f32x16 columns[kChunk / 16] = {};
   for (std::int64_t i = 0; i < chunk.count; ++i) {
@@ -113,7 +113,7 @@ MILLRACE_INLINE void split_weights(const Chunk& chunk, const Decays& decays, con
   for (std::int64_t j = 0; j < chunk.count; ++j) scalars.gamma[j] -= static_cast<double>(columns[j / 16][j % 16]);
 }
 
-/// Adds to dQ, dK, γ and β what they receive through the states: dO·Ωᵀ, dU·Ωᵀ and U·dΩᵀ.
+/// Adds the parts of dQ, dK and of the gradients of γ and β that come through the states: dO·Ωᵀ, dU·Ωᵀ and U·dΩᵀ.
 MILLRACE_INLINE void through_states(const GatedDeltaRuleSizes& sizes, const Chunk& chunk, const Decays& decays, bool last, const Keys& keys,
                                     const Workspace& work, Scalars& scalars) {
   for (std::int64_t t = 0; t < chunk.count; ++t) {
@@ -137,8 +137,8 @@ MILLRACE_INLINE void through_states(const GatedDeltaRuleSizes& sizes, const Chun
   }
 }
 
-/// Stores dv, dβ and dg of one value head. A decay receives what γ receives behind it in its run, and what the updates before it in its run
-/// receive through the state that goes out; where a run begins anew nothing, since no state is left to decay.
+/// Stores dv, dβ and dg of one value head. The gradient of a decay is the sum of those of γ from its token on in its run, and of `held` of
+/// the tokens before it in its run; it is 0 where a run begins anew, since no state is left to decay.
 template <class T>
 MILLRACE_INLINE void write_values(const GatedDeltaRuleBackward<T>& at, const Chunk& chunk, const Decays& decays, std::int64_t head,
                                   const Workspace& work, Scalars& scalars) {
@@ -178,7 +178,7 @@ MILLRACE_INLINE void backward_head(const GatedDeltaRuleBackward<T>& at, const Ch
   weigh(chunk, decays, keys, work.minus_l, work.p, work.lambda);
   pack_rows(at.d_o + (chunk.first * sizes.value_heads + head) * sizes.head_v_dim, sizes.value_heads * sizes.head_v_dim, count,
             sizes.head_v_dim, values, 1.0F, nullptr, work.d_o);
-  // What U receives from the state that goes out and from O, and through the solution what its right side receives.
+  // The gradient of U from the state that goes out and from O, and through the solution that of the right side.
   if (!last) {
     multiply(Part::whole, count, values, sizes.head_k_dim, {keys.k, sizes.keys, d_state, values, work.d_u, values, false});
     for (std::int64_t t = 0; t < count; ++t) scale_row(work.d_u + t * values, values, decays.to_end[t]);

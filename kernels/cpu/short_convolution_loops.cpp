@@ -58,7 +58,7 @@ MILLRACE_INLINE void convolve(const ShortConvolution<T>& in, const Taps& taps, s
   for (int v = 0; v < vectors; ++v) sum[v] = round_to<T>(sum[v]);
 }
 
-/// What the sum at token t receives.
+/// The gradient of the sum at token t.
 template <class T>
 MILLRACE_INLINE void upstream(const ShortConvolution<T>& in, const Taps& taps, const T* dy, std::int64_t t, std::int64_t channel,
                               std::int64_t count, int vectors, f32x16* gradient) {
@@ -91,7 +91,7 @@ template <class T>
 MILLRACE_INLINE void input_gradient(const ShortConvolutionInputGradient<T>& at, std::int64_t begin, std::int64_t end) {
   const ShortConvolution<T>& in = at.in;
   Taps taps;
-  f32x16 recent[kMaxTaps][kVectors];  // what the sums of the last tokens received, token t in slot t % taps
+  f32x16 recent[kMaxTaps][kVectors];  // gradients of the sums at the last tokens, that of token t in slot t % taps
   for_strips(
       begin, end, [&](std::int64_t channel, std::int64_t count, int vectors) __attribute__((always_inline)) {
         load_taps(in, channel, count, taps);

@@ -218,13 +218,13 @@ struct Gradients {
 
 /// Memory of a block.
 struct Workspace {
-  float *a, *p, *x, *n;     // square: A, P, what QKᵀ and βKKᵀ receive
-  float *d_gamma, *d_beta;  // square: what γ and β receive
+  float *a, *p, *x, *n;     // square: A, P, the gradients of QKᵀ and, with β, of KKᵀ
+  float *d_gamma, *d_beta;  // square: terms of the gradients of γ and β
   float *d_u, *d_state, *held;
   float *dq, *dk;  // of the row
 };
 
-/// What the square matrices receive, from dO·Uᵀ and dU·Uᵀ.
+/// The gradients of the square matrices, from dO·Uᵀ and dU·Uᵀ.
 template <class T>
 __device__ void split_weights(const Place<T>& at, const T* d_o, const float* u, const Workspace& work) {
   const int width = at.in.sizes.head_v_dim;
@@ -254,8 +254,9 @@ __device__ void split_weights(const Place<T>& at, const T* d_o, const float* u, 
   __syncthreads();
 }
 
-/// dg and dβ: a thread for each token, then the sums of γ's gradients from the end of each run, and of what the updates before a decay
-/// receive through the state that goes out. `through` is ⟨dΩ, Ω⟩ times the state's decay.
+/// dg and dβ: a thread computes the terms of a token, then one thread adds them. The gradient of a decay is the sum of those of γ from its
+/// token on in its run, and of `held`, the gradient through the state that goes out, of the tokens before it. `through` is ⟨dΩ, Ω⟩ times
+/// the state's decay.
 template <class T>
 __device__ void write_scalars(const Place<T>& at, const Gradients<T>& to, const Workspace& work, const float* dq, const float* dk,
                               double through) {

@@ -29,7 +29,7 @@ struct Convolution {
       sum += weight(n, taps - 1 - distance) * load(x + (t - distance) * channels + n);
     return rounded<T>(sum);
   }
-  /// What the sum at token t receives.
+  /// The gradient of the sum at token t.
   __device__ __forceinline__ float upstream(const T* dy, std::int64_t t, std::int64_t n) const {
     const float gradient = load(dy + t * channels + n);
     if (!silu) return gradient;

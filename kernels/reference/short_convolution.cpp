@@ -27,7 +27,7 @@ struct Convolution {
       if (sees(t, taps - 1 - j)) sum += weight(n, j) * load(x, (t - taps + 1 + j) * channels + n);
     return rounded(x.dtype, static_cast<float>(sum));
   }
-  /// What the sum receives.
+  /// The gradient of the sum.
   [[nodiscard]] double upstream(const Tensor& dy, std::int64_t t, std::int64_t n) const {
     const double gradient = load(dy, t * channels + n);
     if (!options.silu) return gradient;

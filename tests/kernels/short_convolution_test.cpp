@@ -92,7 +92,7 @@ struct Truth {
   [[nodiscard]] double reach(std::int64_t i) const {
     return (sums[static_cast<std::size_t>(i)].high - sums[static_cast<std::size_t>(i)].low) / 2;
   }
-  /// What the sum receives. The second derivative of SiLU is at most ½; SiLU itself is within ten roundings, of which the exponential is
+  /// The gradient of the sum. The second derivative of SiLU is at most ½; SiLU itself is within ten roundings, of which the exponential is
   /// four.
   [[nodiscard]] double upstream(std::int64_t i, double& error) const {
     const double dy = at.dy.at(i), value = sum(i), s = 1 / (1 + std::exp(-value));
