@@ -47,6 +47,19 @@ MILLRACE_INLINE float* update_of(const GatedDeltaRuleSizes& sizes, const Workspa
   return work.updates + (member * sizes.chunks + chunk) * kChunk * sizes.values;
 }
 
+/// Solves (I + L)ᵀ·x = x in place.
+[[gnu::noinline]] void solve_transposed(const float* minus_l, std::int64_t count, std::int64_t width, float* x) {
+  for (std::int64_t row = (count - 1) / kSolved * kSolved; row >= 0; row -= kSolved) {
+    const std::int64_t end = smaller(row + kSolved, count);
+    if (end < count)
+      multiply_transposed(Part::whole, end - row, width, count - end,
+                          {minus_l + end * kChunk + row, kChunk, x + end * width, width, x + row * width, width, true});
+    for (std::int64_t i = end - 2; i >= row; --i)
+      add_rows(
+          x, width, i, i + 1, end, [&](std::int64_t j) __attribute__((always_inline)) { return minus_l + j * kChunk + i; });
+  }
+}
+
 /// The forward's states and U, which it did not keep.
 template <class T>
 MILLRACE_INLINE void recompute(const GatedDeltaRuleOperands<T>& in, std::int64_t row, std::int64_t key_head, const Keys& keys,

@@ -224,19 +224,6 @@ MILLRACE_INLINE void add_rows(float* x, std::int64_t width, std::int64_t i, std:
   }
 }
 
-/// Solves (I + L)ᵀ·x = x in place.
-[[gnu::noinline]] void solve_transposed(const float* minus_l, std::int64_t count, std::int64_t width, float* x) {
-  for (std::int64_t row = (count - 1) / kSolved * kSolved; row >= 0; row -= kSolved) {
-    const std::int64_t end = smaller(row + kSolved, count);
-    if (end < count)
-      multiply_transposed(Part::whole, end - row, width, count - end,
-                          {minus_l + end * kChunk + row, kChunk, x + end * width, width, x + row * width, width, true});
-    for (std::int64_t i = end - 2; i >= row; --i)
-      add_rows(
-          x, width, i, i + 1, end, [&](std::int64_t j) __attribute__((always_inline)) { return minus_l + j * kChunk + i; });
-  }
-}
-
 // -- the state ----------------------------------------------------------------------------------------------------------------------------
 
 /// U of a chunk and value head: diag(β)·(V − diag(e^γ)·KΩ), solved. Nothing reads `state` if no run continues it.
