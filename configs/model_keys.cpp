@@ -1,0 +1,268 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/key_binding.hpp"
+#include "layers/family_traits.hpp"
+
+namespace millrace::configs {
+namespace {
+
+using namespace binding;
+using enum Mark;
+
+/// Adds the keys of one rotation, the `member` of the model: with the prefix "model.rope" or, for sliding layers,
+/// "model.rope_local". Keys of the same name mean the same in both.
+void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeConfig layers::ModelConfig::*member) {
+  const bool local = member == &layers::ModelConfig::rope_local;
+  const auto doc = [&](const std::string& suffix, const char* text) {
+    return local ? fmt::format("Sliding-window layers: as model.rope{}.", suffix) : std::string(text);
+  };
+  const auto add = [&](const std::string& suffix, const char* text, auto of) {
+    return bind((prefix + suffix).c_str(), Mark::identity, doc(suffix, text).c_str(),
+                [ member, of ](RunConfig & config) -> auto& { return config.model.*member.*of; });
+  };
+  using layers::RopeConfig;
+  keys.push_back(named(
+      prefix.c_str(), doc("", "How rotary frequencies are scaled for long contexts.").c_str(), names_of(layers::all_rope_kinds),
+      [member](const RunConfig& config) { return to_string((config.model.*member).kind); },
+      [member](RunConfig& config, const std::string& name) {
+        for (const auto kind : layers::all_rope_kinds)
+          if (name == to_string(kind)) (config.model.*member).kind = kind;
+      }));
+  Key theta = between(add("_theta", "Base of the rotary frequencies.", &RopeConfig::theta), local ? 0 : 1, huge);
+  if (local) theta.doc = "Base of the rotary frequencies of sliding-window layers. 0: the same rotation as in other layers.";
+  keys.push_back(std::move(theta));
+  keys.push_back(
+      between(add("_factor", "All kinds but default: the new context length divided by the original one.", &RopeConfig::factor), 1, many));
+  keys.push_back(between(add("_low_freq_factor", "llama3: frequencies with wavelengths above original / this are divided by the factor.",
+                             &RopeConfig::low_freq_factor),
+                         above_zero, many));
+  keys.push_back(between(
+      add("_high_freq_factor", "llama3: frequencies with wavelengths below original / this are kept.", &RopeConfig::high_freq_factor),
+      above_zero, many));
+  keys.push_back(between(
+      add("_original_max_position", "llama3, yarn, dynamic, longrope: the original context length.", &RopeConfig::original_max_position), 0,
+      huge, "tokens"));
+  keys.push_back(between(add("_beta_fast", "yarn: pairs with more rotations than this within the original context keep their frequency.",
+                             &RopeConfig::beta_fast),
+                         above_zero, many));
+  keys.push_back(between(
+      add("_beta_slow", "yarn: frequencies of pairs with fewer rotations than this are divided by the factor.", &RopeConfig::beta_slow),
+      above_zero, many));
+  keys.push_back(
+      add("_truncate", "yarn: the bounds of the ramp between the two are rounded to whole pair indices.", &RopeConfig::truncate));
+  keys.push_back(between(add("_attention_factor",
+                             "yarn, longrope: multiplies cos and sin. 0: 0.1 ln(rope_factor) + 1, or the root of 1 + ln(rope_factor) / "
+                             "ln(rope_original_max_position).",
+                             &RopeConfig::attention_factor),
+                         0, many));
+  keys.push_back(
+      between(add("_proportion",
+                  "The part of every head that is rotated: its first features, over which the frequencies are spread. proportional: its "
+                  "first pairs, with the frequencies of a whole head.",
+                  &RopeConfig::proportion),
+              0, 1));
+  keys.push_back(
+      between(add("_short_factors", "longrope: what divides each frequency in rows up to rope_original_max_position; one number per pair.",
+                  &RopeConfig::short_factors),
+              above_zero, many));
+  keys.push_back(between(add("_long_factors", "longrope: the same for longer rows.", &RopeConfig::long_factors), above_zero, many));
+}
+
+/// The activation functions that MaxText's config files can name.
+constexpr std::array maxtext_activations = {kernels::Activation::silu, kernels::Activation::gelu, kernels::Activation::relu};
+
+Key activation(const char* doc) {
+  return named(
+      "model.activation", doc, names_of(maxtext_activations), [](const RunConfig& config) { return to_string(config.model.activation); },
+      [](RunConfig& config, const std::string& name) {
+        for (const auto one : maxtext_activations)
+          if (name == to_string(one)) config.model.activation = one;
+      });
+}
+
+Key hidden_act(const char* doc) {
+  std::vector<std::string> choices = names_of(kernels::all_activations);
+  choices.insert(choices.begin(), "default");
+  return named(
+      "model.hidden_act", doc, std::move(choices),
+      [](const RunConfig& config) { return config.model.hidden_act ? to_string(*config.model.hidden_act) : "default"; },
+      [](RunConfig& config, const std::string& name) {
+        config.model.hidden_act.reset();
+        for (const auto one : kernels::all_activations)
+          if (name == to_string(one)) config.model.hidden_act = one;
+      });
+}
+
+/// A list with one entry per layer, each of which is the name of a value.
+template <class Kind, std::size_t N>
+Key per_layer(const char* name, const char* doc, std::vector<Kind> layers::ModelConfig::*member,
+              const std::array<std::pair<Kind, const char*>, N>& names) {
+  Key key;
+  key.name = name;
+  key.kind = configs::Kind::list;
+  key.mark = Mark::identity;
+  key.doc = doc;
+  for (const auto& [kind, text] : names) key.choices.emplace_back(text);
+  key.fetch = [member, names](const RunConfig& config) {
+    std::vector<std::string> texts;
+    for (const Kind layer : config.model.*member)
+      for (const auto& [kind, text] : names)
+        if (kind == layer) texts.emplace_back(text);
+    return Value(std::move(texts));
+  };
+  key.store = [member, names](RunConfig& config, const Value& value) {
+    (config.model.*member).clear();
+    for (const std::string& entry : std::get<std::vector<std::string>>(value))
+      for (const auto& [kind, text] : names)
+        if (entry == text) (config.model.*member).push_back(kind);
+  };
+  return key;
+}
+
+Key layer_types(const char* doc) {
+  using layers::LayerKind;
+  return per_layer("model.layer_types", doc, &layers::ModelConfig::layer_kinds,
+                   std::array{std::pair{LayerKind::full, "full_attention"}, std::pair{LayerKind::sliding, "sliding_attention"},
+                              std::pair{LayerKind::chunked, "chunked_attention"}});
+}
+
+Key layer_positions(const char* doc) {
+  using layers::LayerPositions;
+  return per_layer("model.layer_positions", doc, &layers::ModelConfig::layer_positions,
+                   std::array{std::pair{LayerPositions::rotary, "rope"}, std::pair{LayerPositions::none, "none"}});
+}
+
+Key mlp_layer_types(const char* doc) {
+  using layers::MlpKind;
+  return per_layer("model.mlp_layer_types", doc, &layers::ModelConfig::mlp_kinds,
+                   std::array{std::pair{MlpKind::dense, "dense"}, std::pair{MlpKind::sparse, "sparse"}});
+}
+std::vector<std::string> family_names() {
+  const auto names = layers::family_names();
+  return {names.begin(), names.end()};
+}
+
+void model_keys(std::vector<Key>& keys) {
+  keys.push_back(bind("model.preset", layout,
+                      "A model of configs/models by name, or a TOML file by path. The values that it sets are identity keys.",
+                      MEMBER(model_preset)));
+  keys.push_back(
+      bind("model.from", layout,
+           "A model folder: config.json gives the sizes, model.safetensors the initial weights. Or a GPT-2 file of llm.c (.bin).",
+           MEMBER(model_from)));
+  keys.push_back(
+      among(bind("model.numerics", identity, "The implementation whose numerics are reproduced: hf is transformers, maxtext is MaxText.",
+                 MEMBER(model.numerics)),
+            {"hf", "maxtext"}));
+  keys.push_back(among(bind("model.family", identity, "The model family, which determines the decoder's layers.", MEMBER(model.family)),
+                       family_names()));
+  keys.push_back(
+      between(bind("model.vocab_size", identity, "Rows of the embedding table; 257 or more for data.text.", MEMBER(model.vocab_size)), 1,
+              1 << 26, "tokens"));
+  keys.push_back(between(bind("model.hidden_size", identity, "Width of the residual stream.", MEMBER(model.hidden_size)), 1, 1 << 20));
+  keys.push_back(between(bind("model.intermediate_size", identity, "Width of the MLP.", MEMBER(model.intermediate_size)), 1, 1 << 24));
+  keys.push_back(between(bind("model.layers", identity, "Decoder layers.", MEMBER(model.layers)), 1, 1 << 16));
+  keys.push_back(between(bind("model.heads", identity, "Query heads.", MEMBER(model.heads)), 1, 1 << 16));
+  keys.push_back(
+      between(bind("model.kv_heads", identity, "Key and value heads; must divide the query heads. Not given: as many as query heads.",
+                   MEMBER(model.kv_heads)),
+              1, 1 << 16));
+  keys.push_back(
+      between(bind("model.head_dim", identity, "Size of a head, an even number. Not given: hidden_size / heads.", MEMBER(model.head_dim)),
+              2, 1 << 16));
+  keys.push_back(between(
+      bind("model.rms_norm_eps", identity, "Epsilon of norms, added to the mean square or the variance.", MEMBER(model.rms_norm_eps)), 0,
+      1));
+  rope_keys(keys, "model.rope", &layers::ModelConfig::rope);
+  rope_keys(keys, "model.rope_local", &layers::ModelConfig::rope_local);
+  keys.push_back(bind("model.causal", identity,
+                      "A query attends to no later token. false: to both sides, within its document, window or chunk.",
+                      MEMBER(model.causal)));
+  keys.push_back(between(bind("model.sliding_window", identity,
+                              "Keys that a query of a sliding layer attends to, its own the last; without model.causal as many to each "
+                              "side of its own.",
+                              MEMBER(model.sliding_window)),
+                         0, huge, "tokens"));
+  keys.push_back(
+      layer_types("The attention mask of each layer; a list shorter than the model repeats. Empty: full attention in all layers."));
+  keys.push_back(
+      between(bind("model.attention_chunk_size", identity,
+                   "Keys of a chunk of the row: a query of a chunked layer attends to no other chunk.", MEMBER(model.attention_chunk)),
+              0, huge, "tokens"));
+  keys.push_back(
+      layer_positions("The position encoding of each layer; a list shorter than the model repeats. Empty: rotary in all layers."));
+  keys.push_back(bind("model.attention_sinks", identity, "Adds a learned score per query head to the sum of attention's softmax.",
+                      MEMBER(model.attention_sinks)));
+  keys.push_back(
+      bind("model.attention_bias", identity, "Biases on queries, keys, values and the output of attention.", MEMBER(model.attention_bias)));
+  keys.push_back(bind("model.mlp_bias", identity, "Biases on all projections of the MLP.", MEMBER(model.mlp_bias)));
+  keys.push_back(hidden_act("hf: the activation of the MLP; gelu is the tanh form, gelu_erf the exact one. default: the family's."));
+  keys.push_back(between(bind("model.experts", identity, "Experts of a layer, from which its router chooses. 0: every layer has one MLP.",
+                              MEMBER(model.experts)),
+                         0, 1 << 16));
+  keys.push_back(
+      between(bind("model.experts_per_token", identity, "Experts that compute on a token.", MEMBER(model.experts_per_token)), 0, 1 << 16));
+  keys.push_back(between(
+      bind("model.moe_intermediate_size", identity, "Width of an expert. 0: model.intermediate_size.", MEMBER(model.moe_intermediate_size)),
+      0, 1 << 24));
+  keys.push_back(
+      bind("model.norm_topk_prob", identity, "The weights of a token's experts are divided by their sum.", MEMBER(model.norm_topk_prob)));
+  keys.push_back(mlp_layer_types(
+      "Whether each layer has one MLP or experts; a list shorter than the model repeats. Empty: all have experts, if there are any."));
+  keys.push_back(
+      bind("model.scale_by_layer", identity, "Attention scores of the n-th layer are also divided by n.", MEMBER(model.scale_by_layer)));
+  keys.push_back(
+      between(bind("model.query_pre_attn_scalar", identity, "Attention scores are divided by its square root. 0: by that of head_dim.",
+                   MEMBER(model.query_pre_attn_scalar)),
+              0, many));
+  keys.push_back(between(bind("model.attn_logit_softcapping", identity, "Attention scores s become cap tanh(s / cap). 0: no cap.",
+                              MEMBER(model.attn_logit_softcapping)),
+                         0, many));
+  keys.push_back(
+      between(bind("model.final_logit_softcapping", identity, "The same for logits.", MEMBER(model.final_logit_softcapping)), 0, many));
+  keys.push_back(between(bind("model.max_position_embeddings", identity, "Longest context the model is meant for; recorded and exported.",
+                              MEMBER(model.max_position_embeddings)),
+                         1, huge, "tokens"));
+  keys.push_back(
+      bind("model.tie_word_embeddings", identity, "The output head uses the embedding table.", MEMBER(model.tie_word_embeddings)));
+  keys.push_back(between(
+      bind("model.initializer_range", identity, "Standard deviation of the initial weights.", MEMBER(model.initializer_range)), 0, 1000));
+}
+
+/// Keys for MaxText's blocks only.
+void maxtext_keys(std::vector<Key>& keys) {
+  keys.push_back(activation("maxtext: the activation of the MLP; gelu is the tanh form."));
+  keys.push_back(
+      bind("model.gated_mlp", identity, "maxtext: activation(x wi_0) times x wi_1; else activation(x wi).", MEMBER(model.gated_mlp)));
+  keys.push_back(bind("model.fused_qkv", identity, "maxtext: one kernel for queries, keys and values; requires kv_heads = heads.",
+                      MEMBER(model.fused_qkv)));
+  keys.push_back(bind("model.fused_mlp", identity, "maxtext: one kernel for wi_0 and wi_1.", MEMBER(model.fused_mlp)));
+  keys.push_back(bind("model.share_kv", identity, "maxtext: the values are the projected keys.", MEMBER(model.share_kv)));
+  keys.push_back(bind("model.rope_interleaved", identity, "maxtext: rotary pairs are neighbours, not halves of the head.",
+                      MEMBER(model.rope_interleaved)));
+  keys.push_back(bind("model.sinusoidal_positions", identity, "maxtext: sines and cosines of the position are added to the embedding.",
+                      MEMBER(model.sinusoidal_positions)));
+  keys.push_back(between(bind("model.learned_positions", identity, "maxtext: rows of a learned table added to the embedding. 0: none.",
+                              MEMBER(model.learned_positions)),
+                         0, 1 << 30, "tokens"));
+  keys.push_back(between(
+      bind("model.dropout_rate", identity,
+           "maxtext: fraction of the features that dropout removes in training, in embedding, MLP and layers.", MEMBER(model.dropout_rate)),
+      0, 0.999));
+  keys.push_back(bind("model.normalize_embedding_logits", identity, "maxtext: a tied head divides by the square root of hidden_size.",
+                      MEMBER(model.normalize_embedding_logits)));
+}
+
+}  // namespace
+
+void append_model_keys(std::vector<Key>& keys) {
+  model_keys(keys);
+  maxtext_keys(keys);
+}
+
+}  // namespace millrace::configs
