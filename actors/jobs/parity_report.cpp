@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -99,7 +98,7 @@ void store_gradients(const PipelinePlan& plan, std::map<std::string, std::vector
   for (const auto& spec : plan.parameters) {
     auto gradient = found.extract("grad." + spec.name);
     if (gradient.empty()) continue;
-    for (auto& [name, values] : as_stored(spec, std::move(gradient.mapped()))) found["grad." + name] = std::move(values);
+    for (auto& [name, values] : layers::as_stored(spec, gradient.mapped())) found["grad." + name] = std::move(values);
   }
 }
 
@@ -119,20 +118,6 @@ void print_few_entries(const std::map<std::string, Verdict>& verdicts, double us
 }
 
 }  // namespace
-
-std::vector<std::pair<std::string, std::vector<float>>> as_stored(const layers::ParameterSpec& spec, std::vector<float> values) {
-  const runtime::StoredForm& stored = spec.stored;
-  const std::vector<std::string> names = stored.parts.empty() ? std::vector{spec.name} : stored.parts;
-  const std::size_t size = values.size() / names.size();
-  std::vector<std::pair<std::string, std::vector<float>>> tensors;
-  for (std::size_t part = 0; part < names.size(); ++part) {
-    const std::span<const float> from = std::span<const float>(values).subspan(part * size, size);
-    // A part of the program's matrix has the file's columns as rows.
-    tensors.emplace_back(names[part], stored.transposed ? layers::transposed(from, stored.shape[1], stored.shape[0])
-                                                        : std::vector<float>(from.begin(), from.end()));
-  }
-  return tensors;
-}
 
 bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden, ParityOutput output) {
   const auto rows = static_cast<std::size_t>(plan.schedule.microbatches);

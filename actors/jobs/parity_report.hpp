@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "actors/jobs/parity.hpp"
@@ -18,11 +16,6 @@ struct ParityOutput {
   std::int64_t valid_targets = 0;
   std::vector<CapturedTensor> tensors;
 };
-
-/// The tensors that model files have of a parameter, or of its gradient, by name, from its elements in the order of programs (see
-/// layers::ParameterSpec::stored).
-[[nodiscard]] std::vector<std::pair<std::string, std::vector<float>>> as_stored(const layers::ParameterSpec& spec,
-                                                                                std::vector<float> values);
 
 /// Judges every tensor by the folder's parity_rule() and prints one line per group with its worst tensor, then the hash of
 /// everything computed. Returns false if a tensor exceeds its limit, if a golden tensor was not computed, or if a gradient was

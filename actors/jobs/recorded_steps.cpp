@@ -7,9 +7,9 @@
 
 #include "actors/jobs/captured_pipeline.hpp"
 #include "actors/jobs/golden_rows.hpp"
-#include "actors/jobs/parity_report.hpp"
 #include "actors/jobs/recorded_steps_report.hpp"
 #include "actors/jobs/tensor_gather.hpp"
+#include "layers/formats/stored_elements.hpp"
 #include "runtime/engine/optimizer_step.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 
@@ -85,7 +85,7 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     const auto done = static_cast<std::int64_t>(output_.steps.size());
     if (std::ranges::find(setup_.parameters_after, done) != setup_.parameters_after.end())
       for (const auto& spec : setup_.plan->parameters)
-        for (auto& [name, values] : as_stored(spec, std::move(found.at(spec.name)))) output_.parameters[done][name] = std::move(values);
+        for (auto& [name, values] : layers::as_stored(spec, found.at(spec.name))) output_.parameters[done][name] = std::move(values);
     if (done == setup_.steps) return finish(std::move(output_));
     broadcast(RunStep{done});
   }

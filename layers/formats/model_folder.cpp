@@ -39,11 +39,6 @@ void check_fixed(const runtime::TensorSource& source, const std::string& name, f
                  "{} = {}, supported is {}", name, found, expected);
 }
 
-/// The tensors of the file that make up a parameter.
-std::vector<std::string> tensors_of(const ParameterSpec& spec) {
-  return spec.stored.parts.empty() ? std::vector{spec.name} : spec.stored.parts;
-}
-
 /// The family's prefix, if all names in the folder lack it.
 std::string absent_prefix_of(const runtime::TensorSource& source, const std::vector<ParameterSpec>& specs, std::string_view prefix) {
   for (const ParameterSpec& spec : specs) {

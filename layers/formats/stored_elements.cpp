@@ -18,6 +18,23 @@ std::vector<float> transposed(std::span<const float> matrix, std::int64_t rows, 
   return result;
 }
 
+std::vector<std::string> tensors_of(const ParameterSpec& spec) {
+  return spec.stored.parts.empty() ? std::vector{spec.name} : spec.stored.parts;
+}
+
+std::vector<std::pair<std::string, std::vector<float>>> as_stored(const ParameterSpec& spec, std::span<const float> elements) {
+  const std::vector<std::string> names = tensors_of(spec);
+  const std::size_t size = elements.size() / names.size();
+  std::vector<std::pair<std::string, std::vector<float>>> tensors;
+  for (std::size_t part = 0; part < names.size(); ++part) {
+    const std::span<const float> from = elements.subspan(part * size, size);
+    // A part of the program's matrix has the file's columns as rows.
+    tensors.emplace_back(names[part], spec.stored.transposed ? transposed(from, spec.stored.shape[1], spec.stored.shape[0])
+                                                             : std::vector<float>(from.begin(), from.end()));
+  }
+  return tensors;
+}
+
 void write_elements(std::span<const float> elements, runtime::FileDType dtype, const runtime::ByteSink& sink) {
   constexpr std::size_t piece = 1 << 16;
   std::vector<std::byte> bytes;

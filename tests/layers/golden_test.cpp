@@ -88,21 +88,15 @@ TEST_P(Golden, AgreesWithItsReference) {
   for (const auto& [layer, state] : hidden.states) {
     if (maxtext && layer == 0) continue;  // its list begins after the first layer
     const auto name = "hidden." + std::to_string(maxtext ? layer - 1 : layer);
-    const auto wanted = read_floats(golden, name);
-    EXPECT_LE(largest_difference(state, wanted), tolerance.at("hidden").get<double>() * largest(wanted)) << name;
+    const auto expected = read_floats(golden, name);
+    EXPECT_LE(largest_difference(state, expected), tolerance.at("hidden").get<double>() * largest(expected)) << name;
   }
   int gradients = 0;
   for (const auto& spec : model_parameters(config)) {
-    const auto all = model.gradient(spec.name);
-    const auto names = spec.stored.parts.empty() ? std::vector{spec.name} : spec.stored.parts;
-    const std::size_t size = all.size() / names.size();
-    for (std::size_t part = 0; part < names.size(); ++part) {
-      std::vector<float> found(all.begin() + static_cast<std::ptrdiff_t>(part * size),
-                               all.begin() + static_cast<std::ptrdiff_t>((part + 1) * size));
-      if (spec.stored.transposed) found = transposed(found, spec.stored.shape[1], spec.stored.shape[0]);
-      const auto wanted = read_floats(golden, "grad." + names[part]);
-      const double bound = std::max(tolerance.at("grad").get<double>() * largest(wanted), tolerance.at("grad_floor").get<double>());
-      EXPECT_LE(largest_difference(found, wanted), bound) << names[part];
+    for (const auto& [name, found] : as_stored(spec, model.gradient(spec.name))) {
+      const auto expected = read_floats(golden, "grad." + name);
+      const double bound = std::max(tolerance.at("grad").get<double>() * largest(expected), tolerance.at("grad_floor").get<double>());
+      EXPECT_LE(largest_difference(found, expected), bound) << name;
       ++gradients;
     }
   }

@@ -138,10 +138,10 @@ TEST_P(OddSizes, FastKernelsAgreeWithPlainOnes) {
   fast.initialise(3);
   plain.initialise(3);
   const auto fill = batch(sizes());
-  const auto found = fast.loop().accumulate(fast.context(), 1, 1, fill), wanted = plain.loop().accumulate(plain.context(), 1, 1, fill);
-  const double loss = wanted.mean().find("lm_loss")->sum;
+  const auto found = fast.loop().accumulate(fast.context(), 1, 1, fill), expected = plain.loop().accumulate(plain.context(), 1, 1, fill);
+  const double loss = expected.mean().find("lm_loss")->sum;
   EXPECT_NEAR(found.mean().find("lm_loss")->sum, loss, 2e-5 * std::abs(loss));
-  EXPECT_NEAR(whole_loss(found.mean()), whole_loss(wanted.mean()), 2e-5 * whole_loss(wanted.mean()));
+  EXPECT_NEAR(whole_loss(found.mean()), whole_loss(expected.mean()), 2e-5 * whole_loss(expected.mean()));
   EXPECT_EQ(loss == 0, sizes().targets == Sizes::Targets::masked);
   double most = 0;  // a softmax over one key has gradients that consist only of rounding errors
   for (const auto& spec : model_parameters(config())) most = std::max(most, largest(plain.gradient(spec.name)));
