@@ -33,7 +33,7 @@ void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& se
                const std::string& directory) {
   auto& reporter = telemetry.reporter();
   reporter.say(fmt::format("model     {} | {} | {} layers, hidden {}, vocabulary {} | {}", layers::family_title(plan.model),
-                           parameters_text(plan.model), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
+                           parameters_text(plan.parameters), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
                            runtime::dtype_text(plan.compute)));
   const auto& data = batches.dataset();
   reporter.say(fmt::format("data      {} tokens{} in {} files", runtime::count_text(static_cast<double>(data.train->size())),

@@ -9,9 +9,9 @@
 
 namespace millrace::actors {
 
-std::string parameters_text(const layers::ModelConfig& model, bool exact) {
+std::string parameters_text(std::span<const layers::ParameterSpec> parameters, bool exact) {
   const auto text = [&](std::int64_t count) { return exact ? fmt::format("{}", count) : runtime::count_text(static_cast<double>(count)); };
-  const std::int64_t all = layers::count_parameters(model), active = layers::count_active_parameters(model);
+  const auto [all, active] = layers::parameter_counts(parameters);
   return text(all) + " parameters" + (active < all ? fmt::format(", {} active", text(active)) : "");
 }
 

@@ -123,17 +123,18 @@ std::optional<std::int64_t> longest_row(const ModelConfig& config) {
   return longest;
 }
 
-std::int64_t count_parameters(const ModelConfig& config) {
-  std::int64_t count = 0;
-  for (const ParameterSpec& spec : model_parameters(config)) count += spec.shape.elements();
-  return count;
+ParameterCounts parameter_counts(std::span<const ParameterSpec> parameters) {
+  ParameterCounts counts;
+  double active = 0;
+  for (const ParameterSpec& spec : parameters) {
+    counts.all += spec.shape.elements();
+    active += spec.active * static_cast<double>(spec.shape.elements());
+  }
+  counts.active = std::llround(active);
+  return counts;
 }
 
-std::int64_t count_active_parameters(const ModelConfig& config) {
-  double count = 0;
-  for (const ParameterSpec& spec : model_parameters(config)) count += spec.active * static_cast<double>(spec.shape.elements());
-  return std::llround(count);
-}
+std::int64_t count_parameters(const ModelConfig& config) { return parameter_counts(model_parameters(config)).all; }
 
 std::vector<std::string> known_labels(const ModelConfig& config) {
   const ForwardProgram program = build_stage(config, {false, 0, static_cast<int>(config.layers), false}, {});

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,11 +47,17 @@ struct StageOptions {
 /// The whole model: every tensor once, in model order; `order` is the index.
 [[nodiscard]] std::vector<ParameterSpec> model_parameters(const ModelConfig& config);
 
-/// Weights of the model; a tied table counts once.
-[[nodiscard]] std::int64_t count_parameters(const ModelConfig& config);
+/// Numbers of weights.
+struct ParameterCounts {
+  std::int64_t all = 0;
+  std::int64_t active = 0;  // those that compute on one token: of E experts, K of which a token has, K / E
+};
 
-/// The weights that compute on one token: of E experts, K of which a token has, K / E.
-[[nodiscard]] std::int64_t count_active_parameters(const ModelConfig& config);
+/// Adds up `parameters`, such as model_parameters(): a table that is listed twice counts twice.
+[[nodiscard]] ParameterCounts parameter_counts(std::span<const ParameterSpec> parameters);
+
+/// Weights of the model; a tied table counts once. Builds the whole model.
+[[nodiscard]] std::int64_t count_parameters(const ModelConfig& config);
 
 /// The maximum number of tokens per row if the model has learned positions or a table of angles; not set if any length can be computed.
 [[nodiscard]] std::optional<std::int64_t> longest_row(const ModelConfig& config);

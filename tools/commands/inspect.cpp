@@ -85,7 +85,7 @@ void print_head(const Inspection& run) {
   const auto& plan = run.plan;
   const auto& train = run.config.train;
   fmt::print("model     {}, {} layers, width {}, {}{}\n", layers::family_title(plan.model), plan.model.layers, plan.model.hidden_size,
-             actors::parameters_text(plan.model, true), plan.model.tie_word_embeddings ? ", tied" : "");
+             actors::parameters_text(plan.parameters, true), plan.model.tie_word_embeddings ? ", tied" : "");
   fmt::print("step      {} microbatches of {} x {} tokens, {}, rematerialize {}\n", train.microbatches, train.batch, train.sequence,
              train.dtype,
              fmt::join(run.config.rematerialize.stages.empty() ? run.config.rematerialize.policy : run.config.rematerialize.stages, ","));

@@ -116,7 +116,7 @@ std::string number(double value) { return fmt::format("{:.{}f}", value, value < 
 void print_head(const Planning& planning) {
   const auto& [config, search, costs] = planning;
   fmt::print("model     {}, {} layers, width {}, vocabulary {}, {}\n", layers::family_title(config.model), config.model.layers,
-             config.model.hidden_size, config.model.vocab_size, actors::parameters_text(config.model, true));
+             config.model.hidden_size, config.model.vocab_size, actors::parameters_text(layers::model_parameters(config.model), true));
   fmt::print("step      {} microbatches of {} x {} tokens, {}, on {} ranks with {} threads each\n", config.train.microbatches,
              config.train.batch, config.train.sequence, config.train.dtype, config.pipeline.ranks, search.needs.threads);
   fmt::print("costs     {}, {} of a microbatch, rematerialize {}\n", costs.source, costs.unit, policy_text(config.rematerialize.policy));

@@ -158,8 +158,9 @@ NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& argume
 std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
   const auto& config = model.model;
   return fmt::format("{} | {} | {} layers, hidden {}, vocabulary {} | {} | {} rank{} | {} thread{} each", layers::family_title(config),
-                     actors::parameters_text(config), config.layers, config.hidden_size, config.vocab_size, job.request.train.dtype,
-                     job.request.pipeline.ranks, job.request.pipeline.ranks == 1 ? "" : "s", job.threads, job.threads == 1 ? "" : "s");
+                     actors::parameters_text(layers::model_parameters(config)), config.layers, config.hidden_size, config.vocab_size,
+                     job.request.train.dtype, job.request.pipeline.ranks, job.request.pipeline.ranks == 1 ? "" : "s", job.threads,
+                     job.threads == 1 ? "" : "s");
 }
 
 namespace {
