@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -123,6 +124,27 @@ TEST_F(ModelFolderWords, AnExportThatCannotSayTheZLossTellsSo) {
   const auto result = run_millrace({"ckpt", "export-hf", folder_ / "tiny", folder_ / "hf"});
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(count(result.err, "hf/config.json: transformers has no key for train.z_loss = 0.01: it is not exported"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "is not exported"), 1) << result.err;
+}
+
+/// The weights of routers' losses are not part of an export either. A mixture is exported as one tensor per expert, and is a model to
+/// continue with.
+TEST_F(ModelFolderWords, AMixtureIsTrainedExportedAndTrainedOn) {
+  const Words words{
+      "train",         "configs/runs/tiny.toml", "data.text=docs/words.md", "data.held_out=0", "sample.tokens=0", "evaluate.every=0",
+      "train.steps=1", "train.warmup_steps=0",   "train.sequence=32",       "train.threads=1", "pipeline.ranks=2"};
+  const auto trained = run_millrace(joined(words, {"model.family=qwen3_moe", "model.experts=4", "model.experts_per_token=2",
+                                                   "model.moe_intermediate_size=64", "train.balance_loss=0.02", "train.router_z_loss=0.003",
+                                                   "rematerialize.policy=moe_rows,moe_mlpwo", "run.directory=" + folder_ / "tiny"}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto result = run_millrace({"ckpt", "export-hf", folder_ / "tiny", folder_ / "hf"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* key : {"train.balance_loss = 0.02", "train.router_z_loss = 0.003"})
+    EXPECT_EQ(count(result.err, fmt::format("hf/config.json: transformers has no key for {}: it is not exported", key)), 1) << result.err;
+  const auto further =
+      run_millrace(joined(words, {"model.preset=", "model.from=" + folder_ / "hf", "run.directory=" + folder_ / "further"}));
+  EXPECT_EQ(further.code, 0) << further.err;
+  EXPECT_EQ(count(further.out + further.err, "parameters, "), 1) << further.out << further.err;  // "127.9k parameters, 78.8k active"
 }
 
 /// llm.c's file is a model for every command, not only for convert.

@@ -66,12 +66,18 @@ int export_model_folder(const std::string& path, std::string out, const std::str
     return elements;
   };
   layers::ConfigFile config{model};
-  const auto& identity = checkpoint.meta().identity;
-  if (const auto z_loss = identity.find("train.z_loss"); z_loss != identity.end()) config.losses.z_loss = std::stod(z_loss->second);
   while (out.size() > 1 && out.back() == '/') out.pop_back();
-  if (model.numerics != "maxtext" && config.losses.z_loss > 0)
-    print_warnings(std::vector{
-        fmt::format("{}/config.json: transformers has no key for train.z_loss = {}: it is not exported", out, config.losses.z_loss)});
+  const auto& identity = checkpoint.meta().identity;
+  const auto read_weight = [&](const char* key, bool exported) {
+    const auto found = identity.find(key);
+    const double weight = found == identity.end() ? 0 : std::stod(found->second);
+    if (weight > 0 && !exported)
+      print_warnings(std::vector{fmt::format("{}/config.json: transformers has no key for {} = {}: it is not exported", out, key, weight)});
+    return weight;
+  };
+  config.losses = {.z_loss = read_weight("train.z_loss", model.numerics == "maxtext"),
+                   .balance_loss = read_weight("train.balance_loss", false),
+                   .router_z_loss = read_weight("train.router_z_loss", false)};
   want_nothing_at(out, true, component);
   write_whole_folder(out, component, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
