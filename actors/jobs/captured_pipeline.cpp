@@ -16,7 +16,7 @@ RankResources placed_resources(Session& session, const ParitySettings& settings,
 }  // namespace
 
 CapturedPipeline::CapturedPipeline(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs,
-                                   const std::optional<RouterChoices>& imposed)
+                                   const RouterChoices* imposed)
     : session_(session), plan_(plan), pipeline_(session, plan, placed_resources(session, settings, std::move(needs))) {
   for (auto* rank : pipeline_.ranks()) {
     initialize_from_folder(*rank, settings.folder);

@@ -5,7 +5,6 @@
 #include <future>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "actors/driver_actor.hpp"
@@ -20,9 +19,9 @@ namespace millrace::actors {
 class CapturedPipeline {
  public:
   /// Collective. `plan` must outlive this object. `needs` gives the ranks' resources except threads and devices, which are those of
-  /// `settings`. Routers choose the experts of `imposed`, if given.
+  /// `settings`. Routers choose the experts of `imposed`, which must outlive this object, if it is given.
   CapturedPipeline(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs,
-                   const std::optional<RouterChoices>& imposed = {});
+                   const RouterChoices* imposed = nullptr);
 
   /// Collective: checks that all processes have the same plan, then runs `Driver` (a DriverActor with this Output) until it
   /// finishes. Returns its output in process 0, an empty one in other processes. `arguments` are passed to the driver's constructor

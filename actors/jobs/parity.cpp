@@ -95,6 +95,22 @@ PlanRequest parity_request(const ParitySettings& settings, const layers::ConfigF
   return request;
 }
 
+namespace {
+
+/// Collective: the experts that the routers of this process's ranks choose in the same run in fp32.
+RouterChoices choices_in_fp32(Session& session, ParitySettings settings, const layers::ConfigFile& config, const GivenRows& batches,
+                              const std::vector<GivenRow>& all, std::size_t rows) {
+  settings.dtype = "fp32";
+  RankResources needs;
+  needs.logits = true;
+  const auto plan = make_plan(parity_request(settings, config, {}, all, rows));
+  CapturedPipeline pipeline(session, settings, plan, std::move(needs));
+  static_cast<void>(pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_of(all, rows)));
+  return pipeline.take_choices();
+}
+
+}  // namespace
+
 bool run_parity(Session& session, const ParitySettings& settings) {
   const auto config = layers::read_config_file(settings.folder);
   if (session.leads())
@@ -107,20 +123,15 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   const auto& all = steps.front();
   const std::size_t rows = parity_rows(config.model, all.size());
   const GivenRows batches(all, rows);
-  RankResources needs;
-  needs.logits = true;
   std::optional<RouterChoices> choices;
   if (settings.dtype == "bf16" && config.model.experts > 0) {
-    ParitySettings wide = settings;
-    wide.dtype = "fp32";
-    const auto plan = make_plan(parity_request(wide, config, {}, all, rows));
-    CapturedPipeline pipeline(session, wide, plan, needs);
-    static_cast<void>(pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_of(all, rows)));
-    choices = pipeline.take_choices();
+    choices = choices_in_fp32(session, settings, config, batches, all, rows);
     if (session.leads()) fmt::print("experts   as the same run chooses them in fp32\n");
   }
+  RankResources needs;
+  needs.logits = true;
   const auto plan = make_plan(parity_request(settings, config, {}, all, rows));
-  CapturedPipeline pipeline(session, settings, plan, needs, choices);
+  CapturedPipeline pipeline(session, settings, plan, needs, choices ? &*choices : nullptr);
   auto result = pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_of(all, rows));
   result.valid_targets = batches.valid_targets(0);
   return !session.leads() || report_parity(settings, plan, golden, std::move(result));

@@ -55,7 +55,7 @@ void CaptureHook::route(const Call& call) {
                                    : fmt::format("{}/logits/{}", call.operation.name, logits_passes_[call.operation.name]++);
   auto* const experts = call.outputs[1].as<std::int32_t>();
   const auto count = static_cast<std::size_t>(call.outputs[1].elements());
-  if (!imposed_) {
+  if (imposed_ == nullptr) {
     choices_.try_emplace(key, experts, experts + count);
     return;
   }

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,13 +18,13 @@ using RouterChoices = std::map<std::string, std::vector<std::int32_t>>;
 /// ("loss_sums") and the logits. transformers: "hidden.<layer>" is the input of the layer, "hidden.<layers>" the output of the
 /// final norm; MaxText: "hidden.<layer>" is the output of the layer. The names end in "/<microbatch>". Written on the rank's
 /// worker; may be read while nothing runs.
-/// Beside that it records the choices of routers, or imposes those of another run: a rounding error may turn a choice, and then everything
+/// It also records the choices of routers, or imposes those of another run: a rounding error may change a choice, and then everything
 /// behind it differs, so that nothing could be said about the rounding errors of the rest.
 class CaptureHook : public runtime::OperationHook {
  public:
-  /// With `imposed` routers choose these experts. Error(internal) if a choice is missing.
-  explicit CaptureHook(const Rank& rank, std::optional<RouterChoices> imposed = {}) : rank_(rank), imposed_(std::move(imposed)) {}
-  [[nodiscard]] Sight sight() const override { return imposed_ ? Sight::copies_that_go_back : Sight::copies; }
+  /// With `imposed`, which must outlive this object, routers choose these experts. Error(internal) if a choice is missing.
+  explicit CaptureHook(const Rank& rank, const RouterChoices* imposed = nullptr) : rank_(rank), imposed_(imposed) {}
+  [[nodiscard]] Sight sight() const override { return imposed_ != nullptr ? Sight::copies_that_go_back : Sight::copies; }
   void before(const Call& call) override;
   void after(const Call& call) override;
 
@@ -43,9 +42,9 @@ class CaptureHook : public runtime::OperationHook {
   const Rank& rank_;
   std::int64_t logits_microbatch_ = 0;
   std::map<std::string, CapturedTensor> kept_;
-  std::optional<RouterChoices> imposed_;
+  const RouterChoices* imposed_;
   RouterChoices choices_;
-  std::map<std::string, int> logits_passes_;  // of every router
+  std::map<std::string, int> logits_passes_;  // the number of passes for logits so far, by the router's operation
 };
 
 }  // namespace millrace::actors
