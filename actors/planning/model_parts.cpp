@@ -22,7 +22,7 @@ ModelParts parts_of(const actors::PlanRequest& request, int layers) {
   options.compute = runtime::compute_dtype(request.train);
   options.rows = request.train.batch;
   options.sequence = request.train.sequence;
-  options.losses = {request.train.z_loss, request.train.balance_loss, request.train.router_z_loss};
+  options.losses = loss_weights(request.train);
   options.one_segment = request.one_segment;
   for (const auto& stage : parts.layout)
     parts.programs.push_back(runtime::differentiate(layers::build_stage(parts.model, stage, options), policy, {request.device, 0}));

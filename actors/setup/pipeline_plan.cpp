@@ -133,7 +133,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.one_segment = request.one_segment;
   plan.rows = train.batch;
   plan.sequence = train.sequence;
-  plan.losses = {train.z_loss, train.balance_loss, train.router_z_loss};
+  plan.losses = loss_weights(train);
   plan.optimizer = runtime::make_optimizer(train);
   plan.decay = runtime::DecayRule(train);
   const int replicas = plan.schedule.placement.replicas();

@@ -29,6 +29,11 @@ struct PlanRequest {
   bool one_segment = false;                               // every row of a microbatch is one segment
 };
 
+/// The weights of [train] in the form that programs are built with.
+[[nodiscard]] inline runtime::LossWeights loss_weights(const runtime::TrainConfig& train) {
+  return {.z_loss = train.z_loss, .balance_loss = train.balance_loss, .router_z_loss = train.router_z_loss};
+}
+
 /// Two ranks that hold the same weights, a tied table or all weights of a replica: after a step's list each sends its gradient
 /// sums to the other.
 struct SumExchange {
