@@ -119,7 +119,7 @@ struct ModelConfig {
   // Mixtures of experts:
   std::int64_t experts = 0;                // E; 0: every layer has one MLP
   std::int64_t experts_per_token = 0;      // K
-  std::int64_t moe_intermediate_size = 0;  // width of an expert
+  std::int64_t moe_intermediate_size = 0;  // width of an expert; 0: intermediate_size (expert_width())
   bool norm_topk_prob = true;              // the weights of a token's experts are divided by their sum
   std::vector<MlpKind> mlp_kinds;          // one per layer; empty: all are mixtures, if there are experts
 
@@ -137,6 +137,11 @@ struct ModelConfig {
 
   bool operator==(const ModelConfig&) const = default;
 };
+
+/// F, the width of an expert.
+[[nodiscard]] inline std::int64_t expert_width(const ModelConfig& config) {
+  return config.moe_intermediate_size > 0 ? config.moe_intermediate_size : config.intermediate_size;
+}
 
 /// The family as lists and reports name it: with its numerics if they are not hf, since both may have a family of one name.
 [[nodiscard]] inline std::string family_title(const ModelConfig& config) {

@@ -75,7 +75,7 @@ ModelConfig plain(ModelConfig model) {
   if (std::ranges::count(model.layer_kinds, LayerKind::full) == std::ssize(model.layer_kinds)) model.layer_kinds.clear();
   if (std::ranges::find(model.layer_positions, LayerPositions::none) == model.layer_positions.end()) model.layer_positions.clear();
   if (std::ranges::find(model.mlp_kinds, MlpKind::dense) == model.mlp_kinds.end()) model.mlp_kinds.clear();
-  if (model.experts > 0 && model.moe_intermediate_size == 0) model.moe_intermediate_size = model.intermediate_size;
+  if (model.experts > 0) model.moe_intermediate_size = expert_width(model);
   const auto unscaled = [](const RopeConfig& rope) { return RopeConfig{.theta = rope.theta, .proportion = rope.proportion}; };
   if (model.rope.kind == RopeKind::none) model.rope = unscaled(model.rope);
   if (model.rope_local.kind == RopeKind::none && model.rope_local.theta > 0) model.rope_local = unscaled(model.rope_local);

@@ -68,12 +68,11 @@ void check_sizes(const ModelConfig& config) {
   check_kinds(config);
 }
 
-/// The mixture of experts of Mixtral and Qwen 3: a chosen expert's weight is its part of the softmax over all experts.
+/// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
 ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
-          .expert = {.width = config.moe_intermediate_size > 0 ? config.moe_intermediate_size : config.intermediate_size,
-                     .activation = activation}};
+          .expert = {.width = expert_width(config), .activation = activation}};
 }
 
 }  // namespace
@@ -150,10 +149,10 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   model.logit_cap = config.final_logit_softcapping;
   if (blocks_.scale_embedding) model.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
   const MlpSpec mlp{.width = config.intermediate_size, .activation = config.hidden_act.value_or(file_.activation), .bias = config.mlp_bias};
-  const ExpertsSpec experts = experts_of(config, mlp.activation);
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
     LayerSpec layer{attention(config, i), mlp, blocks_.norms};
-    if (config.experts > 0 && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse)) layer.ffn = experts;
+    if (config.experts > 0 && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse))
+      layer.ffn = experts_of(config, mlp.activation);
     model.layers.push_back(std::move(layer));
   }
   return model;

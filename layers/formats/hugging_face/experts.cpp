@@ -44,7 +44,8 @@ void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, Mod
   if (reader.number("router_jitter_noise", 0, 1e9).value_or(0) != 0)
     warnings.push_back(fmt::format("{}: router_jitter_noise is not applied", reader.where()));
   const bool adds_loss = reader.boolean("output_router_logits").value_or(false);
-  if (const double weight = reader.number("router_aux_loss_coef", 0, 1e9).value_or(0.001); adds_loss && weight > 0)
+  constexpr double default_weight = 0.001;  // of every class with experts
+  if (const double weight = reader.number("router_aux_loss_coef", 0, 1e9).value_or(default_weight); adds_loss && weight > 0)
     warnings.push_back(
         fmt::format("{}: output_router_logits and router_aux_loss_coef = {} add no balance loss here: train.balance_loss does",
                     reader.where(), weight));
@@ -61,8 +62,7 @@ void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, con
   json["num_local_experts"] = model.experts;
   json["num_experts"] = model.experts;
   json["num_experts_per_tok"] = std::max<std::int64_t>(model.experts_per_token, 1);
-  if (file.experts->has_size)
-    json["moe_intermediate_size"] = model.moe_intermediate_size > 0 ? model.moe_intermediate_size : model.intermediate_size;
+  if (file.experts->has_size) json["moe_intermediate_size"] = expert_width(model);
   if (file.experts->normalise) json["norm_topk_prob"] = model.norm_topk_prob;
   if (!file.experts->has_dense_layers) return;
   json["decoder_sparse_step"] = 1;
