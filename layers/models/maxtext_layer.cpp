@@ -77,7 +77,7 @@ ValueId MaxTextLayer::dense(ValueId x, const Kernel& kernel) const {
   return runtime::add_bias(builder_, y, builder_.parameter(name + ".bias", {kernel.outputs}, form), kernel.path + "_bias");
 }
 
-ValueId MaxTextLayer::turned(ValueId x, const std::string& name, std::int64_t width) const {
+ValueId MaxTextLayer::norm_and_rotate(ValueId x, const std::string& name, std::int64_t width) const {
   const AttentionSpec& spec = spec_.attention();
   ValueId normed = x;
   if (spec.norm != QueryKeyNorm::none) {
@@ -115,7 +115,7 @@ ValueId MaxTextLayer::attention(ValueId x) const {
     k_plain = project("key", kv_heads);
     v = spec.share_kv ? k_plain : project("value", kv_heads);
   }
-  const ValueId q = turned(q_plain, "query", heads * h), k = turned(k_plain, "key", kv_heads * h);
+  const ValueId q = norm_and_rotate(q_plain, "query", heads * h), k = norm_and_rotate(k_plain, "key", kv_heads * h);
   builder_.label(q, "query_proj");
   builder_.label(k, "key_proj");
   builder_.label(v, "value_proj");

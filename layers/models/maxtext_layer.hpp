@@ -68,7 +68,7 @@ class MaxTextLayer {
   struct Kernel;
   [[nodiscard]] runtime::ValueId dense(runtime::ValueId x, const Kernel& kernel) const;
   /// Queries or keys with their norm, if the layer has it, and rotated. `name` is "query" or "key".
-  [[nodiscard]] runtime::ValueId turned(runtime::ValueId x, const std::string& name, std::int64_t width) const;
+  [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, const std::string& name, std::int64_t width) const;
 
   runtime::ProgramBuilder& builder_;
   const MaxTextBlocks& blocks_;

@@ -28,7 +28,8 @@ struct MaxTextFile {
   std::vector<LayerKind> kinds = {};  // of the layers, repeated; empty: all are alike
   // The values of model_name by which MaxText selects parts of the block; the first is exported. Empty: any name.
   std::vector<std::string> model_names = {};
-  std::string scaled_by_width = {};  // of these, the one whose scores are divided by √(base_emb_dim // base_num_query_heads), not √head_dim
+  // The one of these names whose scores are divided by √(base_emb_dim // base_num_query_heads), not by √head_dim.
+  std::string scaled_by_width = {};
   std::vector<FixedKey> fixed = {};  // values that other blocks do not have
 };
 
