@@ -95,10 +95,10 @@ class Checker {
     const bool sparse = std::ranges::find(model.mlp_kinds, layers::MlpKind::sparse) != model.mlp_kinds.end();
     want(!sparse || model.experts > 0, "model.experts", "expected 1 or more, model.mlp_layer_types has sparse layers");
     want(model.experts == 0 || model.experts_per_token >= 1, "model.experts_per_token", "expected 1 to model.experts = {}", model.experts);
+    want(model.experts_per_token <= model.experts, "model.experts_per_token", "expected at most model.experts = {}", model.experts);
     for (const auto& [key, weight] :
          {std::pair{"train.balance_loss", config_.train.balance_loss}, {"train.router_z_loss", config_.train.router_z_loss}})
       want(weight == 0 || model.experts > 0, key, "but the model has no experts: model.experts = 0");
-    want(model.experts_per_token <= model.experts, "model.experts_per_token", "expected at most model.experts = {}", model.experts);
   }
 
   /// Checks the relations between the numbers of a rotation, whose keys begin with `prefix`.

@@ -297,7 +297,7 @@ void read_plan(Settings& given) {
   given["pipeline.plan"] = {std::string(), {Layer::file, file}};
 }
 
-/// Takes the model, the z-loss and the warnings from a model file.
+/// Takes the model, the z-loss and the warnings from a model file. No format has the weights of other terms.
 void read_folder(const ModelFile& file, const std::string& from, const Settings& given, LoadedRun& run) {
   RunConfig config;
   config.model = file.model;
