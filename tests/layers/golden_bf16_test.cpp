@@ -18,7 +18,7 @@
 #include "tests/layers/rounding_noise.hpp"
 
 // MaxText's folders in bf16. There is no recorded bf16 run of another implementation for them, so the bounds are derived from the
-// arithmetic: docs/numerics.md, section "bf16 without PyTorch's".
+// arithmetic: docs/numerics.md, section "bf16 without a PyTorch reference".
 namespace millrace::layers::testing {
 namespace {
 

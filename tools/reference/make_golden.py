@@ -20,12 +20,13 @@ FOLDER gets
 bf16 means that the parameters are rounded to bf16 once, forward and backward run in bf16, and the loss is taken over logits in fp32. With
 another number of threads (--threads, default 2) PyTorch sums the gradients of LayerNorm and RMSNorm weights in other parts, and their
 distances differ by up to a half. A model
-that chooses (experts) may choose otherwise in bf16; its bf16.json says nothing about the arithmetic and is better deleted.
+that chooses (experts) may choose otherwise in bf16. The distances then include the other choices, and are a wide bound for the arithmetic:
+docs/numerics.md, "bf16 compared with PyTorch".
 
 --chance N also runs PyTorch's bf16 program 2 * N times with stochastic rounding: each of its stores in bf16 goes to one of the two
 neighbours at random, so that all runs are equally good. It prints how the ratio of the distances of two runs is spread, over the N pairs:
 for the logits, for the mean over the gradients, and for tensors by their number of entries. This is what chance makes of the limits in
-docs/numerics.md, "bf16 beside PyTorch's".
+docs/numerics.md, "bf16 compared with PyTorch".
 """
 
 import argparse
