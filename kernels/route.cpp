@@ -30,7 +30,7 @@ void check_route_options(const char* component, std::int64_t experts, const Rout
   const auto check = [component](bool fits, const char* what, std::int64_t found, std::int64_t most) {
     MILLRACE_CHECK(fits, ExitCode::config, component, "{} {}, expected 1 to {}", found, what, most);
   };
-  check(experts >= 1 && experts <= most_experts, "experts", experts, most_experts);
+  check(experts >= 1 && experts <= max_experts, "experts", experts, max_experts);
   check(options.groups >= 1 && options.groups <= experts, "groups of experts", options.groups, experts);
   MILLRACE_CHECK(experts % options.groups == 0, ExitCode::config, component,
                  "{} experts in {} groups, expected a number of groups that divides them", experts, options.groups);

@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 
 /// Throws Error(config) naming what was found and expected, unless a router of these options can choose among `experts` experts: from 1
-/// to most_experts of them in equal groups, 1 <= kept_groups <= groups, 1 <= K <= the experts of the kept groups and, with groups,
+/// to max_experts of them in equal groups, 1 <= kept_groups <= groups, 1 <= K <= the experts of the kept groups and, with groups,
 /// 1 <= group_best <= the experts of one.
 void check_route_options(const char* component, std::int64_t experts, const RouteOptions& options);
 

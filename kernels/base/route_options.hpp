@@ -7,7 +7,7 @@
 namespace millrace::kernels {
 
 /// The largest number of experts among which a token can choose: a kernel keeps the scores of a token at hand, without scratch.
-inline constexpr std::int64_t most_experts = 4096;
+inline constexpr std::int64_t max_experts = 4096;
 
 /// The score of an expert for a token, as a function φ of the token's logits: the logit itself, its share in the softmax over all experts,
 /// its sigmoid, or √(log(1 + eᵘ)).

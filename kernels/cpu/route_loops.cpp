@@ -6,11 +6,11 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-static_assert(most_experts % 16 == 0);
+static_assert(max_experts % 16 == 0);
 
 /// One number for each expert of a token, or for each chosen one; steps of sixteen may go beyond the last.
 struct alignas(64) Numbers {
-  float at[most_experts];
+  float at[max_experts];
 };
 
 MILLRACE_INLINE float widened(float x) { return x; }
@@ -112,8 +112,8 @@ MILLRACE_INLINE std::int32_t take_best(std::int32_t* keys, std::int32_t begin, s
 
 /// The keys of all experts, with the best of each sixteen, so that a search looks at one block alone.
 struct Keys {
-  alignas(64) std::int32_t at[most_experts];
-  std::int32_t best[most_experts / 16];
+  alignas(64) std::int32_t at[max_experts];
+  std::int32_t best[max_experts / 16];
 };
 MILLRACE_INLINE void note_best(Keys& keys, std::int32_t block) {
   const std::int32_t* const at = keys.at + block * 16;
@@ -137,7 +137,7 @@ MILLRACE_INLINE std::int32_t take_best(Keys& keys, std::int32_t blocks) {
 /// Removes the experts of the groups that are not kept.
 MILLRACE_INLINE void keep_groups(const float* a, std::int32_t* keys, std::int64_t count, const RouteOptions& options) {
   const auto groups = static_cast<std::int32_t>(options.groups), each = static_cast<std::int32_t>(count) / groups;
-  std::int32_t group_keys[most_experts];
+  std::int32_t group_keys[max_experts];
   for (std::int32_t group = 0; group < groups; ++group) {
     const std::int32_t begin = group * each, end = begin + each;
     float sum = 0;

@@ -62,7 +62,7 @@ const std::vector<Case>& cases() {
         .groups = 2,
         .kept_groups = 1,
         .weight = RouterWeight::softmax}},
-      {"many experts", most_experts, {.experts_per_token = 3, .normalise = true}},
+      {"many experts", max_experts, {.experts_per_token = 3, .normalise = true}},
   };
   return list;
 }
@@ -155,7 +155,7 @@ TEST(Route, MatchesReferenceForAnyThreadCount) {
   for (const Case& test : cases())
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const std::int64_t tokens : {1, 37}) {
-        if (test.experts == most_experts && tokens > 1) continue;
+        if (test.experts == max_experts && tokens > 1) continue;
         SCOPED_TRACE(::testing::Message() << test.name << ", " << tokens << " tokens, " << to_string(dtype));
         ThreadTeam one(1);
         const Data logits = spaced(dtype, tokens, test.experts);
@@ -176,7 +176,7 @@ TEST(Route, MatchesReferenceForAnyThreadCount) {
 /// The gradients that the kernels are compared with are slopes of the weights.
 TEST(Route, GradientsAreSlopes) {
   for (const Case& test : cases()) {
-    if (test.experts == most_experts) continue;
+    if (test.experts == max_experts) continue;
     SCOPED_TRACE(test.name);
     ThreadTeam team(1);
     const Results run(fast(team), test, spaced(DType::f32, 2, test.experts));
@@ -401,7 +401,7 @@ TEST(Route, RefusesOptionsThatDoNotFit) {
                         words);
   };
   expect_refused(0, {}, {"kernels.route", "0 experts", "1 to 4096"});
-  expect_refused(most_experts + 1, {}, {"4097 experts", "1 to 4096"});
+  expect_refused(max_experts + 1, {}, {"4097 experts", "1 to 4096"});
   expect_refused(8, {.experts_per_token = 0}, {"0 experts per token", "1 to 8"});
   expect_refused(8, {.experts_per_token = 9}, {"9 experts per token", "1 to 8"});
   expect_refused(8, {.groups = 0}, {"0 groups", "1 to 8"});
