@@ -6,6 +6,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/operands.hpp"
+#include "kernels/cpu/aligned_scratch.hpp"
 #include "kernels/cpu/bias_loops.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
@@ -31,8 +32,7 @@ void copy_rows(const std::byte* from, DType operands, DType compute, std::int64_
 /// The scratch of thread `thread`, of `bytes` for each.
 std::byte* scratch_of_thread(const char* component, const ExecutionContext& context, Scratch scratch, std::size_t bytes, int thread) {
   check_scratch(component, scratch, kAlignment + bytes * static_cast<std::size_t>(context.threads()));
-  const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % kAlignment;
-  return scratch.data() + (misaligned == 0 ? 0 : kAlignment - misaligned) + bytes * static_cast<std::size_t>(thread);
+  return aligned_begin(scratch) + bytes * static_cast<std::size_t>(thread);
 }
 
 /// Calls body(item) for items 0, 1, … until it returns false. Threads take an item when they are done with the one before, which balances
@@ -43,8 +43,7 @@ void take_in_turn(std::atomic<std::int64_t>& next, Body&& body) {
   }
 }
 
-// -- c[r] = a[r] · op(b[e])
-// -----------------------------------------------------------------------------------------------------------------
+// -- c[r] = a[r] · op(b[e]) -----------------------------------------------------------------------------------------------------
 
 /// Rows of a tile. In oneDNN's products for AVX2 the last rows of a matrix can have other bits than the rows before them (measured: the
 /// last two of 128). With a multiple of 48 rows they all have the same.
@@ -208,8 +207,7 @@ std::size_t grouped_matmul_scratch_bytes(const Shape& a, const Shape& b, DType o
   return kAlignment + TileLayout(Problem(a, b, operands, result, options)).bytes * static_cast<std::size_t>(processor.threads);
 }
 
-// -- c[e] += a_eᵀ · b_e
-// ---------------------------------------------------------------------------------------------------------------------
+// -- c[e] += a_eᵀ · b_e ---------------------------------------------------------------------------------------------------------
 
 /// Rows of a group that are added at a time, and the multiple to which fewer are padded.
 constexpr std::int64_t kRun = 128, kRunGrain = 32;
@@ -242,9 +240,11 @@ struct Gradient {
   /// Largest scratch of oneDNN. Compiles all products that this thread could ever need.
   [[nodiscard]] std::size_t product_scratch() const {
     std::size_t largest = 0;
-    for (std::int64_t index = 0; index < blocks; ++index)
+    for (std::int64_t index = 0; index < blocks; ++index) {
+      if (index > 0 && block(index).size() == block(index - 1).size()) continue;  // the same products
       for (std::int64_t length = kRunGrain; length <= kRun; length += kRunGrain)
-        if (block(index).size() > 0) largest = std::max(largest, align_up(matmul_part_scratch_bytes(part(block(index), length))));
+        largest = std::max(largest, align_up(matmul_part_scratch_bytes(part(block(index), length))));
+    }
     return largest;
   }
 };
@@ -291,8 +291,7 @@ void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, c
       if (item >= items) return false;
       const std::int64_t expert = item / gradient.blocks;
       const IndexRange rows{offset[expert], offset[expert + 1]}, block = gradient.block(item % gradient.blocks);
-      if (block.size() > 0)
-        add_group(gradient, layout, a, b, rows, block, c.as<float>() + (expert * gradient.m + block.begin) * gradient.n, own);
+      add_group(gradient, layout, a, b, rows, block, c.as<float>() + (expert * gradient.m + block.begin) * gradient.n, own);
       return true;
     });
   });
@@ -302,8 +301,7 @@ std::size_t grouped_weight_gradient_scratch_bytes(const Shape& a, const Shape& b
   return kAlignment + RunLayout(Gradient(a[1], b[1], operands)).bytes * static_cast<std::size_t>(processor.threads);
 }
 
-// -- c[e] += the sum of the rows of group e
-// -------------------------------------------------------------------------------------------------
+// -- c[e] += the sum of the rows of group e -------------------------------------------------------------------------------------
 
 void grouped_bias_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& offsets, const Tensor& c) {
   const std::int64_t experts = c.shape[0], n = c.shape[1];

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/cpu/aligned_scratch.hpp"
 #include "kernels/cpu/linear_cross_entropy_loops.hpp"
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/thread_range.hpp"
@@ -103,9 +104,7 @@ std::size_t products_scratch(const Layout& layout, std::int64_t tokens, std::int
 class Tiles {
  public:
   Tiles(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, Scratch scratch)
-      : context_(context), layout_(h.shape, w.shape, h.dtype, options), options_(options), w_(w), base_(scratch.data()), h_(h) {
-    const auto misaligned = reinterpret_cast<std::uintptr_t>(base_) % kAlignment;
-    if (misaligned != 0) base_ += kAlignment - misaligned;
+      : context_(context), layout_(h.shape, w.shape, h.dtype, options), options_(options), w_(w), base_(aligned_begin(scratch)), h_(h) {
     matmul_scratch_ = scratch.subspan(static_cast<std::size_t>(base_ - scratch.data()) + layout_.matmul);
     if (layout_.widen) {
       h_ = make_tensor(base_ + layout_.h, DType::f32, h.shape);

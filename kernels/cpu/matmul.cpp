@@ -6,6 +6,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/operands.hpp"
+#include "kernels/cpu/aligned_scratch.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
 #include "kernels/cpu/thread_range.hpp"
@@ -254,8 +255,7 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
     return;
   }
   const Layout layout(problem, context.threads());
-  const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % kAlignment;
-  std::byte* base = scratch.data() + (misaligned == 0 ? 0 : kAlignment - misaligned);
+  std::byte* base = aligned_begin(scratch);
   if (problem.is_turned(context.threads())) return problem.turned().run(context, a, b, c, {base, scratch.data() + scratch.size()});
   check_scratch(component, scratch, layout.threads + kAlignment);
   const std::size_t share_of_thread =
