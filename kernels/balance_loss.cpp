@@ -22,10 +22,7 @@ void balance_loss(const ExecutionContext& context, const Tensor& logits, const T
   check_rank(component, "experts", experts, 2);
   check_operand(component, "experts", experts, {logits.shape[0], experts.shape[1]}, {DType::i32});
   check_operand(component, "loss", loss, {1}, {DType::f64});
-  const auto* expert = experts.as<std::int32_t>();
-  for (std::int64_t i = 0; context.host_readable() && i < experts.elements(); ++i)
-    MILLRACE_CHECK(expert[i] >= 0 && expert[i] < logits.shape[1], ExitCode::internal, component,
-                   "expert {} at position {}, expected 0 to {}", expert[i], i, logits.shape[1] - 1);
+  if (context.host_readable()) check_indices(component, "expert", experts, logits.shape[1]);
   table::balance_loss(context, logits, experts, options, loss, choices);
 }
 

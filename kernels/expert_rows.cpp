@@ -7,15 +7,8 @@
 namespace millrace::kernels {
 namespace {
 
-/// If the host cannot read them, the kernel checks them.
-void check_numbers(const char* component, const char* what, const Tensor& numbers, std::int64_t limit) {
-  const auto* number = numbers.as<std::int32_t>();
-  for (std::int64_t i = 0; i < numbers.elements(); ++i)
-    MILLRACE_CHECK(number[i] >= 0 && number[i] < limit, ExitCode::internal, component, "{} {} at position {}, expected 0 to {}", what,
-                   number[i], i, limit - 1);
-}
-
-/// Checks places [T, K] and rows [T·K, D] against tokens [T, D] of the same dtype.
+/// Checks places [T, K] and rows [T·K, D] against tokens [T, D] of the same dtype. If the host cannot read the places, the kernel checks
+/// them.
 void check_rows(const char* component, const ExecutionContext& context, const char* name, const Tensor& tokens, const Tensor& places,
                 const Tensor& rows) {
   check_rank(component, name, tokens, 2);
@@ -25,7 +18,7 @@ void check_rows(const char* component, const ExecutionContext& context, const ch
   MILLRACE_CHECK(places.shape[1] >= 1, ExitCode::internal, component, "places is {}, expected 1 or more choices of a token",
                  to_string(places.shape));
   check_operand(component, "rows", rows, {places.elements(), tokens.shape[1]}, {tokens.dtype});
-  if (context.host_readable()) check_numbers(component, "place", places, places.elements());
+  if (context.host_readable()) check_indices(component, "place", places, places.elements());
 }
 
 void check_weights(const char* component, const Tensor& places, const Tensor* weights) {
@@ -45,7 +38,7 @@ void sort_by_expert(const ExecutionContext& context, const Tensor& experts, cons
                  to_string(offsets.shape));
   MILLRACE_CHECK(experts.elements() <= std::numeric_limits<std::int32_t>::max(), ExitCode::internal, component,
                  "experts is {}, expected fewer than 2^31 choices", to_string(experts.shape));
-  if (context.host_readable()) check_numbers(component, "expert", experts, offsets.shape[0] - 1);
+  if (context.host_readable()) check_indices(component, "expert", experts, offsets.shape[0] - 1);
   table::sort_by_expert(context, experts, places, offsets);
 }
 

@@ -16,19 +16,11 @@ void check(const char* component, const Tensor& logits, const Tensor* bias, cons
   check_operand(component, "experts", experts, {logits.shape[0], options.experts_per_token}, {DType::i32});
 }
 
-void check_given(const char* component, const Tensor& experts, std::int64_t count) {
-  for (std::int64_t i = 0; i < experts.elements(); ++i) {
-    const std::int32_t expert = experts.as<std::int32_t>()[i];
-    MILLRACE_CHECK(expert >= 0 && expert < count, ExitCode::internal, component, "expert {} at position {}, expected 0 to {}", expert, i,
-                   count - 1);
-  }
-}
-
 }  // namespace
 
 void check_route_options(const char* component, std::int64_t experts, const RouteOptions& options) {
-  const auto check = [component](bool fits, const char* what, std::int64_t found, std::int64_t most) {
-    MILLRACE_CHECK(fits, ExitCode::config, component, "{} {}, expected 1 to {}", found, what, most);
+  const auto check = [component](bool fits, const char* what, std::int64_t found, std::int64_t max) {
+    MILLRACE_CHECK(fits, ExitCode::config, component, "{} {}, expected 1 to {}", found, what, max);
   };
   check(experts >= 1 && experts <= max_experts, "experts", experts, max_experts);
   check(options.groups >= 1 && options.groups <= experts, "groups of experts", options.groups, experts);
@@ -46,7 +38,7 @@ void route(const ExecutionContext& context, const Tensor& logits, const Tensor* 
   constexpr const char* component = "kernels.route";
   check(component, logits, bias, experts, options);
   check_operand(component, "weights", weights, experts.shape, {DType::f32});
-  if (options.given && context.host_readable()) check_given(component, experts, logits.shape[1]);
+  if (options.given && context.host_readable()) check_indices(component, "expert", experts, logits.shape[1]);
   table::route(context, logits, bias, options, weights, experts);
 }
 

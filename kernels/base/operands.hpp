@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 
 #include "kernels/base/check.hpp"
@@ -31,6 +32,15 @@ inline void check_rank(const char* component, const char* name, const Tensor& te
 inline void check_rows(const char* component, std::int64_t tokens, std::int64_t sequence) {
   MILLRACE_CHECK(sequence > 0 && tokens % sequence == 0, ExitCode::internal, component, "{} tokens in rows of {}, expected whole rows",
                  tokens, sequence);
+}
+
+/// Throws Error(code) unless all of `indices`, i32 in host memory, are within [0, limit). `what` names one of them.
+inline void check_indices(const char* component, const char* what, const Tensor& indices, std::int64_t limit,
+                          ExitCode code = ExitCode::internal) {
+  const auto* index = indices.as<std::int32_t>();
+  for (std::int64_t i = 0; i < indices.elements(); ++i)
+    MILLRACE_CHECK(index[i] >= 0 && index[i] < limit, code, component, "{} {} at position {}, expected 0 to {}", what, index[i], i,
+                   limit - 1);
 }
 
 /// Throws Error(internal) unless `scratch` holds `bytes`.
