@@ -15,10 +15,13 @@ namespace millrace::kernels {
 void check_route_options(const char* component, std::int64_t experts, const RouteOptions& options);
 
 /// Chooses K experts for each token: logits f32 or bf16 [T, E], bias f32 [E], or null if options.bias is none → experts i32 [T, K], best
-/// first, and weights f32 [T, K]. Of equal scores, and of equal groups, the lower one is better. Everything is computed in fp32; sums over
-/// all experts are taken in increasing order, those over the chosen ones and over the best of a group best first. A token's result depends
-/// on its logits alone. A NaN counts as the best score, so that it appears in the token's weights; the experts are valid all the same. With
-/// options.given `experts` is read and not written. Throws Error(config) as check_route_options, Error(internal) for operands of other
+/// first, and weights f32 [T, K]. Among equal scores, and among equal groups, the lower index is better. Everything is computed in fp32;
+/// sums over all experts are taken in increasing order, those over the chosen ones and over the best of a group best first. A token's
+/// result depends on its logits alone. A NaN counts as the best score, so that it appears in the token's weights; the experts are valid all
+/// the same. With options.given `experts` is read and not written; one outside [0, E) is an Error(internal) that names position and value,
+/// which a device reports when its work is done. If options.normalise, and the sum of a token's weights with the epsilon is below
+/// min_weight_sum in size, they are not divided by it: weights that all underflow stay next to 0, and neither they nor their gradients
+/// become NaN or infinite. Throws Error(config) as check_route_options, Error(internal) for operands of other
 /// types.
 void route(const ExecutionContext& context, const Tensor& logits, const Tensor* bias, const RouteOptions& options, const Tensor& weights,
            const Tensor& experts);

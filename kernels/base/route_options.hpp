@@ -9,6 +9,10 @@ namespace millrace::kernels {
 /// The largest number of experts among which a token can choose: a kernel keeps the scores of a token at hand, without scratch.
 inline constexpr std::int64_t max_experts = 4096;
 
+/// Weights are normalised if their sum is at least this, which is DeepSeek-V3's epsilon. A quotient by a smaller sum is 0/0 or not in
+/// fp32's range once sigmoids of very negative logits underflow.
+inline constexpr float min_weight_sum = 1e-20F;
+
 /// The score of an expert for a token, as a function φ of the token's logits: the logit itself, its share in the softmax over all experts,
 /// its sigmoid, or √(log(1 + eᵘ)).
 enum class RouterScore : std::uint8_t { logit, softmax, sigmoid, sqrt_softplus };
@@ -32,7 +36,7 @@ struct RouteOptions {
   std::int64_t kept_groups = 1;
   std::int64_t group_best = 2;
   RouterWeight weight = RouterWeight::score;
-  bool normalise = false;    // weights are divided by their sum
+  bool normalise = false;    // weights are divided by their sum, unless it is below min_weight_sum in size
   float sum_epsilon = 0.0F;  // added to that sum
   float scale = 1.0F;        // multiplies the weights, last
   bool given = false;        // the experts are given, not chosen: only their weights are computed
@@ -48,5 +52,10 @@ struct RouteOptions {
                       member("given", &RouteOptions::given));
   }
 };
+
+/// Whether a token's weights are divided by `sum`, which includes the epsilon. static: sources of every instruction set include it.
+static constexpr bool divides_by(float sum, const RouteOptions& options) noexcept {
+  return options.normalise && !(sum > -min_weight_sum && sum < min_weight_sum);  // a NaN divides
+}
 
 }  // namespace millrace::kernels

@@ -89,7 +89,7 @@ MILLRACE_INLINE void load_row(const T* x, std::int64_t count, float* row) {
   for (std::int64_t i = 0; i < count; i += 16) store(row + i, load_lanes(x + i, count - i));
 }
 
-// -- the choice: by integers in the order of the scores, so that nothing is like a score that is gone already ----------------------------
+// -- the choice: by integers in the order of the scores, so that no score equals kGone ----------------------------
 
 constexpr std::int32_t kNan = 0x7fffffff, kGone = -0x7fffffff - 1;
 
@@ -172,9 +172,8 @@ MILLRACE_INLINE void forward(const RouteForward<T>& at, std::int64_t begin, std:
       s.at[k] = scores[expert];
     }
     transform(at.options.weight, s.at, chosen);
-    const float sum = sum_of(s.at, chosen) + at.options.sum_epsilon;
-    for (std::int64_t k = 0; k < chosen; ++k)
-      at.weights[token * chosen + k] = (at.options.normalise ? s.at[k] / sum : s.at[k]) * at.options.scale;
+    const float sum = sum_of(s.at, chosen) + at.options.sum_epsilon, divisor = divides_by(sum, at.options) ? sum : 1.0F;
+    for (std::int64_t k = 0; k < chosen; ++k) at.weights[token * chosen + k] = s.at[k] / divisor * at.options.scale;
   }
 }
 
@@ -214,8 +213,7 @@ MILLRACE_INLINE void differentiate(const RouteGradient<T>& at, std::int64_t toke
   transform(options.weight, c.v.at, chosen);
 
   for (std::int64_t k = 0; k < chosen; ++k) c.g.at[k] = at.d_weights[token * chosen + k] * options.scale;
-  if (options.normalise) {
-    const float sum = sum_of(c.v.at, chosen) + options.sum_epsilon;
+  if (const float sum = sum_of(c.v.at, chosen) + options.sum_epsilon; divides_by(sum, options)) {
     float along = 0;
     for (std::int64_t k = 0; k < chosen; ++k) along += c.g.at[k] * (c.v.at[k] / sum);
     for (std::int64_t k = 0; k < chosen; ++k) c.g.at[k] = (c.g.at[k] - along) / sum;

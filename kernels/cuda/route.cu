@@ -97,6 +97,7 @@ struct RouteForward {
   std::int32_t* experts;
   std::int64_t count;
   RouteOptions options;
+  FaultSlot* fault;
 };
 
 template <class T>
@@ -142,14 +143,18 @@ __global__ void __launch_bounds__(kRouteThreads) route_token(RouteForward<T> at)
       expert = place_of(best);
     }
     if (lane != 0) continue;
+    if (expert < 0 || expert >= count) {  // only one that is given
+      report(at.fault, FaultSlot::expert, static_cast<std::int32_t>(expert), token * chosen + k, count);
+      continue;
+    }
     at.experts[token * chosen + k] = static_cast<std::int32_t>(expert);
     w[k] = at.options.bias == RouterBias::score ? biased(expert) : p[expert];
   }
   __syncwarp();
   route_transform(at.options.weight, w, chosen);
-  const float sum = at.options.normalise ? route_sum(w, chosen) + at.options.sum_epsilon : 1.0F;
+  const float sum = route_sum(w, chosen) + at.options.sum_epsilon, divisor = divides_by(sum, at.options) ? sum : 1.0F;
   __syncwarp();
-  for (std::int64_t k = lane; k < chosen; k += kRouteThreads) w[k] = w[k] / sum * at.options.scale;
+  for (std::int64_t k = lane; k < chosen; k += kRouteThreads) w[k] = w[k] / divisor * at.options.scale;
 }
 
 // -- gradients ----------------------------------------------------------------------------------------------------------------------------
@@ -207,8 +212,7 @@ __device__ void differentiate_route(const RouteGradient<T>& at, std::int64_t tok
   }
   __syncwarp();
   route_transform(at.options.weight, c.s, chosen);
-  if (at.options.normalise) {
-    const float sum = route_sum(c.s, chosen) + at.options.sum_epsilon;
+  if (const float sum = route_sum(c.s, chosen) + at.options.sum_epsilon; divides_by(sum, at.options)) {
     float along = 0;
     for (std::int64_t k = 0; k < chosen; ++k) along += c.g[k] * (c.s[k] / sum);
     __syncwarp();
@@ -282,7 +286,8 @@ void route(const ExecutionContext& context, const Tensor& logits, const Tensor* 
   const auto shared = static_cast<std::size_t>(2 * count + options.groups) * sizeof(float);
   with_type(logits.dtype, [&]<class T>(T) {
     launch(context, "kernels.route", route_token<T>, dim3(blocks_of(tokens, 1)), dim3(kRouteThreads), shared,
-           RouteForward<T>{logits.as<T>(), bias_of(bias), weights.as<float>(), experts.as<std::int32_t>(), count, options});
+           RouteForward<T>{logits.as<T>(), bias_of(bias), weights.as<float>(), experts.as<std::int32_t>(), count, options,
+                           state_of(context).fault});
   });
 }
 

@@ -99,11 +99,11 @@ void route(const Tensor& logits, const Tensor* bias, const RouteOptions& options
     Numbers w;
     for (const std::size_t e : best) w.push_back(options.bias == RouterBias::score ? a[e] : p[e]);
     w = transformed(w, options.weight);
-    const float sum = sum_of(w) + options.sum_epsilon;
+    const float sum = sum_of(w) + options.sum_epsilon, divisor = divides_by(sum, options) ? sum : 1.0F;
     for (std::size_t k = 0; k < w.size(); ++k) {
       const auto at = token * chosen + static_cast<std::int64_t>(k);
       experts.as<std::int32_t>()[at] = static_cast<std::int32_t>(best[k]);
-      weights.as<float>()[at] = (options.normalise ? w[k] / sum : w[k]) * options.scale;
+      weights.as<float>()[at] = w[k] / divisor * options.scale;
     }
   }
 }
@@ -123,8 +123,7 @@ struct TokenGradient {
       g.push_back(d_weights.as<float>()[at] * options.scale);
     }
     const Numbers v = transformed(s, options.weight);
-    if (options.normalise) {
-      const float sum = sum_of(v) + options.sum_epsilon;
+    if (const float sum = sum_of(v) + options.sum_epsilon; divides_by(sum, options)) {
       Numbers w;
       for (const float each : v) w.push_back(each / sum);
       const float along = product_of(g, w);

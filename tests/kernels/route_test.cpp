@@ -48,6 +48,9 @@ const std::vector<Case>& cases() {
         .normalise = true,
         .sum_epsilon = 1e-20F,
         .scale = 1.5F}},
+      {"sigmoid without epsilon", 9, {.experts_per_token = 3, .score = sigmoid, .normalise = true}},
+      {"softplus without epsilon", 9, {.experts_per_token = 3, .score = sqrt_softplus, .normalise = true}},
+      {"weight sigmoid without epsilon", 9, {.experts_per_token = 3, .score = logit, .weight = RouterWeight::sigmoid, .normalise = true}},
       {"one expert", 1, {.score = sigmoid}},
       {"all experts", 17, {.experts_per_token = 17, .normalise = true, .sum_epsilon = 0.25F}},
       {"biased softmax",
@@ -278,7 +281,7 @@ std::vector<std::size_t> chosen_of(Implementation implementation, const RouteOpt
   return Results(stream_of(team, implementation), {"", u.elements(), options}, u).experts_of(0);
 }
 
-TEST(Route, OfEqualsTheLowerIsBetter) {
+TEST(Route, AmongEqualsTheLowerIsBetter) {
   using Choice = std::vector<std::size_t>;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const auto logits = [](std::int64_t chosen, std::int64_t groups = 1, std::int64_t kept = 1, std::int64_t best = 1) {
@@ -366,6 +369,64 @@ TEST(Route, ExtremeLogitsHaveWeightsAndGradients) {
         for (const Data* data : {&found.weights, &found.d_logits, &found.d_bias})
           for (std::int64_t i = 0; i < data->elements(); ++i) ASSERT_TRUE(std::isfinite(data->get(i))) << i;
       }
+}
+
+/// Weights whose sum is below min_weight_sum are not divided by it, and one that is just above is. The sigmoids of −200 are 0 in fp32.
+TEST(Route, ASumNextToZeroIsNoDivisor) {
+  ThreadTeam team(1);
+  Data logits(DType::f32, {3, 4});
+  for (std::int64_t e = 0; e < 4; ++e) {
+    const double last = static_cast<double>(e) / 4;
+    logits.set(e, -44 + last);
+    logits.set(4 + e, -50 + last);
+    logits.set(8 + e, -200);
+  }
+  for (const Implementation implementation : kBoth)
+    for (const Case& test :
+         {Case{"", 4, {.experts_per_token = 2, .score = RouterScore::sigmoid, .normalise = true}},
+          {"", 4, {.experts_per_token = 2, .score = RouterScore::logit, .weight = RouterWeight::sigmoid, .normalise = true}}}) {
+      const Results found(stream_of(team, implementation), test, logits);
+      expect_truth(found);
+      EXPECT_NEAR(found.weights.get(0) + found.weights.get(1), 1, 1e-6);
+      for (std::int64_t i = 2; i < 6; ++i) EXPECT_LT(found.weights.get(i), 1e-20) << i;
+    }
+}
+
+TEST(Route, GivenExpertsAreWeighedAndNotChosen) {
+  ThreadTeam team(1);
+  const std::vector<std::size_t> given{6, 1, 4};  // neither the best ones nor in their order
+  for (const Implementation implementation : kBoth)
+    for (const bool groups : {false, true}) {
+      const ExecutionContext context = stream_of(team, implementation);
+      RouteOptions options{.experts_per_token = 3, .normalise = true, .scale = 2, .given = true};
+      if (groups) options.groups = 4, options.kept_groups = 2;
+      const Data logits = spaced(DType::f32, 2, 8);
+      Data weights(DType::f32, {2, 3}), experts(DType::i32, {2, 3});
+      for (std::int64_t i = 0; i < 6; ++i) experts.set(i, static_cast<double>(given[static_cast<std::size_t>(i % 3)]));
+      const Data before(experts);
+      route(context, *logits, nullptr, options, *weights, *experts);
+      EXPECT_TRUE(same_bits(experts, before));
+      Numbers truth;
+      for (std::int64_t token = 0; token < 2; ++token)
+        for (const Number w : RouteToken(Results::row(logits, token, 8), {}, options).weights(given)) truth.push_back(w);
+      EXPECT_TRUE(within(weights, truth));
+    }
+}
+
+TEST(Route, NamesAGivenExpertThatDoesNotExist) {
+  ThreadTeam team(1);
+  const Data logits = spaced(DType::f32, 2, 8), weights(DType::f32, {2, 3});
+  for (const int expert : {8, -1}) {
+    Data experts(DType::i32, {2, 3});
+    experts.set(4, expert);
+    tests::expect_error(
+        [&] {
+          route(fast(team), *logits, nullptr, {.experts_per_token = 3, .given = true}, *weights, *experts);
+          wait();
+        },
+        ExitCode::internal,
+        {fmt::format("[kernels.{}] expert {} at position 4, expected 0 to 7", on_device() ? "expert_rows" : "route", expert)});
+  }
 }
 
 /// Where eᵘ is nothing beside 1, and where it is beyond fp32: the function is eᵘᐟ² or √u.

@@ -96,24 +96,21 @@ class RouteToken {
 
   [[nodiscard]] Numbers weights(const std::vector<std::size_t>& experts) const {
     Numbers w = transformed(experts);
-    if (options_.normalise) {
-      const Number sum = sum_of(w) + exact(options_.sum_epsilon);
+    if (const Number sum = sum_of(w) + exact(options_.sum_epsilon); divides(sum))
       for (Number& each : w) each = each / sum;
-    }
     for (Number& each : w) each = each * exact(options_.scale);
     return w;
   }
 
   struct Gradients {
     Numbers logits;  // of all experts
-    Numbers scores;  // that arrive at those of the chosen
+    Numbers scores;  // that arrive at the scores of the chosen experts
   };
   [[nodiscard]] Gradients gradients(const std::vector<std::size_t>& experts, const std::vector<double>& d_weights) const {
     const Numbers v = transformed(experts);
     Numbers g;
     for (const double dw : d_weights) g.push_back(exact(dw) * exact(options_.scale));
-    if (options_.normalise) {
-      const Number sum = sum_of(v) + exact(options_.sum_epsilon);
+    if (const Number sum = sum_of(v) + exact(options_.sum_epsilon); divides(sum)) {
       Numbers w;
       for (const Number each : v) w.push_back(each / sum);
       const Number along = product_of(g, w);
@@ -128,6 +125,7 @@ class RouteToken {
   }
 
  private:
+  [[nodiscard]] bool divides(Number sum) const { return options_.normalise && std::abs(sum.value) >= static_cast<double>(min_weight_sum); }
   static std::vector<std::size_t> range(std::size_t begin, std::size_t count) {
     std::vector<std::size_t> all;
     for (std::size_t i = begin; i < begin + count; ++i) all.push_back(i);
