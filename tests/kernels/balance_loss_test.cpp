@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/kernels/fixture.hpp"
+#include "tests/kernels/slopes.hpp"
 
 namespace millrace::kernels::testing {
 namespace {
@@ -117,7 +118,7 @@ TEST(BalanceLoss, MatchesReferenceForAnyThreadCount) {
     }
 }
 
-/// Of chosen experts alone, one of a token: logits of 0 and log 3.
+/// Two experts, of which each token chooses one, with logits of 0 and log 3.
 TEST(BalanceLoss, IsWhatItsFormulaSays) {
   ThreadTeam team(1);
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
@@ -159,21 +160,10 @@ TEST(BalanceLoss, GradientsAreSlopes) {
     constexpr double step = 0x1p-5;
     // The error of the loss over the step; and the cubic part: the third derivative of a share is below 1, dq is 5 · 7 / 7² at most.
     const double tolerance = static_cast<double>(kScale) * (mean_error(c) * run.loss.get(0) / step + step * step / 6 * 5.0 / 7.0);
-    double largest = 0;
-    for (std::int64_t i = 0; i < run.logits.elements(); ++i) {
-      const double before = run.logits.get(i);
-      const auto loss_at = [&](double value) {
-        run.logits.set(i, value);
-        balance_loss(context, *run.logits, *run.experts, {c.sequences}, *run.loss, *run.choices);
-        return run.loss.get(0);
-      };
-      const auto high = static_cast<float>(before + step), low = static_cast<float>(before - step);
-      const double above = loss_at(high), below = loss_at(low);
-      run.logits.set(i, before);
-      const double slope = static_cast<double>(kScale) * (above - below) / (static_cast<double>(high) - static_cast<double>(low));
-      EXPECT_NEAR(run.d_logits.get(i), slope, tolerance) << i;
-      largest = std::max(largest, std::abs(slope));
-    }
+    const double largest = expect_slopes(run.logits, run.d_logits, kScale, step, tolerance, [&] {
+      balance_loss(context, *run.logits, *run.experts, {c.sequences}, *run.loss, *run.choices);
+      return run.loss.get(0);
+    });
     EXPECT_GT(largest, 20 * tolerance);
   }
 }

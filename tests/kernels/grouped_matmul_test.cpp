@@ -167,8 +167,8 @@ TEST(GroupedMatmul, EveryRowIsMultipliedByItsExpertsMatrix) {
         const auto experts = experts_of(at.counts, rows);
         ThreadTeam one(1);
         const Data found = product.run(fast(one), a, at.counts, previous);
-        const Data wanted = product.run(ExecutionContext(one, Implementation::reference), a, at.counts, previous);
-        for (const Data* c : {&found, &wanted})
+        const Data expected = product.run(ExecutionContext(one, Implementation::reference), a, at.counts, previous);
+        for (const Data* c : {&found, &expected})
           EXPECT_TRUE(lies_within(*c, [&](std::int64_t i) {
             const std::int64_t expert = experts[static_cast<std::size_t>(i / at.n)];
             return expert < 0 ? around(previous.at(i), 0) : product.exact(a, expert, i / at.n, i % at.n);
@@ -214,9 +214,9 @@ void expect_rows_as_if_alone(const Experts& product, int batches, std::uint32_t 
       const Data c = product.run(fast(*team), a, counts, previous);
       for (std::int64_t row = 0; row < rows; ++row) {
         const auto at = static_cast<std::size_t>(row);
-        const std::byte* wanted =
+        const std::byte* alone =
             experts[at] < 0 ? row_of(previous, row) : row_of(expected[static_cast<std::size_t>(experts[at])], lines_of_rows[at]);
-        ASSERT_EQ(std::memcmp(row_of(c, row), wanted, row_bytes(c)), 0)
+        ASSERT_EQ(std::memcmp(row_of(c, row), alone, row_bytes(c)), 0)
             << "batch " << batch << ", row " << row << ", expert " << experts[at] << ", threads " << team->size();
       }
     }
@@ -277,8 +277,8 @@ TEST(GroupedMatmul, GradientsAreSumsOverTheRowsOfAGroup) {
       const Data weight(DType::f32, {experts, at.m, at.n}, 3), bias(DType::f32, {experts, at.n}, 4);  // the previous values
       ThreadTeam one(1);
       const Gradients found(fast(one), dtype, at.m, at.n, at.counts, 3);
-      const Gradients wanted(ExecutionContext(one, Implementation::reference), dtype, at.m, at.n, at.counts, 3);
-      for (const Gradients* each : {&found, &wanted}) {
+      const Gradients expected(ExecutionContext(one, Implementation::reference), dtype, at.m, at.n, at.counts, 3);
+      for (const Gradients* each : {&found, &expected}) {
         const auto sum = [&](std::int64_t e, double previous, auto&& term) {
           double value = previous, size = std::abs(previous);
           const std::int64_t begin = std::accumulate(at.counts.begin(), at.counts.begin() + e, std::int64_t{0});
@@ -332,8 +332,8 @@ TEST(GroupedMatmul, AnExpertsGradientDoesNotDependOnOtherExperts) {
         begin += rows;
         const Gradients single(fast(batch % 2 == 0 ? two : three), dtype, m, n, alone(counts, static_cast<std::size_t>(e)), 0, &own_a,
                                &own_b);
-        for (const auto& [found, wanted] : {std::pair{&all.weight, &single.weight}, {&all.bias, &single.bias}}) {
-          const auto x = expert_of(*found, e), y = expert_of(*wanted, e);
+        for (const auto& [found, expected] : {std::pair{&all.weight, &single.weight}, {&all.bias, &single.bias}}) {
+          const auto x = expert_of(*found, e), y = expert_of(*expected, e);
           EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin())) << "batch " << batch << ", expert " << e;
         }
       }

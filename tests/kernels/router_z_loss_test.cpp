@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/kernels/fixture.hpp"
+#include "tests/kernels/slopes.hpp"
 
 namespace millrace::kernels::testing {
 namespace {
@@ -113,21 +114,10 @@ TEST(RouterZLoss, GradientsAreSlopes) {
     constexpr double step = 0x1p-5;
     // Only one token's z changes: its error is 2|z| < 12 times the sum's. The third derivative of z² is below 6 + 2|z|.
     const double tolerance = static_cast<double>(kScale) * (12 * sum_error(experts) / step + step * step / 6 * 18);
-    double largest = 0;
-    for (std::int64_t i = 0; i < run.logits.elements(); ++i) {
-      const double before = run.logits.get(i);
-      const auto loss_at = [&](double value) {
-        run.logits.set(i, value);
-        router_z_loss(context, *run.logits, *run.loss);
-        return run.loss.get(0);
-      };
-      const auto high = static_cast<float>(before + step), low = static_cast<float>(before - step);
-      const double above = loss_at(high), below = loss_at(low);
-      run.logits.set(i, before);
-      const double slope = static_cast<double>(kScale) * (above - below) / (static_cast<double>(high) - static_cast<double>(low));
-      EXPECT_NEAR(run.d_logits.get(i), slope, tolerance) << i;
-      largest = std::max(largest, std::abs(slope));
-    }
+    const double largest = expect_slopes(run.logits, run.d_logits, kScale, step, tolerance, [&] {
+      router_z_loss(context, *run.logits, *run.loss);
+      return run.loss.get(0);
+    });
     EXPECT_GT(largest, 100 * tolerance);
   }
 }
