@@ -30,7 +30,8 @@ struct GroupedMatmulOptions {
 /// its row of a, on b[e], the dtypes, the tile and the instruction set alone**: not on how many rows its group has, on its place in it, or
 /// on the thread count. No count of rows reaches a library as a shape: shapes of calls follow from b and the tile. Rows of a and c behind
 /// the last group are neither read nor written. `bias` as options.bias says. E, K, N and the tile are at least 1. Throws Error(internal)
-/// if an operand does not fit, and if the offsets are not as above; a GPU reports those later, and takes offsets that it can work with.
+/// if an operand does not fit, and if the offsets are not as above; a GPU reports wrong offsets when its work is done, and
+/// computes with the nearest possible ones.
 void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                     const GroupedMatmulOptions& options, Scratch scratch, const Tensor* bias = nullptr);
 /// Scratch of the call with these shapes.

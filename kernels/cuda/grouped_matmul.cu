@@ -27,8 +27,8 @@ struct Groups {
   }
   /// Reports offset e if it is wrong.
   __device__ __forceinline__ void check(std::int64_t e) const {
-    const std::int64_t least = e == 0 ? 0 : offsets[e - 1], most = e == 0 ? 0 : rows;
-    if (offsets[e] < least || offsets[e] > most) report(fault, FaultSlot::offset, offsets[e], e, rows);
+    const std::int64_t min = e == 0 ? 0 : offsets[e - 1], max = e == 0 ? 0 : rows;
+    if (offsets[e] < min || offsets[e] > max) report(fault, FaultSlot::offset, offsets[e], e, rows);
   }
 };
 

@@ -97,7 +97,7 @@ std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector
 /// x in fp32: x [T, D] f32 or bf16 → f32 [T, D]; x itself if it is f32 already. The gradient is rounded to x's dtype.
 ValueId to_f32(ProgramBuilder& builder, ValueId x, std::string_view name);
 
-/// Of each token the experts that it chose, best first, and their weights.
+/// The experts that each token chose, best first, and their weights.
 struct Routing {
   ValueId weights;  // f32 [T, K]
   ValueId experts;  // i32 [T, K], each within [0, E); without gradient

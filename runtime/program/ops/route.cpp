@@ -20,18 +20,19 @@ ValueType choices_of(const ValueType& logits, kernels::DType dtype, const RouteO
 
 // FLOPs. Comparisons are not counted; functions count as in ops/activation.cpp.
 
-/// Of one score.
+/// The FLOPs of one score.
 double score_flops(RouterScore score) { return score == RouterScore::logit ? 0 : score == RouterScore::sqrt_softplus ? 14 : 4; }
-/// Of the scores by which a token chooses.
+/// The FLOPs of the scores by which a token chooses its experts.
 double choice_flops(double experts, const RouteOptions& options) {
   const auto sums = options.groups > 1 ? static_cast<double>(options.groups * options.group_best) : 0.0;
   return experts * (score_flops(options.score) + (is_biased(options) ? 1 : 0)) + sums;
 }
-/// Of one weight, from the score.
+/// The FLOPs of one weight, which is computed from the score.
 double weight_flops(const RouteOptions& options) {
   return (options.weight == RouterWeight::score ? 0 : 4) + (options.normalise ? 2 : 0) + 1;
 }
-/// Of the gradients that arrive at a token's scores: scores and weights again, then scale, normalisation and transform.
+/// The FLOPs of the gradients of a token's chosen scores: scores and weights are computed again, then come scale, normalisation and
+/// transform.
 double score_gradient_flops(double experts, const RouteOptions& options) {
   const auto chosen = static_cast<double>(options.experts_per_token);
   const double again = (options.score == RouterScore::softmax ? experts : chosen) * score_flops(options.score) +
@@ -39,7 +40,7 @@ double score_gradient_flops(double experts, const RouteOptions& options) {
   const double transform = options.weight == RouterWeight::score ? 0 : options.weight == RouterWeight::softmax ? 4 : 6;
   return again + chosen * (weight_flops(options) + 1 + (options.normalise ? 5 : 0) + transform);
 }
-/// Of the way from there to the logits.
+/// The FLOPs from the gradients of the scores to those of the logits.
 double slope_flops(double experts, const RouteOptions& options) {
   const auto chosen = static_cast<double>(options.experts_per_token);
   if (options.score == RouterScore::logit) return 0;
