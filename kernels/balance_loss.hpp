@@ -15,7 +15,7 @@ struct BalanceLossOptions {
   static constexpr auto members() { return std::tuple(member("sequences", &BalanceLossOptions::sequences)); }
 };
 
-/// The balance loss of a router, which is least if its experts are used evenly (Switch Transformers, Fedus et al., arXiv 2101.03961,
+/// The balance loss of a router, which is smallest if its experts are used evenly (Switch Transformers, Fedus et al., arXiv 2101.03961,
 /// equations 4 to 6), of each sequence by itself. With choices[b, e], the number of times that tokens of sequence b chose expert e,
 ///   f[b, e] = choices[b, e] / S,   q[t] = softmax(logits[t]),   m[b, e] = the mean of q[t, e] over the tokens of sequence b,
 ///   loss[0] = E · Σ_b Σ_e f[b, e] · m[b, e],
@@ -34,6 +34,12 @@ void balance_loss(const ExecutionContext& context, const Tensor& logits, const T
 /// those of the call above: no gradient flows through them. scale f32 [1].
 void balance_loss_input_gradient(const ExecutionContext& context, const Tensor& logits, const Tensor& choices, const Tensor& scale,
                                  BalanceLossOptions options, const Tensor& d_logits);
+
+/// E / S², the factor of the loss and of its gradient for these logits [T, E]; 0 without tokens.
+[[nodiscard]] inline double balance_factor(const Shape& logits, BalanceLossOptions options) {
+  const auto sequence = static_cast<double>(logits[0] / options.sequences);
+  return sequence > 0 ? static_cast<double>(logits[1]) / (sequence * sequence) : 0.0;
+}
 
 /// The kernels that backends implement (kernels/base/kernel_table.hpp).
 namespace table {

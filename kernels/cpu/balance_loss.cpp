@@ -15,12 +15,6 @@ BalancedTokens<T> balanced_tokens(const Tensor& logits, const Tensor& choices, B
   return {logits.as<T>(), choices.as<std::int32_t>(), logits.shape[1], logits.shape[0] / options.sequences};
 }
 
-/// E / S².
-double factor_of(const Tensor& logits, BalanceLossOptions options) {
-  const auto sequence = static_cast<double>(logits.shape[0] / options.sequences);
-  return static_cast<double>(logits.shape[1]) / (sequence * sequence);
-}
-
 void balance_loss(const ExecutionContext& context, const Tensor& logits, const Tensor& experts, BalanceLossOptions options,
                   const Tensor& loss, const Tensor& choices) {
   const std::int64_t tokens = logits.shape[0], count = logits.shape[1], chosen = experts.shape[1];
@@ -39,12 +33,12 @@ void balance_loss(const ExecutionContext& context, const Tensor& logits, const T
     else
       pick_balance_terms_bf16()(balanced_tokens<BFloat16>(logits, choices, options), begin, end, terms);
   });
-  loss.as<double>()[0] = tokens == 0 ? 0.0 : sum * factor_of(logits, options);
+  loss.as<double>()[0] = sum * balance_factor(logits.shape, options);
 }
 
 void balance_loss_input_gradient(const ExecutionContext& context, const Tensor& logits, const Tensor& choices, const Tensor& scale,
                                  BalanceLossOptions options, const Tensor& d_logits) {
-  const auto factor = static_cast<float>(static_cast<double>(scale.as<float>()[0]) * factor_of(logits, options));
+  const auto factor = static_cast<float>(static_cast<double>(scale.as<float>()[0]) * balance_factor(logits.shape, options));
   context.team().for_ranges(logits.shape[0], kTokenGrain, [&](std::int64_t begin, std::int64_t end) {
     if (logits.dtype == DType::f32)
       pick_balance_gradient_f32()(balanced_tokens<float>(logits, choices, options), begin, end, factor, d_logits.as<float>());

@@ -73,12 +73,6 @@ BalancedTokens<T> balanced_tokens(const Tensor& logits, const Tensor& choices, B
   return {logits.as<T>(), choices.as<std::int32_t>(), logits.shape[1], logits.shape[0] / options.sequences};
 }
 
-/// E / S²; 0 without tokens.
-double factor_of(const Tensor& logits, BalanceLossOptions options) {
-  const auto sequence = static_cast<double>(logits.shape[0] / options.sequences);
-  return sequence > 0 ? static_cast<double>(logits.shape[1]) / (sequence * sequence) : 0.0;
-}
-
 void balance_loss(const ExecutionContext& context, const Tensor& logits, const Tensor& experts, BalanceLossOptions options,
                   const Tensor& loss, const Tensor& choices) {
   constexpr const char* component = "kernels.balance_loss";
@@ -88,16 +82,16 @@ void balance_loss(const ExecutionContext& context, const Tensor& logits, const T
                        state_of(context).fault});
   with_type(logits.dtype, [&]<class T>(T) {
     sum_tokens(context, component, logits.shape[0], BalanceTerm<T>{balanced_tokens<T>(logits, choices, options)},
-               factor_of(logits, options), loss.as<double>());
+               balance_factor(logits.shape, options), loss.as<double>());
   });
 }
 
 void balance_loss_input_gradient(const ExecutionContext& context, const Tensor& logits, const Tensor& choices, const Tensor& scale,
                                  BalanceLossOptions options, const Tensor& d_logits) {
   with_type(logits.dtype, [&]<class T>(T) {
-    for_each_token(
-        context, "kernels.balance_loss_input_gradient", logits.shape[0],
-        BalanceGradient<T>{balanced_tokens<T>(logits, choices, options), scale.as<float>(), factor_of(logits, options), d_logits.as<T>()});
+    for_each_token(context, "kernels.balance_loss_input_gradient", logits.shape[0],
+                   BalanceGradient<T>{balanced_tokens<T>(logits, choices, options), scale.as<float>(),
+                                      balance_factor(logits.shape, options), d_logits.as<T>()});
   });
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/base/route_options.hpp"
 #include "kernels/delta_gates.hpp"
 #include "kernels/gated_delta_rule.hpp"
+#include "kernels/grouped_matmul.hpp"
 #include "kernels/head_parts.hpp"
 #include "kernels/l2_norm.hpp"
 #include "kernels/layer_norm.hpp"
@@ -36,10 +37,10 @@ ValueId linear_input_major(ProgramBuilder& builder, ValueId x, ValueId weight, s
 /// the rows r of group e, offsets[e] ≤ r < offsets[e + 1]. rows [R, K], weight [E, N, K] as checkpoints store it, offsets i32 [E + 1], bias
 /// f32 [E, N] → [R, N] in the compute dtype. A CPU multiplies `tile` rows of a group at a time.
 ValueId grouped_linear(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name, ValueId bias = {},
-                       std::int64_t tile = 128);
+                       std::int64_t tile = kernels::GroupedMatmulOptions{}.tile);
 /// rows[r] · weight[e] (+ bias[e]): weight [E, K, N], inputs first, as GPT-OSS and Llama 4 store it.
 ValueId grouped_linear_input_major(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name,
-                                   ValueId bias = {}, std::int64_t tile = 128);
+                                   ValueId bias = {}, std::int64_t tile = kernels::GroupedMatmulOptions{}.tile);
 /// x + bias: x [T, N], bias f32 [N].
 ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_view name);
 /// x · weightᵀ with fp32 results, as the loss computes them, without gradient: logits for sampling and parity.
