@@ -37,8 +37,6 @@ MILLRACE_INLINE float product_of(const float* x, const float* y, std::int64_t co
   return sum;
 }
 
-MILLRACE_INLINE f32x16 logistic(f32x16 x) { return 1.0F / (1.0F + exponential(-x)); }
-
 /// Below −20 the square root of log(1 + eᵘ) is that of eᵘ in fp32; there the quotient of its slope would be 0/0 in the end.
 MILLRACE_INLINE f32x16 sqrt_softplus(f32x16 u) {
   const f32x16 e = exponential(u > 20.0F ? f32x16{} + 20.0F : u);
@@ -48,7 +46,7 @@ MILLRACE_INLINE f32x16 sqrt_softplus(f32x16 u) {
   for (int lane = 0; lane < 16; ++lane) root[lane] = __builtin_sqrtf(root[lane]);
   return u < -20.0F ? exponential(0.5F * u) : root;
 }
-MILLRACE_INLINE f32x16 sqrt_softplus_slope(f32x16 u, f32x16 p) { return u < -20.0F ? 0.5F * p : logistic(u) / (2.0F * p); }
+MILLRACE_INLINE f32x16 sqrt_softplus_slope(f32x16 u, f32x16 p) { return u < -20.0F ? 0.5F * p : sigmoid(u) / (2.0F * p); }
 
 /// In place; the sum in the order of the numbers.
 MILLRACE_INLINE void softmax(float* x, std::int64_t count) {
@@ -69,7 +67,7 @@ MILLRACE_INLINE void score(RouterScore kind, float* x, std::int64_t count) {
   pad(x, count, 0.0F);
   if (kind == RouterScore::sigmoid)
     each_step(
-        x, count, [](f32x16 v) __attribute__((always_inline)) { return logistic(v); });
+        x, count, [](f32x16 v) __attribute__((always_inline)) { return sigmoid(v); });
   if (kind == RouterScore::sqrt_softplus)
     each_step(
         x, count, [](f32x16 v) __attribute__((always_inline)) { return sqrt_softplus(v); });
@@ -81,7 +79,7 @@ MILLRACE_INLINE void transform(RouterWeight weight, float* s, std::int64_t count
   pad(s, count, 0.0F);
   if (weight == RouterWeight::sigmoid)
     each_step(
-        s, count, [](f32x16 v) __attribute__((always_inline)) { return logistic(v); });
+        s, count, [](f32x16 v) __attribute__((always_inline)) { return sigmoid(v); });
 }
 
 template <class T>
@@ -231,7 +229,7 @@ MILLRACE_INLINE void differentiate(const RouteGradient<T>& at, std::int64_t toke
 MILLRACE_INLINE void through_score(RouterScore kind, Chosen& c, std::int64_t chosen) {
   for (std::int64_t k = 0; k < chosen; k += 16) {
     const f32x16 u = load(c.u.at + k), p = load(c.p.at + k), g = load(c.g.at + k);
-    if (kind == RouterScore::sigmoid) store(c.g.at + k, g * (p * logistic(-u)));
+    if (kind == RouterScore::sigmoid) store(c.g.at + k, g * (p * sigmoid(-u)));
     if (kind == RouterScore::sqrt_softplus) store(c.g.at + k, g * sqrt_softplus_slope(u, p));
   }
 }
