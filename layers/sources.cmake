@@ -1,6 +1,7 @@
 target_sources(millrace_layers PRIVATE
   activation.cpp
   attention/dot_product.cpp
+  attention/latent.cpp
   embedding.cpp
   formats/config_file.cpp
   formats/fixed_tensors.cpp
