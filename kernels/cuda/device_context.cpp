@@ -104,6 +104,9 @@ void CudaContext::check(const char* what) {
   if (kind == FaultSlot::offset)
     fail(ExitCode::internal, "kernels.grouped_matmul", "offset {} is {}, expected increasing ones from 0 to at most {}", fault.position,
          fault.value, fault.limit);
+  if (kind == FaultSlot::key)
+    fail(ExitCode::internal, "kernels.sparse_attention", "key {} at position {}, expected 0 to {}", fault.value, fault.position,
+         fault.limit - 1);
   fail(ExitCode::data, "kernels.linear_cross_entropy", "target {} at position {}, expected less than the vocabulary's {}", fault.value,
        fault.position, fault.limit);
 }

@@ -18,7 +18,7 @@ class FusedAttentions;  // kernels/cuda/fused_attention.hpp
 /// An error that a kernel found, in pinned memory that host and device see. A kernel writes it by `report`
 /// (kernels/cuda/launch.cuh), of which the first call counts; the host reads it when the work is done.
 struct FaultSlot {
-  enum Kind : std::uint32_t { none = 0, token = 1, target = 2, expert = 3, place = 4, offset = 5 };
+  enum Kind : std::uint32_t { none = 0, token = 1, target = 2, expert = 3, place = 4, offset = 5, key = 6 };
   std::uint32_t claimed = 0;  // by the first thread that reports; `kind` is written after the rest
   std::uint32_t kind = none;
   std::int32_t value = 0;     // the value found

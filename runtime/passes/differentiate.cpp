@@ -158,13 +158,14 @@ class Differentiator final : public GradientBuilder {
     append_accumulate(bias_weight_gradient_rule(), {output_gradient(0)}, {accumulator(forward_->inputs.size() - 1)}, {}, "db");
   }
 
-  /// The activations that depend on a parameter or on the stage's input.
+  /// The activations that depend on a parameter or on the stage's input, as far as operations are differentiable.
   static std::vector<bool> wanted_values(const ProgramSet& set) {
     std::vector<bool> wanted(set.values.size(), false);
     for (const Port& port : set.inputs) wanted[index(port.value)] = has_gradient(set.value(port.value).type);
     for (const auto& operation : set.program(ProgramKind::forward)) {
-      const bool depends = std::any_of(operation.inputs.begin(), operation.inputs.end(),
-                                       [&](ValueId id) { return wanted[index(id)] || set.value(id).role == Role::parameter; });
+      const bool depends = operation.rule->differentiable() && std::ranges::any_of(operation.inputs, [&](ValueId id) {
+                             return wanted[index(id)] || set.value(id).role == Role::parameter;
+                           });
       for (const auto output : operation.outputs) wanted[index(output)] = depends && has_gradient(set.value(output).type);
     }
     return wanted;

@@ -34,6 +34,8 @@ class OperationRule {
   [[nodiscard]] virtual std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const = 0;
   /// Appends the operations that turn the results' gradients into the gradients of activations (I). Default: nothing flows back.
   virtual void input_gradient(GradientBuilder& builder) const;
+  /// Whether gradients may flow through it. If not, its results are constants to whatever reads them.
+  [[nodiscard]] virtual bool differentiable() const { return true; }
   /// Appends the operations that add into the accumulators of its parameters (W). Default: it has none.
   virtual void weight_gradient(GradientBuilder& builder) const;
   [[nodiscard]] virtual Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs,

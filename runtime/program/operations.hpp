@@ -10,16 +10,19 @@
 #include "kernels/balance_loss.hpp"
 #include "kernels/base/activation.hpp"
 #include "kernels/base/route_options.hpp"
+#include "kernels/choose_keys.hpp"
 #include "kernels/delta_gates.hpp"
 #include "kernels/gated_delta_rule.hpp"
 #include "kernels/grouped_matmul.hpp"
 #include "kernels/head_parts.hpp"
+#include "kernels/indexer_loss.hpp"
 #include "kernels/l2_norm.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/rms_norm.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/short_convolution.hpp"
+#include "kernels/sparse_attention.hpp"
 #include "runtime/program/builder.hpp"
 
 /// The operations that layers write with: each appends one operation and returns its result. T = rows · sequence tokens of a microbatch.
@@ -113,6 +116,8 @@ std::vector<ValueId> split_heads(ProgramBuilder& builder, ValueId x, std::int64_
 /// are [T, w], a single head that stands for every one.
 ValueId join_heads(ProgramBuilder& builder, const std::vector<ValueId>& parts, const kernels::HeadPartsOptions& options,
                    std::string_view name);
+/// x as a constant: no gradient flows back through it. x [T, D] → same.
+ValueId detach(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// Copies x, for an empty stage.
 ValueId copy(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// Head and loss: h [T, D], weight [V, D], targets i32 [T] (negative: masked) → f64 [2] {loss sum, z-loss sum}.
@@ -130,6 +135,24 @@ ExpertPlaces sort_by_expert(ProgramBuilder& builder, ValueId experts, std::int64
 ValueId gather_rows(ProgramBuilder& builder, ValueId x, ValueId places, std::string_view name, ValueId weights = {});
 /// rows [T·K, D], places i32 [T, K] → [T, D]: the sum of each token's rows, times `weights` f32 [T, K] if there are some.
 ValueId combine_rows(ProgramBuilder& builder, ValueId rows, ValueId places, std::string_view name, ValueId weights = {});
+/// The keys that an indexer chooses for each query (kernels/choose_keys.hpp): q [T, H·D] and k [T, D], weights f32 [T, H], segments i32 [T]
+/// → key lists i32 [T, keys_per_query], without gradient; `sequence` is the builder's, whatever the options say.
+ValueId choose_keys(ProgramBuilder& builder, ValueId q, ValueId k, ValueId weights, ValueId segments,
+                    const kernels::ChooseKeysOptions& options, std::string_view name);
+/// Attention of each query to the keys of its list: q [T, H·head_dim], k [T, K·head_dim], v [T, K·v_head_dim], keys i32 [T, L] →
+/// [T, H·v_head_dim] (v_head_dim 0: head_dim); `sequence` is the builder's, whatever the options say.
+ValueId sparse_attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId keys,
+                         const kernels::SparseAttentionOptions& options, std::string_view name);
+/// What the loss of an indexer is computed from (kernels/indexer_loss.hpp): the attention's q [T, H·head_dim] and k [T, K·head_dim], which
+/// get no gradient; index_q [T, Hi·Di], index_k [T, Di], index_weights f32 [T, Hi]; segments i32 [T]; key lists i32 [T, L], or none, which
+/// means all keys that a query sees.
+struct IndexerLossInputs {
+  ValueId q, k, index_q, index_k, index_weights, segments, keys;
+};
+/// f64 [1], a sum over the microbatch's tokens for a loss term; `sequence` is the builder's and `list_length` that of the lists, whatever
+/// the options say.
+ValueId indexer_loss(ProgramBuilder& builder, const IndexerLossInputs& inputs, const kernels::IndexerLossOptions& options,
+                     std::string_view name);
 /// The balance loss of a router: logits [T, E], experts i32 [T, K] → f64 [1], a sum over the microbatch's sequences for a loss term: with
 /// a denominator that counts sequences it is K if experts are used evenly. T must not be bounded by a runtime count.
 ValueId balance_loss(ProgramBuilder& builder, ValueId logits, ValueId experts, const kernels::BalanceLossOptions& options,
