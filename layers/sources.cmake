@@ -10,7 +10,9 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/config.cpp
   formats/hugging_face/experts.cpp
   formats/hugging_face/ignored_keys.cpp
+  formats/hugging_face/latent.cpp
   formats/hugging_face/rope.cpp
+  formats/hugging_face/routed_experts.cpp
   formats/hugging_face/unsupported.cpp
   formats/llmc_file.cpp
   formats/maxtext/config.cpp

@@ -26,6 +26,9 @@ struct StandardBlocks {
 /// Returns `keys` plus the keys that every family with experts has: how many there are, and how many a token has.
 [[nodiscard]] std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys);
 
+/// The keys that every family with latent attention reads: its ranks and widths, the one rotation of all layers, the activation.
+[[nodiscard]] std::vector<std::string_view> latent_keys(std::initializer_list<std::string_view> more = {});
+
 /// Returns `keys` plus the keys of the separate rotation that sliding layers have in some families.
 [[nodiscard]] std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> keys);
 
@@ -55,6 +58,7 @@ class StandardFamily final : public ModelFamily {
 
  private:
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, std::size_t index) const;
+  [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;
 
   FamilyTraits traits_;
   StandardBlocks blocks_;
