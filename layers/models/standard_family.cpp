@@ -76,14 +76,18 @@ void check_sizes(const ModelConfig& config) {
   check_kinds(config);
 }
 
-/// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
-ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
+}  // namespace
+
+ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation) {
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
           .expert = {.width = expert_width(config), .activation = activation}};
 }
 
-}  // namespace
+std::optional<MlpSpec> shared_expert_of(const ModelConfig& config, kernels::Activation activation) {
+  if (config.shared_experts == 0) return std::nullopt;
+  return MlpSpec{.width = config.shared_experts * expert_width(config), .activation = activation, .bias = config.mlp_bias};
+}
 
 std::vector<std::string_view> standard_keys(std::initializer_list<std::string_view> more) {
   std::vector<std::string_view> keys = {"model.rope",
@@ -213,7 +217,7 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
       layer.mixer = attention(config, i);
     const bool may_be_sparse = static_cast<std::int64_t>(i) >= config.first_dense_layers;
     if (config.experts > 0 && may_be_sparse && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse))
-      layer.ffn = experts_of(config, mlp.activation);
+      layer.ffn = blocks_.experts_of(config, mlp.activation);
     model.layers.push_back(std::move(layer));
   }
   return model;
@@ -271,7 +275,7 @@ ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, co
 }
 
 Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {
-  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  if (name.ends_with("bias")) return {InitialKind::zeros};
   if (const auto learned = initial_activation_parameter(name, "act_fn")) return *learned;
   if (shape.rank() >= 2 || name.ends_with(".sinks")) return {InitialKind::normal};
   return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
