@@ -97,12 +97,12 @@ class Checker {
     want(model.experts == 0 || model.experts_per_token >= 1, "model.experts_per_token", "expected 1 to model.experts = {}", model.experts);
     want(model.experts_per_token <= model.experts, "model.experts_per_token", "expected at most model.experts = {}", model.experts);
     want(model.first_dense_layers <= model.layers, "model.first_dense_layers", "expected at most model.layers = {}", model.layers);
-    want(model.experts % model.expert_groups == 0, "model.expert_groups", "expected a divisor of model.experts = {}", model.experts);
-    want(model.expert_groups_per_token <= model.expert_groups, "model.expert_groups_per_token", "expected at most model.expert_groups = {}",
-         model.expert_groups);
-    const std::int64_t choices = model.experts / model.expert_groups * model.expert_groups_per_token;
+    want(model.experts % model.routing_groups == 0, "model.routing_groups", "expected a divisor of model.experts = {}", model.experts);
+    want(model.kept_routing_groups <= model.routing_groups, "model.kept_routing_groups", "expected at most model.routing_groups = {}",
+         model.routing_groups);
+    const std::int64_t choices = model.experts / model.routing_groups * model.kept_routing_groups;
     want(model.experts_per_token <= choices, "model.experts_per_token", "expected at most the {} experts of {} groups", choices,
-         model.expert_groups_per_token);
+         model.kept_routing_groups);
     for (const auto& [key, weight] :
          {std::pair{"train.balance_loss", config_.train.balance_loss}, {"train.router_z_loss", config_.train.router_z_loss}})
       want(weight == 0 || model.experts > 0, key, "but the model has no experts: model.experts = 0");

@@ -251,12 +251,12 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("model.routed_scaling_factor", identity, "Multiplies the weights of a token's experts, last.",
                               MEMBER(model.routed_scaling_factor)),
                          -many, many));
-  keys.push_back(between(bind("model.expert_groups", identity,
+  keys.push_back(between(bind("model.routing_groups", identity,
                               "Groups of equal size that the experts form: a token's experts are from its best groups. 1: no groups.",
-                              MEMBER(model.expert_groups)),
+                              MEMBER(model.routing_groups)),
                          1, 1 << 16));
-  keys.push_back(between(bind("model.expert_groups_per_token", identity, "Groups from which a token's experts are chosen.",
-                              MEMBER(model.expert_groups_per_token)),
+  keys.push_back(between(bind("model.kept_routing_groups", identity, "Groups from which a token's experts are chosen.",
+                              MEMBER(model.kept_routing_groups)),
                          1, 1 << 16));
   keys.push_back(
       bind("model.scale_by_layer", identity, "Attention scores of the n-th layer are also divided by n.", MEMBER(model.scale_by_layer)));

@@ -135,8 +135,8 @@ struct ModelConfig {
   std::int64_t first_dense_layers = 0;     // the first layers, which have one MLP whatever mlp_kinds says
   std::int64_t shared_experts = 0;         // experts of every token, computed as one MLP of as many times the width
   double routed_scaling_factor = 1.0;      // multiplies the weights of a token's experts
-  std::int64_t expert_groups = 1;          // neighbours of equal number; a token chooses experts from the best groups
-  std::int64_t expert_groups_per_token = 1;
+  std::int64_t routing_groups = 1;          // neighbours of equal number; a token chooses experts from the best groups
+  std::int64_t kept_routing_groups = 1;
 
   // Only with the numerics of MaxText:
   kernels::Activation activation = kernels::Activation::silu;

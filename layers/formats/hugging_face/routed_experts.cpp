@@ -45,12 +45,12 @@ void read_groups(JsonReader& reader, const HuggingFaceClass& file, ModelConfig& 
     if (!given && (reader.has(key) || otherwise == 0)) reader.refuse(key, "expected a number of 1 or more");
     return given.value_or(otherwise);
   };
-  model.expert_groups = one("n_group", groups, missing.groups);
-  model.expert_groups_per_token = one("topk_group", kept, missing.groups_per_token);
-  if (model.experts % model.expert_groups != 0)
+  model.routing_groups = one("n_group", groups, missing.groups);
+  model.kept_routing_groups = one("topk_group", kept, missing.groups_per_token);
+  if (model.experts % model.routing_groups != 0)
     reader.refuse("n_group", fmt::format("expected a divisor of the {} experts", model.experts));
-  if (model.expert_groups_per_token > model.expert_groups) reader.refuse("topk_group", fmt::format("of {} groups", model.expert_groups));
-  const std::int64_t in_group = model.experts / model.expert_groups;
+  if (model.kept_routing_groups > model.routing_groups) reader.refuse("topk_group", fmt::format("of {} groups", model.routing_groups));
+  const std::int64_t in_group = model.experts / model.routing_groups;
   if (in_group < missing.group_best)
     reader.refuse("n_group", fmt::format("which leaves groups of {} of the {} experts, expected {} or more", in_group, model.experts,
                                          missing.group_best));
@@ -88,7 +88,7 @@ void read_routed_experts(JsonReader& reader, const HuggingFaceClass& file, Model
     reader.refuse("n_shared_experts", fmt::format("expected a number of 1 or more: {} always has shared experts", file.architecture));
   model.routed_scaling_factor = reader.number("routed_scaling_factor", -1e6, 1e6).value_or(missing.scaling_factor);
   read_groups(reader, file, model);
-  const std::int64_t choices = model.experts / model.expert_groups * model.expert_groups_per_token;
+  const std::int64_t choices = model.experts / model.routing_groups * model.kept_routing_groups;
   if (model.experts_per_token > choices) reader.refuse("num_experts_per_tok", fmt::format("expected at most {} experts", choices));
   const bool normalises = reader.boolean("norm_topk_prob").value_or(missing.normalise.value_or(false));
   if (missing.normalise) model.norm_topk_prob = normalises;
@@ -111,10 +111,10 @@ void write_routed_experts(runtime::OrderedJson& json, const HuggingFaceClass& fi
   json["moe_intermediate_size"] = expert_width(model);
   json["n_shared_experts"] = model.shared_experts > 0 ? runtime::Json(model.shared_experts) : runtime::Json(nullptr);
   json["routed_scaling_factor"] = model.routed_scaling_factor;
-  json["n_group"] = model.expert_groups;
-  json["topk_group"] = model.expert_groups_per_token;
+  json["n_group"] = model.routing_groups;
+  json["topk_group"] = model.kept_routing_groups;
   json["scoring_func"] = file.routed->score;
-  json["topk_method"] = !file.routed->reads_method ? "noaux_tc" : model.expert_groups > 1 ? "group_limited_greedy" : "greedy";
+  json["topk_method"] = !file.routed->reads_method ? "noaux_tc" : model.routing_groups > 1 ? "group_limited_greedy" : "greedy";
   json["norm_topk_prob"] = file.routed->normalise && model.norm_topk_prob;
   json["first_k_dense_replace"] = model.first_dense_layers;
   json["moe_layer_freq"] = 1;

@@ -8,8 +8,8 @@ namespace {
 ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token,
-                    .groups = config.expert_groups,
-                    .kept_groups = config.expert_groups_per_token,
+                    .groups = config.routing_groups,
+                    .kept_groups = config.kept_routing_groups,
                     .group_best = 1,
                     .scale = static_cast<float>(config.routed_scaling_factor)},
           .expert = {.width = expert_width(config), .activation = activation},
@@ -24,7 +24,7 @@ const ModelFamily& deepseek_v2() {
   static const StandardFamily family(
       {.name = "deepseek_v2",
        .keys = expert_keys(latent_keys({"model.mlp_bias", "model.moe_intermediate_size", "model.first_dense_layers", "model.shared_experts",
-                                        "model.routed_scaling_factor", "model.expert_groups", "model.expert_groups_per_token"}))},
+                                        "model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"}))},
       {.experts_of = experts_of},
       {.model_type = "deepseek_v2",
        .architecture = "DeepseekV2ForCausalLM",
