@@ -58,6 +58,9 @@ struct ExpertsSpec {
   std::int64_t experts = 0;     // E
   kernels::RouteOptions route;  // how experts are chosen and weighed
   MlpSpec expert;
+  bool router_in_f32 = true;  // the router computes in fp32; else in the compute dtype
+  // The scores of whose softmax the balance loss takes the mean, to which a bias of the route is added. transformers takes the logits.
+  kernels::RouterScore balanced = kernels::RouterScore::logit;
 
   bool operator==(const ExpertsSpec&) const = default;
 };

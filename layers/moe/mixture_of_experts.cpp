@@ -31,7 +31,7 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   const ValueId router = builder.parameter(module + ".gate.weight", {spec.experts, width}, runtime::in_f32);
   const ValueId logits = runtime::linear(builder, runtime::to_f32(builder, x, "mlp.router_input"), router, "mlp.router");
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route");
-  router_losses(builder, logits, routing.experts, model);
+  router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
 
   const std::int64_t hidden_width = spec.expert.width;
