@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/base/activation.hpp"
+#include "kernels/base/route_options.hpp"
 #include "runtime/program/loss_weights.hpp"
 
 namespace millrace::layers {
@@ -134,9 +135,12 @@ struct ModelConfig {
   std::vector<MlpKind> mlp_kinds;          // one per layer; empty: all are mixtures, if there are experts
   std::int64_t first_dense_layers = 0;     // the first layers, which have one MLP whatever mlp_kinds says
   std::int64_t shared_experts = 0;         // experts of every token, computed as one MLP of as many times the width
-  double routed_scaling_factor = 1.0;      // multiplies the weights of a token's experts
-  std::int64_t routing_groups = 1;          // neighbours of equal number; a token chooses experts from the best groups
-  std::int64_t kept_routing_groups = 1;
+  kernels::RouterScore routed_score = kernels::RouterScore::logit;  // maxtext: the score of an expert, a function of the router's logits
+  kernels::RouterBias routed_bias = kernels::RouterBias::none;      // maxtext: the use of a learned bias per expert
+  double routed_scaling_factor = 1.0;                               // multiplies the weights of a token's experts
+  std::int64_t routing_groups = 1;                                  // experts are chosen from the best of so many groups
+  std::int64_t kept_routing_groups = 1;                             // the number of these groups that are kept
+  bool float32_gate_logits = false;                                 // maxtext: the router computes in fp32; else in the compute dtype
 
   // Only with the numerics of MaxText:
   kernels::Activation activation = kernels::Activation::silu;

@@ -136,6 +136,7 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("qk_rope_head_dim", expected.qk_rope_head_dim, found.qk_rope_head_dim),
                                   differs("v_head_dim", expected.v_head_dim, found.v_head_dim),
                                   differs("rope_interleaved", expected.rope_interleaved, found.rope_interleaved),
+                                  differs("float32_gate_logits", expected.float32_gate_logits, found.float32_gate_logits),
                                   differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
                                   differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
     if (!text.empty()) return text;
@@ -159,6 +160,9 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   recognised(reader).read_config(reader, result);
   if (result.losses.z_loss > 0)
     result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss includes this z-loss", where, result.losses.z_loss));
+  if (result.losses.balance_loss > 0)
+    result.warnings.push_back(
+        fmt::format("{}: load_balance_loss_weight = {}: the loss includes this balance loss", where, result.losses.balance_loss));
   check_weights(result.model, where);
   result.token_ids = token_ids_of(json);
   reader.warn_of_the_rest(result.warnings, ignored_hugging_face_keys());

@@ -86,7 +86,7 @@ void read_routed_experts(JsonReader& reader, const HuggingFaceClass& file, Model
   model.shared_experts = reader.integer("n_shared_experts", 1, 1 << 16).value_or(missing.shared);
   if (reader.has("n_shared_experts") && reader.find("n_shared_experts") == nullptr)
     reader.refuse("n_shared_experts", fmt::format("expected a number of 1 or more: {} always has shared experts", file.architecture));
-  model.routed_scaling_factor = reader.number("routed_scaling_factor", -1e6, 1e6).value_or(missing.scaling_factor);
+  model.routed_scaling_factor = reader.number("routed_scaling_factor", 0, 1e9).value_or(missing.scaling_factor);
   read_groups(reader, file, model);
   const std::int64_t choices = model.experts / model.routing_groups * model.kept_routing_groups;
   if (model.experts_per_token > choices) reader.refuse("num_experts_per_tok", fmt::format("expected at most {} experts", choices));
