@@ -18,6 +18,7 @@ target_sources(millrace_layers PRIVATE
   formats/maxtext/config.cpp
   formats/maxtext/experts.cpp
   formats/maxtext/keys.cpp
+  formats/maxtext/latent.cpp
   formats/model_folder.cpp
   formats/model_weights.cpp
   formats/stored_elements.cpp
