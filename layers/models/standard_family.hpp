@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,12 @@
 #include "layers/moe/mixture_of_experts.hpp"
 
 namespace millrace::layers {
+
+/// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
+[[nodiscard]] ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation);
+
+/// The model.shared_experts of every token as one MLP, if there are any.
+[[nodiscard]] std::optional<MlpSpec> shared_expert_of(const ModelConfig& config, kernels::Activation activation);
 
 /// Differences between the blocks of these families that no key expresses.
 struct StandardBlocks {
@@ -18,6 +25,7 @@ struct StandardBlocks {
   bool round_first = true;       // a norm rounds to the compute dtype before it multiplies by its weight
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
   ExpertNames experts = {};      // the names of a mixture of experts in files
+  ExpertsSpec (*experts_of)(const ModelConfig& config, kernels::Activation activation) = softmax_experts;
 };
 
 /// The keys of model.* that every family of this form reads: rotations, masks per layer, sinks, the activation.
@@ -25,6 +33,9 @@ struct StandardBlocks {
 
 /// Returns `keys` plus the keys that every family with experts has: how many there are, and how many a token has.
 [[nodiscard]] std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys);
+
+/// The keys that every family with latent attention reads: its ranks and widths, the one rotation of all layers, the activation.
+[[nodiscard]] std::vector<std::string_view> latent_keys(std::initializer_list<std::string_view> more = {});
 
 /// Returns `keys` plus the keys of the separate rotation that sliding layers have in some families.
 [[nodiscard]] std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> keys);
@@ -55,6 +66,7 @@ class StandardFamily final : public ModelFamily {
 
  private:
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, std::size_t index) const;
+  [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;
 
   FamilyTraits traits_;
   StandardBlocks blocks_;
