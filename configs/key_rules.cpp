@@ -76,6 +76,7 @@ class Checker {
     rotation(model.rope_local, "model.rope_local");
     family_keys();
     experts();
+    indexers();
   }
 
   void layers_of_kinds() const {
@@ -106,6 +107,23 @@ class Checker {
     for (const auto& [key, weight] :
          {std::pair{"train.balance_loss", config_.train.balance_loss}, {"train.router_z_loss", config_.train.router_z_loss}})
       want(weight == 0 || model.experts > 0, key, "but the model has no experts: model.experts = 0");
+  }
+
+  /// The keys of indexers come together, and their loss needs queries that see more keys than are chosen.
+  void indexers() const {
+    const auto& model = config_.model;
+    const auto& train = config_.train;
+    const bool indexes = model.index_topk > 0;
+    want(!indexes || model.index_n_heads > 0, "model.index_n_heads", "expected 1 or more with model.index_topk = {}", model.index_topk);
+    want(!indexes || model.index_head_dim >= std::max<std::int64_t>(model.qk_rope_head_dim, 1), "model.index_head_dim",
+         "expected model.qk_rope_head_dim = {} or more with model.index_topk = {}", model.qk_rope_head_dim, model.index_topk);
+    want(!indexes || model.q_lora_rank > 0, "model.q_lora_rank", "expected 1 or more: the indexer's queries are expanded from this vector");
+    want(!indexes || model.causal, "model.causal", "expected true with model.index_topk = {}", model.index_topk);
+    want(train.indexer_loss == 0 || indexes, "train.indexer_loss", "but the model has no indexer: model.index_topk = 0");
+    want(train.indexer_loss == 0 || train.sequence > model.index_topk, "train.indexer_loss",
+         "but rows of train.sequence = {} tokens leave model.index_topk = {} nothing to choose", train.sequence, model.index_topk);
+    want(!train.indexer_warmup || train.indexer_loss > 0, "train.indexer_warmup",
+         "expected train.indexer_loss above 0: nothing else is trained");
   }
 
   /// Checks the relations between the numbers of a rotation, whose keys begin with `prefix`.

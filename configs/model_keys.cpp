@@ -253,6 +253,17 @@ void model_keys(std::vector<Key>& keys) {
       0, 1 << 16));
   keys.push_back(
       between(bind("model.v_head_dim", identity, "Latent attention: features of a head of values.", MEMBER(model.v_head_dim)), 0, 1 << 16));
+  keys.push_back(
+      between(bind("model.index_n_heads", identity, "Heads of the indexer that chooses the keys of a query.", MEMBER(model.index_n_heads)),
+              0, 1 << 16));
+  keys.push_back(between(bind("model.index_head_dim", identity, "Features of a head of the indexer, at least model.qk_rope_head_dim.",
+                              MEMBER(model.index_head_dim)),
+                         0, 1 << 16));
+  keys.push_back(between(bind("model.index_topk", identity,
+                              "Keys that a query attends to, chosen by the indexer; shorter rows have attention to all keys. 0: there is "
+                              "no indexer.",
+                              MEMBER(model.index_topk)),
+                         0, 1LL << 31));
   keys.push_back(bind("model.causal", identity,
                       "A query attends to no later token. false: to both sides, within its document, window or chunk.",
                       MEMBER(model.causal)));

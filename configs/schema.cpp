@@ -125,6 +125,16 @@ void train_keys(std::vector<Key>& keys) {
                               "Weight of the squared logarithm of the sum of a router's softmax, a mean over tokens and layers. 0: none.",
                               MEMBER(train.router_z_loss)),
                          0, 1000));
+  keys.push_back(
+      between(bind("train.indexer_loss", identity,
+                   "Weight of the loss that trains indexers: how far their scores are from the attention, a mean over tokens and "
+                   "layers. 0: none, and they are not trained.",
+                   MEMBER(train.indexer_loss)),
+              0, 1000));
+  keys.push_back(bind("train.indexer_warmup", identity,
+                      "Train the indexers alone, on all keys that a query sees, not on those that they choose. The loss of the language "
+                      "model is computed in evaluations, and trains nothing.",
+                      MEMBER(train.indexer_warmup)));
   keys.push_back(bind("train.find_nan", layout,
                       "Check the results of every operation, and end at the first value that is not finite, with the operation's name. "
                       "Slow. Without it, a step that is not finite is run once more to find the operation.",

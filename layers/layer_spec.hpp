@@ -42,6 +42,16 @@ struct AttentionSpec {
   bool operator==(const AttentionSpec&) const = default;
 };
 
+/// What chooses the keys of a query in DeepSeek-V3.2's sparse attention (arXiv 2512.02556, section 2.1).
+struct IndexerSpec {
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;    // of its queries and keys; the first rope_head_dim features are rotated
+  std::int64_t keys = 0;        // that a query attends to; rows that are not longer have attention to all keys
+  bool always_trained = false;  // optimizers also update it if no loss trains it, with a gradient of 0
+
+  bool operator==(const IndexerSpec&) const = default;
+};
+
 /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): keys and values, and queries if query_rank is not 0, are
 /// expanded from one latent vector per token. A part of every head carries the position; that of the keys is shared by all heads.
 struct LatentAttentionSpec {
@@ -52,13 +62,14 @@ struct LatentAttentionSpec {
   std::int64_t rope_head_dim = 0;  // of queries and keys, rotated; even
   std::int64_t v_head_dim = 0;
   RopeConfig rope;
-  bool interleaved = true;     // rotary pairs are neighbours, not halves of the rotated part
-  float scale = 1.0F;          // multiplies q·k
-  bool scale_queries = false;  // the scale multiplies the queries in the compute dtype, not the scores in fp32
-  double soft_cap = 0.0;       // scores s become cap·tanh(s / cap); 0: no cap
-  bool causal = true;          // a query attends to no later key; false: to both sides
-  double norm_epsilon = 1e-6;  // of the norms of the latent vectors
-  bool bias = false;           // on the projections to the latent vectors and on that of the output
+  bool interleaved = true;                  // rotary pairs are neighbours, not halves of the rotated part
+  float scale = 1.0F;                       // multiplies q·k
+  bool scale_queries = false;               // the scale multiplies the queries in the compute dtype, not the scores in fp32
+  double soft_cap = 0.0;                    // scores s become cap·tanh(s / cap); 0: no cap
+  bool causal = true;                       // a query attends to no later key; false: to both sides
+  double norm_epsilon = 1e-6;               // of the norms of the latent vectors
+  bool bias = false;                        // on the projections to the latent vectors and on that of the output
+  std::optional<IndexerSpec> indexer = {};  // a query attends to the keys that it chooses
 
   bool operator==(const LatentAttentionSpec&) const = default;
 };

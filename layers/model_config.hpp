@@ -126,6 +126,9 @@ struct ModelConfig {
   std::int64_t qk_nope_head_dim = 0;  // of a head of queries and keys, not rotated
   std::int64_t qk_rope_head_dim = 0;  // of a head of queries and keys, rotated; even
   std::int64_t v_head_dim = 0;        // of a head of values
+  std::int64_t index_n_heads = 0;     // heads of the indexer, which chooses the keys of a query
+  std::int64_t index_head_dim = 0;    // of a head of the indexer
+  std::int64_t index_topk = 0;        // keys that a query attends to; 0: there is no indexer, and it attends to all
 
   // Mixtures of experts:
   std::int64_t experts = 0;                // E; 0: every layer has one MLP

@@ -1,6 +1,7 @@
 target_sources(millrace_layers PRIVATE
   activation.cpp
   attention/dot_product.cpp
+  attention/indexer.cpp
   attention/latent.cpp
   embedding.cpp
   formats/config_file.cpp
@@ -10,6 +11,7 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/config.cpp
   formats/hugging_face/experts.cpp
   formats/hugging_face/ignored_keys.cpp
+  formats/hugging_face/indexer.cpp
   formats/hugging_face/latent.cpp
   formats/hugging_face/rope.cpp
   formats/hugging_face/routed_experts.cpp

@@ -38,6 +38,8 @@ struct TrainConfig {
   double z_loss = 0.0;                  // weight of log(Z)^2
   double balance_loss = 0.0;            // of routers, a mean over the layers with experts
   double router_z_loss = 0.0;           // weight of log(Z)^2 of routers
+  double indexer_loss = 0.0;            // weight of the divergence of indexers from the attention
+  bool indexer_warmup = false;          // train the indexers alone, on all keys
   bool find_nan = false;
 
   bool operator==(const TrainConfig&) const = default;

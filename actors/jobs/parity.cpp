@@ -87,6 +87,8 @@ PlanRequest parity_request(const ParitySettings& settings, const layers::ConfigF
   request.train.z_loss = config.losses.z_loss;
   request.train.balance_loss = config.losses.balance_loss;
   request.train.router_z_loss = config.losses.router_z_loss;
+  request.train.indexer_loss = config.losses.indexer_loss;
+  request.train.indexer_warmup = config.losses.indexer_warmup;
   request.pipeline.ranks = settings.ranks;
   request.pipeline.chunks = settings.chunks;
   request.pipeline.schedule = settings.schedule;
@@ -97,7 +99,7 @@ PlanRequest parity_request(const ParitySettings& settings, const layers::ConfigF
 
 namespace {
 
-/// Collective: the experts that the routers of this process's ranks choose in the same run in fp32.
+/// Collective: what routers and indexers of this process's ranks choose in the same run in fp32.
 RouterChoices choices_in_fp32(Session& session, ParitySettings settings, const layers::ConfigFile& config, const GivenRows& batches,
                               const std::vector<GivenRow>& all, std::size_t rows) {
   settings.dtype = "fp32";
@@ -124,9 +126,10 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   const std::size_t rows = parity_rows(config.model, all.size());
   const GivenRows batches(all, rows);
   std::optional<RouterChoices> choices;
-  if (settings.dtype == "bf16" && config.model.experts > 0) {
+  const bool routes = config.model.experts > 0, indexes = config.model.index_topk > 0;
+  if (settings.dtype == "bf16" && (routes || indexes)) {
     choices = choices_in_fp32(session, settings, config, batches, all, rows);
-    if (session.leads()) fmt::print("experts   as the same run chooses them in fp32\n");
+    if (session.leads()) fmt::print("{}   as the same run chooses them in fp32\n", indexes ? "choices" : "experts");
   }
   RankResources needs;
   needs.logits = true;

@@ -130,7 +130,8 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
   const double z_sum = take_z_loss(found), loss = terms.total;
   found["loss"] = {static_cast<float>(loss)};
   if (plan.model.numerics == "maxtext") {
-    if (const auto* main = terms.find("lm_loss")) found["xent_sum"] = {static_cast<float>(main->sum)};
+    // MaxText computes no such loss where it trains nothing by it.
+    if (const auto* main = terms.find("lm_loss")) found["xent_sum"] = {main->evaluation_only ? 0.0F : static_cast<float>(main->sum)};
     found["total_weights"] = {static_cast<float>(targets)};
     found["z_loss"] = {static_cast<float>(z_sum / targets)};
     for (const char* of_other_models : {"moe_lb_loss", "mtp_loss", "indexer_loss"}) found[of_other_models] = {0};

@@ -48,21 +48,26 @@ void CaptureHook::before(const Call& call) {
   }
 }
 
-/// A router's results are its weights and its experts.
-void CaptureHook::route(const Call& call) {
+bool CaptureHook::exchange_choice(const Call& call, const kernels::Tensor& choice) {
   constexpr const char* component = "actors.parity";
   const std::string key = trains() ? fmt::format("{}/{}", call.operation.name, rank_.running().action.microbatch)
                                    : fmt::format("{}/logits/{}", call.operation.name, logits_passes_[call.operation.name]++);
-  auto* const experts = call.outputs[1].as<std::int32_t>();
-  const auto count = static_cast<std::size_t>(call.outputs[1].elements());
+  auto* const chosen = choice.as<std::int32_t>();
+  const auto count = static_cast<std::size_t>(choice.elements());
   if (imposed_ == nullptr) {
-    choices_.try_emplace(key, experts, experts + count);
-    return;
+    choices_.try_emplace(key, chosen, chosen + count);
+    return false;
   }
-  const auto choice = imposed_->find(key);
-  MILLRACE_CHECK(choice != imposed_->end() && choice->second.size() == count, ExitCode::internal, component,
-                 "no choice of {} experts is recorded for {}", count, key);
-  std::ranges::copy(choice->second, experts);
+  const auto imposed = imposed_->find(key);
+  MILLRACE_CHECK(imposed != imposed_->end() && imposed->second.size() == count, ExitCode::internal, component,
+                 "no choice of {} indices is recorded for {}", count, key);
+  std::ranges::copy(imposed->second, chosen);
+  return true;
+}
+
+/// A router's results are its weights and its experts.
+void CaptureHook::route(const Call& call) {
+  if (!exchange_choice(call, call.outputs[1])) return;
   auto options = call.operation.attributes.as<kernels::RouteOptions>();
   options.given = true;
   kernels::ThreadTeam team(1);
@@ -70,8 +75,12 @@ void CaptureHook::route(const Call& call) {
                  call.outputs[0], call.outputs[1]);
 }
 
+/// An indexer's result is the list of keys of each query.
+void CaptureHook::choose_keys(const Call& call) { exchange_choice(call, call.outputs[0]); }
+
 void CaptureHook::after(const Call& call) {
   if (call.operation.rule->name() == "route") route(call);
+  if (call.operation.rule->name() == "choose_keys") choose_keys(call);
   const bool forward = rank_.running().pass == runtime::Pass::forward;
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const auto id = call.operation.outputs[i];

@@ -126,7 +126,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   for (const auto& rank : plan.schedule.ranks)
     for (const auto& action : rank) plan.split_backward = plan.split_backward || action.kind == runtime::ActionKind::input_gradient;
 
-  plan.parameters = layers::model_parameters(plan.model);
+  plan.parameters = layers::model_parameters(plan.model, loss_weights(train));
   plan.rematerialize = policies_of(request.rematerialize, plan.model, static_cast<std::size_t>(stages));
   plan.compute = runtime::compute_dtype(train);
   plan.device = request.device;

@@ -31,7 +31,11 @@ struct PlanRequest {
 
 /// The weights of [train] in the form that programs are built with.
 [[nodiscard]] inline runtime::LossWeights loss_weights(const runtime::TrainConfig& train) {
-  return {.z_loss = train.z_loss, .balance_loss = train.balance_loss, .router_z_loss = train.router_z_loss};
+  return {.z_loss = train.z_loss,
+          .balance_loss = train.balance_loss,
+          .router_z_loss = train.router_z_loss,
+          .indexer_loss = train.indexer_loss,
+          .indexer_warmup = train.indexer_warmup};
 }
 
 /// Two ranks that hold the same weights, a tied table or all weights of a replica: after a step's list each sends its gradient

@@ -32,7 +32,9 @@ void check_weights(const ModelConfig& model, const std::string& where) {
   const double ranks = number(model.q_lora_rank + model.kv_lora_rank);
   const double latent_heads = number(model.heads) * number(model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim);
   const double experts = number(model.experts + model.shared_experts) * number(expert_width(model));
-  const double layer = width * (2 * heads + 3 * number(model.intermediate_size) + 3 * experts + ranks) + latent_heads * (width + ranks);
+  const double index_heads = number(model.index_n_heads) * number(model.index_head_dim);
+  const double layer = width * (2 * heads + 3 * number(model.intermediate_size) + 3 * experts + ranks + number(model.index_head_dim)) +
+                       latent_heads * (width + ranks) + index_heads * ranks;
   // Learned positions are counted in every family, though few have them: a context is never long enough to matter.
   const double positions = number(std::max(model.learned_positions, std::min(model.max_position_embeddings, std::int64_t{1} << 30)));
   const double tables = width * (2 * number(model.vocab_size) + positions);
@@ -135,6 +137,9 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("qk_nope_head_dim", expected.qk_nope_head_dim, found.qk_nope_head_dim),
                                   differs("qk_rope_head_dim", expected.qk_rope_head_dim, found.qk_rope_head_dim),
                                   differs("v_head_dim", expected.v_head_dim, found.v_head_dim),
+                                  differs("index_n_heads", expected.index_n_heads, found.index_n_heads),
+                                  differs("index_head_dim", expected.index_head_dim, found.index_head_dim),
+                                  differs("index_topk", expected.index_topk, found.index_topk),
                                   differs("rope_interleaved", expected.rope_interleaved, found.rope_interleaved),
                                   differs("float32_gate_logits", expected.float32_gate_logits, found.float32_gate_logits),
                                   differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
@@ -163,6 +168,11 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   if (result.losses.balance_loss > 0)
     result.warnings.push_back(
         fmt::format("{}: load_balance_loss_weight = {}: the loss includes this balance loss", where, result.losses.balance_loss));
+  if (result.losses.indexer_loss > 0)
+    result.warnings.push_back(fmt::format("{}: indexer_loss_scaling_factor = {}: {}", where, result.losses.indexer_loss,
+                                          result.losses.indexer_warmup
+                                              ? "indexers alone are trained, since indexer_sparse_training is false"
+                                              : "the loss includes this loss of indexers"));
   check_weights(result.model, where);
   result.token_ids = token_ids_of(json);
   reader.warn_of_the_rest(result.warnings, ignored_hugging_face_keys());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "layers/attention/indexer.hpp"
 #include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
 #include "layers/formats/maxtext/config.hpp"
@@ -113,7 +114,7 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.latent = blocks_.latent;
   if (file_.latent)
     add({"model.rope_mscale_all_dim", "model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
-         "model.v_head_dim"});
+         "model.v_head_dim", "model.index_n_heads", "model.index_head_dim", "model.index_topk"});
   file_.windows = !file_.kinds.empty() || !blocks_.parts.empty();
   if (file_.windows) add({"model.sliding_window", "model.rope_local_theta"});
   if (!file_.kinds.empty()) add({"model.layer_types"});
@@ -157,6 +158,11 @@ LatentAttentionSpec MaxTextFamily::latent(const ModelConfig& config) const {
   spec.soft_cap = config.attn_logit_softcapping;
   spec.norm_epsilon = config.rms_norm_eps;
   check_latent_attention(config.family, spec);
+  if (config.index_topk > 0) {
+    spec.indexer =
+        IndexerSpec{.heads = config.index_n_heads, .head_dim = config.index_head_dim, .keys = config.index_topk, .always_trained = true};
+    check_indexer(config.family, spec);
+  }
   return spec;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "layers/attention/dot_product.hpp"
+#include "layers/attention/indexer.hpp"
 #include "layers/attention/latent.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -140,9 +141,29 @@ class MaxTextLayer::LatentKernels final : public LatentWeights {
   const LatentAttentionSpec& spec_;
 };
 
+/// The indexer's parameters under `<layer>.<attention>.indexer`: wq_b, wk, k_norm (scale and bias), weights_proj.
+ValueId MaxTextLayer::latent_attention(ValueId x, const LatentAttentionSpec& spec) const {
+  const LatentKernels kernels(*this, spec);
+  const LatentAttention attention(builder_, spec, kernels, model_.width, attention_);
+  if (!spec.indexer) return attention(x);
+  const IndexerSpec& indexer = *spec.indexer;
+  const auto parameter = [&](const char* name, Shape shape, bool f32, Shape stored) {
+    runtime::ParameterForm form = indexer_form(indexer, model_.losses, f32);
+    form.stored.shape = stored;
+    return builder_.parameter(fmt::format("{}.{}.indexer.{}", module_, attention_, name), shape, form);
+  };
+  const std::int64_t width = model_.width, heads = indexer.heads, h = indexer.head_dim;
+  const IndexerParameters parameters{.query = parameter("wq_b.kernel", {spec.query_rank, heads * h}, false, {spec.query_rank, heads, h}),
+                                     .key = parameter("wk.kernel", {width, h}, false, {width, h}),
+                                     .weights = parameter("weights_proj.kernel", {width, heads}, true, {width, heads}),
+                                     .norm_scale = parameter("k_norm.scale", {h}, true, {h}),
+                                     .norm_bias = parameter("k_norm.bias", {h}, true, {h}),
+                                     .input_major = true};
+  return indexed_attention(builder_, attention, model_, spec, parameters, x, attention_);
+}
+
 ValueId MaxTextLayer::attention(ValueId x) const {
-  if (const auto* latent = std::get_if<LatentAttentionSpec>(&spec_.mixer))
-    return LatentAttention(builder_, *latent, LatentKernels(*this, *latent), model_.width, attention_)(x);
+  if (const auto* latent = std::get_if<LatentAttentionSpec>(&spec_.mixer)) return latent_attention(x, *latent);
   const AttentionSpec& spec = spec_.attention();
   const std::int64_t width = model_.width, heads = spec.heads, kv_heads = spec.kv_heads, h = spec.head_dim;
   ValueId q_plain, k_plain, v;

@@ -72,6 +72,8 @@ class MaxTextLayer {
  private:
   struct Kernel;
   class LatentKernels;
+  /// Latent attention, whose keys an indexer may choose.
+  [[nodiscard]] runtime::ValueId latent_attention(runtime::ValueId x, const LatentAttentionSpec& spec) const;
   /// An MLP under the path `mlp` of the layer.
   [[nodiscard]] runtime::ValueId mlp_of(runtime::ValueId x, const MlpSpec& spec, const std::string& mlp) const;
   [[nodiscard]] runtime::ValueId dense(runtime::ValueId x, const Kernel& kernel) const;

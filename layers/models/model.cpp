@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/base/check.hpp"
+#include "layers/attention/indexer.hpp"
 #include "layers/models/boundary.hpp"
 #include "layers/models/model_family.hpp"
 #include "runtime/program/operations.hpp"
@@ -25,6 +26,12 @@ std::string receiver(int index, int layers) { return index == layers ? "the head
 
 ProgramBuilder builder_of(const StageOptions& options) {
   return ProgramBuilder({options.compute, options.rows, options.sequence, -1, options.one_segment});
+}
+
+Streams detached(ProgramBuilder& builder, const Streams& x) {
+  Streams constants;
+  for (const auto& [name, value] : x.all()) constants.set(name, runtime::detach(builder, value, runtime::port_value_name("detach", name)));
+  return constants;
 }
 
 ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const StageLayout& stage, const StageOptions& options) {
@@ -54,16 +61,18 @@ ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const S
   } else if (options.output == Output::logits) {
     builder.set_logits(family.head(builder, model, x, true));
   } else {
-    builder.loss_term({.name = "lm_loss"}, family.head(builder, model, x, false));
+    // Where indexers are warmed up, nothing is trained by the loss of the language model.
+    if (model.losses.indexer_warmup) x = detached(builder, x);
+    builder.loss_term({.name = "lm_loss", .evaluation_only = model.losses.indexer_warmup}, family.head(builder, model, x, false));
   }
   return builder.finish();
 }
 
 /// A stage's parameters, collected from its program: layers declare them, and there is no other list.
-std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout& stage) {
+std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout& stage, const runtime::LossWeights& losses) {
   const ModelFamily& family = family_of(config);
   const ModelSpec model = resolve(config);
-  const ForwardProgram program = stage_program(family, model, stage, {});
+  const ForwardProgram program = stage_program(family, model, stage, {.losses = losses});
   std::vector<ParameterSpec> specs;
   for (const runtime::Value& value : program.values) {
     if (value.role != Role::parameter) continue;
@@ -74,7 +83,7 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .initial = family.initial(model, value.name, value.type.shape),
                      .stored = value.stored,
                      .active = value.active,
-                     .trained = value.trained});
+                     .trained = value.trained && (!losses.indexer_warmup || is_of_indexer(value.name))});
   }
   return specs;
 }
@@ -94,10 +103,10 @@ std::vector<runtime::ValueType> boundary_types(const ModelConfig& config, int la
   return types;
 }
 
-std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
+std::vector<ParameterSpec> model_parameters(const ModelConfig& config, const runtime::LossWeights& losses) {
   std::vector<ParameterSpec> specs;
   std::set<std::string> seen;
-  for (ParameterSpec& spec : declared(config, whole_model(config))) {
+  for (ParameterSpec& spec : declared(config, whole_model(config), losses)) {
     if (!seen.insert(spec.name).second) continue;
     spec.order = static_cast<int>(specs.size());
     specs.push_back(std::move(spec));
@@ -105,9 +114,9 @@ std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
   return specs;
 }
 
-std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage) {
-  std::vector<ParameterSpec> specs = declared(config, stage);
-  const std::vector<ParameterSpec> all = model_parameters(config);
+std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage, const runtime::LossWeights& losses) {
+  std::vector<ParameterSpec> specs = declared(config, stage, losses);
+  const std::vector<ParameterSpec> all = model_parameters(config, losses);
   for (ParameterSpec& spec : specs) {
     for (const ParameterSpec& other : all) {
       if (other.name == spec.name) spec.order = other.order;

@@ -41,11 +41,12 @@ struct StageOptions {
 [[nodiscard]] std::vector<runtime::ValueType> boundary_types(const ModelConfig& config, int layer, const StageOptions& options);
 
 /// The parameters of a stage, in model order: embedding, layers from 0, final norm, head. A tied table is in the list of the embedding's
-/// stage with use 0 and in that of the head's stage with use 1, under one name.
-[[nodiscard]] std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage);
+/// stage with use 0 and in that of the head's stage with use 1, under one name. `losses` decide which of them are trained.
+[[nodiscard]] std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage,
+                                                    const runtime::LossWeights& losses = {});
 
 /// The whole model: every tensor once, in model order; `order` is the index.
-[[nodiscard]] std::vector<ParameterSpec> model_parameters(const ModelConfig& config);
+[[nodiscard]] std::vector<ParameterSpec> model_parameters(const ModelConfig& config, const runtime::LossWeights& losses = {});
 
 /// Numbers of weights.
 struct ParameterCounts {

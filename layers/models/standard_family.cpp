@@ -9,6 +9,7 @@
 #include "kernels/base/check.hpp"
 #include "layers/activation.hpp"
 #include "layers/attention/dot_product.hpp"
+#include "layers/attention/indexer.hpp"
 #include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
 #include "layers/losses/cross_entropy.hpp"
@@ -82,6 +83,21 @@ ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activ
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
           .expert = {.width = expert_width(config), .activation = activation}};
+}
+
+ExpertsSpec sigmoid_experts(const ModelConfig& config, kernels::Activation activation) {
+  return {.experts = config.experts,
+          .route = {.experts_per_token = config.experts_per_token,
+                    .score = kernels::RouterScore::sigmoid,
+                    .bias = kernels::RouterBias::choice,
+                    .groups = config.routing_groups,
+                    .kept_groups = config.kept_routing_groups,
+                    .normalise = config.norm_topk_prob,
+                    .sum_epsilon = 1e-20F,
+                    .scale = static_cast<float>(config.routed_scaling_factor)},
+          .expert = {.width = expert_width(config), .activation = activation},
+          .shared = shared_expert_of(config, activation),
+          .route_bias_trained = false};
 }
 
 std::optional<MlpSpec> shared_expert_of(const ModelConfig& config, kernels::Activation activation) {
@@ -196,6 +212,10 @@ LatentAttentionSpec StandardFamily::latent(const ModelConfig& config) const {
   spec.norm_epsilon = file_.latent->norm_epsilon;
   spec.bias = config.attention_bias;
   check_latent_attention(config.family, spec);
+  if (file_.indexer) {
+    spec.indexer = IndexerSpec{.heads = config.index_n_heads, .head_dim = config.index_head_dim, .keys = config.index_topk};
+    check_indexer(config.family, spec);
+  }
   return spec;
 }
 
@@ -236,8 +256,15 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
     return rms_norm(builder, from, model.width, form, module + "." + name, name);
   };
   const auto attention = [&](ValueId from) {
-    if (const auto* latent = std::get_if<LatentAttentionSpec>(&spec.mixer))
-      return latent_attention(builder, from, model.width, *latent, form, module + ".self_attn");
+    const std::string path = module + ".self_attn";
+    const auto* latent = std::get_if<LatentAttentionSpec>(&spec.mixer);
+    if (latent != nullptr && latent->indexer) {
+      const std::string name = "self_attn";
+      const HuggingFaceLatentWeights weights(builder, *latent, form, path);
+      const IndexerParameters indexer = hugging_face_indexer(builder, model, *latent, path + ".indexer");
+      return indexed_attention(builder, LatentAttention(builder, *latent, weights, model.width, name), model, *latent, indexer, from, name);
+    }
+    if (latent != nullptr) return latent_attention(builder, from, model.width, *latent, form, path);
     return dot_product_attention(builder, from, model.width, spec.attention(), form, module + ".self_attn");
   };
   const auto mlp = [&](ValueId from) {

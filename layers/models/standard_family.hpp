@@ -13,6 +13,11 @@ namespace millrace::layers {
 /// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
 [[nodiscard]] ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation);
 
+/// The mixture of experts of DeepSeek-V3 (arXiv 2412.19437, section 2.1.2): experts are chosen by their sigmoids plus a bias that only the
+/// choice has and that training by gradients leaves alone, from the best groups, each judged by its two best. Their weights are the
+/// sigmoids without the bias.
+[[nodiscard]] ExpertsSpec sigmoid_experts(const ModelConfig& config, kernels::Activation activation);
+
 /// The model.shared_experts of every token as one MLP, if there are any.
 [[nodiscard]] std::optional<MlpSpec> shared_expert_of(const ModelConfig& config, kernels::Activation activation);
 

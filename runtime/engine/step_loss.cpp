@@ -26,7 +26,8 @@ std::map<TermPlace, std::vector<const LossTermSums*>> in_model_order(std::vector
 
 StepLoss::Named& named(StepLoss& loss, const LossTerm& term) {
   const auto found = std::ranges::find(loss.terms, term.name, &StepLoss::Named::name);
-  return found != loss.terms.end() ? *found : loss.terms.emplace_back(StepLoss::Named{term.name, term.auxiliary, 0, 0});
+  return found != loss.terms.end() ? *found
+                                   : loss.terms.emplace_back(StepLoss::Named{term.name, term.auxiliary, term.evaluation_only, 0, 0});
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ StepLoss add_loss_terms(std::vector<LossTermSums> reported, int model_stages, co
     StepLoss::Named& shown = named(loss, term);
     shown.sum += sum;
     shown.value += mean;
-    loss.total += mean;
+    if (!term.evaluation_only) loss.total += mean;
     if (!term.auxiliary) loss.main += mean;
   }
   return loss;

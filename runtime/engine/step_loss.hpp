@@ -31,7 +31,7 @@ struct BadLoss {
 struct StepLoss {
   struct Named {
     std::string name;
-    bool auxiliary = false;
+    bool auxiliary = false, evaluation_only = false;
     double sum = 0;    // over microbatches, stages and layers, without weight
     double value = 0;  // weight · sum / (denominator · divisor), added over the stages and layers that have the term
   };

@@ -25,12 +25,13 @@ struct LossTerm {
   std::string name;   // "lm_loss", "moe_lb_loss": as it is shown
   double weight = 1;  // the term's coefficient
   Denominator denominator = Denominator::valid_targets;
-  double divisor = 1;      // a constant of the model, such as the number of layers that the term is a mean over
-  bool auxiliary = false;  // only shapes the training: it is part of the loss of a step, not of that of an evaluation
+  double divisor = 1;            // a constant of the model, such as the number of layers that the term is a mean over
+  bool auxiliary = false;        // only shapes the training: it is part of the loss of a step, not of that of an evaluation
+  bool evaluation_only = false;  // the other way round: nothing is trained by it
 
-  /// 1 / (denominator · divisor) · weight; 0 if the count is 0. The scalar that the term's gradient begins with.
+  /// 1 / (denominator · divisor) · weight; 0 if the count is 0 or the term trains nothing. The scalar that the term's gradient begins with.
   [[nodiscard]] float gradient_scale(const StepCounts& counts) const {
-    const std::int64_t count = counts.of(denominator);
+    const std::int64_t count = evaluation_only ? 0 : counts.of(denominator);
     return count > 0 ? static_cast<float>(weight / divisor) / static_cast<float>(count) : 0.0F;
   }
   /// weight · sum / (denominator · divisor); 0 if the count is 0.
@@ -38,7 +39,7 @@ struct LossTerm {
     const std::int64_t count = counts.of(denominator);
     return count > 0 ? weight * (sum / static_cast<double>(count) / divisor) : 0.0;
   }
-  auto tie() { return std::tie(name, weight, denominator, divisor, auxiliary); }  // for the wire between processes
+  auto tie() { return std::tie(name, weight, denominator, divisor, auxiliary, evaluation_only); }  // for the wire between processes
 };
 
 }  // namespace millrace::runtime

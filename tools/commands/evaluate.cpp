@@ -65,14 +65,18 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
   configs::LoadRequest request;
   request.complete = false;
   if (model.identity.empty()) {
-    request.overrides = {"train.batch=4",
-                         fmt::format("train.sequence={}", std::min<std::int64_t>(512, model.model.max_position_embeddings))};
+    const std::int64_t sequence = std::min<std::int64_t>(512, model.model.max_position_embeddings);
+    request.overrides = {"train.batch=4", fmt::format("train.sequence={}", sequence)};
+    if (model.losses.indexer_loss > 0 && sequence > model.model.index_topk)
+      for (const auto& [key, text] : {std::pair{"train.indexer_loss", configs::to_text(model.losses.indexer_loss)},
+                                      {"train.indexer_warmup", configs::to_text(model.losses.indexer_warmup)}})
+        request.overrides.push_back(fmt::format("{}={}", key, text));
   }
   for (const auto& [key, weight] : {std::pair{"train.z_loss", model.losses.z_loss}, {"train.balance_loss", model.losses.balance_loss}})
     if (weight > 0) request.overrides.push_back(fmt::format("{}={}", key, configs::to_text(weight)));
   for (const auto& [key, value] : model.identity) {
     const bool rows = key == "train.batch" || key == "train.sequence" || key == "train.z_loss" || key == "train.balance_loss" ||
-                      key == "train.router_z_loss" || key == "data.packing";
+                      key == "train.router_z_loss" || key == "train.indexer_loss" || key == "train.indexer_warmup" || key == "data.packing";
     if (rows || key == "data.separator" || (!given && (key == "data.held_out" || key == "data.suffixes")))
       request.overrides.push_back(fmt::format("{}={}", key, value));
   }
@@ -134,6 +138,8 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   request.job.request.train.z_loss = config.train.z_loss;
   request.job.request.train.balance_loss = config.train.balance_loss;
   request.job.request.train.router_z_loss = config.train.router_z_loss;
+  request.job.request.train.indexer_loss = config.train.indexer_loss;
+  request.job.request.train.indexer_warmup = config.train.indexer_warmup;
   return request;
 }
 

@@ -187,7 +187,10 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   model.mlp_bias = file.mlp_bias && reader.boolean("mlp_bias").value_or(false);
   read_sizes(reader, file, model);
   read_latent(reader, file, model, warnings);
-  read_layer_kinds(reader, file, model);
+  if (file.indexer)
+    read_indexer(reader, file, model);
+  else
+    read_layer_kinds(reader, file, model);
   read_causality(reader, file, model, warnings);
   read_rope(reader, file.rope, model, warnings);
   read_experts(reader, file, model, warnings);
@@ -230,6 +233,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
   write_experts(json, file, model);
   write_routed_experts(json, file, model);
   write_latent(json, file, model);
+  write_indexer(json, file, model);
   write_causality(json, file, model);
   write_rope(json, file.rope, model);
   add_common_keys(json, dtype);

@@ -38,6 +38,13 @@ struct HuggingFaceLatent {
   bool reads_interleave = true;  // rope_interleave says whether rotary pairs are neighbours; without it they are
 };
 
+/// What a missing key means in a class with an indexer.
+struct HuggingFaceIndexer {
+  std::int64_t heads = 64;      // of index_n_heads
+  std::int64_t head_dim = 128;  // of index_head_dim
+  std::int64_t keys = 2048;     // of index_topk
+};
+
 /// What a class with DeepSeek's mixtures of experts reads of them, and what a missing key means.
 struct HuggingFaceRoutedExperts {
   std::int64_t count = 256;           // of n_routed_experts
@@ -85,6 +92,7 @@ struct HuggingFaceClass {
   std::optional<HuggingFaceExperts> experts = {};
   std::optional<HuggingFaceRoutedExperts> routed = {};  // in place of `experts`
   std::optional<HuggingFaceLatent> latent = {};         // attention is multi-head latent attention
+  std::optional<HuggingFaceIndexer> indexer = {};       // with it, an indexer chooses the keys of a query
 };
 
 /// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.
@@ -120,6 +128,10 @@ void write_routed_experts(runtime::OrderedJson& json, const HuggingFaceClass& fi
 /// the rotated part.
 void read_latent(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
 void write_latent(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+
+/// Reads the sizes of an indexer, if the class has one. `model` has its latent attention already.
+void read_indexer(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_indexer(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
 /// Puts in what every export has: the ids of special tokens, which the library would take from its class and which are tokens of our
 /// vocabularies, as null, and the dtype.

@@ -207,7 +207,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
     pass_over(reader, {"rope_max_timescale", "rope_type", "rope_use_scale"});
   }
   if (file.windows) read_windows(reader, file, model);
-  read_maxtext_latent(reader, file, model);
+  read_maxtext_latent(reader, file, model, losses);
   return model;
 }
 
@@ -238,7 +238,7 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   write_rope(json, model, file);
   write_maxtext_experts(json, file, model, losses);
-  write_maxtext_latent(json, file, model);
+  write_maxtext_latent(json, file, model, losses);
   json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;
   for (const FixedKey& fixed : maxtext_fixed_keys(file)) json[fixed.key] = fixed.value;
