@@ -36,6 +36,7 @@ Streams detached(ProgramBuilder& builder, const Streams& x) {
 
 ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const StageLayout& stage, const StageOptions& options) {
   model.losses = options.losses;
+  if (options.output == Output::logits) model.losses.indexer_loss = 0;  // nothing would read it
   const auto layers = static_cast<int>(model.layers.size());
   MILLRACE_CHECK(stage.first_layer >= 0 && stage.layer_count >= 0 && stage.first_layer + stage.layer_count <= layers, ExitCode::internal,
                  "layers.model", "stage of layers {} to {}, the model has {}", stage.first_layer, stage.first_layer + stage.layer_count,

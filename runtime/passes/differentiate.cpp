@@ -171,9 +171,12 @@ class Differentiator final : public GradientBuilder {
     return wanted;
   }
 
+  /// Whether a gradient flows into the operation, or begins there.
   bool reached() const {
-    return std::any_of(forward_->outputs.begin(), forward_->outputs.end(),
-                       [&](ValueId id) { return gradients_[index(id)].valid() || set_.loss_of(id) != nullptr; });
+    return std::ranges::any_of(forward_->outputs, [&](ValueId id) {
+      const StageLoss* loss = set_.loss_of(id);
+      return gradients_[index(id)].valid() || (loss != nullptr && !loss->term.evaluation_only);
+    });
   }
 
   ValueId add_value(Value value) {

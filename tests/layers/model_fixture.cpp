@@ -27,7 +27,7 @@ std::vector<runtime::RankStage> build_stages(const ModelConfig& config, const Lo
     stage.training = runtime::differentiate(build_stage(config, part, stage_options), policy);
     stage_options.output = Output::logits;
     if (part.head) stage.logits = runtime::differentiate(build_stage(config, part, stage_options), policy);
-    for (const ParameterSpec& spec : parameters(config, part)) {
+    for (const ParameterSpec& spec : parameters(config, part, options.losses)) {
       stage.parameters.push_back(
           {spec.name, spec.shape, stage.stage, spec.use, spec.order, runtime::DecayRule(options.train).decays(spec.name, spec.shape)});
     }

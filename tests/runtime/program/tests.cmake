@@ -9,6 +9,7 @@ millrace_add_test(runtime_program_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/expert_rows_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/fixed_offsets.cpp
   ${CMAKE_CURRENT_LIST_DIR}/grouped_matmul_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/indexer_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/memory_plan_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/merge_backward_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/offload_test.cpp
