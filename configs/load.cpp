@@ -312,15 +312,15 @@ void read_folder(const ModelFile& file, const std::string& from, const Settings&
   };
   const Weight weights[] = {{"train.z_loss", "z_loss_multiplier", file.losses.z_loss},
                             {"train.balance_loss", "load_balance_loss_weight", file.losses.balance_loss},
-                            {"train.indexer_loss", "indexer_loss_scaling_factor", file.losses.indexer_loss},
-                            {"train.indexer_warmup", "indexer_sparse_training", file.losses.indexer_warmup ? 1.0 : 0.0}};
+                            {"train.indexer_loss", "indexer_loss_scaling_factor", file.losses.indexer_loss}};
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(from, error);
   const Origin origin{Layer::preset, is_file ? from : (std::filesystem::path(from) / "config.json").string()};
   for (const Key& key : schema()) {
     const bool size = key.name.starts_with("model.") && key.name != "model.preset" && key.name != "model.from";
     const bool weight = std::ranges::any_of(weights, [&](const Weight& each) { return each.value > 0 && key.name == each.key; });
-    if (size || weight) run.settings[key.name] = {key.fetch(config), origin};
+    const bool warmup = file.losses.indexer_warmup && key.name == "train.indexer_warmup";
+    if (size || weight || warmup) run.settings[key.name] = {key.fetch(config), origin};
   }
   run.model_warnings = file.warnings;
   for (const Weight& weight : weights) {

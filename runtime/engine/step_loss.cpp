@@ -27,7 +27,7 @@ std::map<TermPlace, std::vector<const LossTermSums*>> in_model_order(std::vector
 StepLoss::Named& named(StepLoss& loss, const LossTerm& term) {
   const auto found = std::ranges::find(loss.terms, term.name, &StepLoss::Named::name);
   return found != loss.terms.end() ? *found
-                                   : loss.terms.emplace_back(StepLoss::Named{term.name, term.auxiliary, term.evaluation_only, 0, 0});
+                                   : loss.terms.emplace_back(StepLoss::Named{term.name, term.auxiliary, 0, 0, term.evaluation_only});
 }
 
 }  // namespace

@@ -31,11 +31,12 @@ struct BadLoss {
 struct StepLoss {
   struct Named {
     std::string name;
-    bool auxiliary = false, evaluation_only = false;
+    bool auxiliary = false;
     double sum = 0;    // over microbatches, stages and layers, without weight
     double value = 0;  // weight · sum / (denominator · divisor), added over the stages and layers that have the term
+    bool evaluation_only = false;
   };
-  double total = 0;          // of all terms: what training minimises
+  double total = 0;          // of all terms but those of evaluations: what training minimises
   double main = 0;           // without auxiliary terms: the loss of an evaluation, in nats per token
   std::vector<Named> terms;  // in model order of their first stage
   std::optional<BadLoss> bad;

@@ -73,7 +73,7 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
       {"a balance loss without experts", {"train.balance_loss=0.01"}, {"train.balance_loss = 0.01, but the model has no experts"}},
       {"an indexer's loss without an indexer", {"train.indexer_loss=0.1"}, {"train.indexer_loss = 0.1, but the model has no indexer"}},
       {"a warm-up without a loss", {"train.indexer_warmup=true"}, {"train.indexer_warmup = true, expected train.indexer_loss above 0"}},
-      {"an indexer in a family without", {"model.index_topk=4"}, {"model.index_n_heads = 0, expected 1 or more with model.index_topk = 4"}},
+      {"an indexer in a family without", {"model.index_topk=4"}, {"model.index_topk = 4, which the family llama does not have"}},
       {"experts in a dense family", {"model.experts=4"}, {"model.experts = 4, which the family llama does not have"}},
       {"dynamic without length", {"model.rope=dynamic"}, {"model.rope_original_max_position = 0", "for model.rope = dynamic"}},
       {"longrope with too few factors",

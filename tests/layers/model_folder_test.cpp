@@ -74,7 +74,9 @@ TEST(Weights, ImportAndExportAreTheIdentity) {
       EXPECT_EQ(again.losses, once.losses);
       EXPECT_EQ(again.token_ids, once.token_ids);
       // Losses that are in both are the only warnings.
-      EXPECT_EQ(once.warnings.size(), (once.losses.z_loss > 0 ? 1U : 0U) + (once.losses.balance_loss > 0 ? 1U : 0U));
+      std::size_t weights = 0;
+      for (const double weight : {once.losses.z_loss, once.losses.balance_loss, once.losses.indexer_loss}) weights += weight > 0 ? 1 : 0;
+      EXPECT_EQ(once.warnings.size(), weights);
       EXPECT_EQ(again.warnings.size(), once.warnings.size());
     }
   }
