@@ -14,10 +14,11 @@ struct ChooseKeysOptions {
   std::int64_t sequence = 0;        // S: the T = rows·S tokens are rows of this length
   std::int64_t keys_per_query = 1;  // L
   float scale = 1.0F;               // multiplies the scores
+  bool torch_ties = false;          // of equal scores those keys are chosen that torch.topk takes on a CPU; else the lower places
 
   static constexpr auto members() {
     return std::tuple(member("sequence", &ChooseKeysOptions::sequence), member("keys_per_query", &ChooseKeysOptions::keys_per_query),
-                      member("scale", &ChooseKeysOptions::scale));
+                      member("scale", &ChooseKeysOptions::scale), member("torch_ties", &ChooseKeysOptions::torch_ties));
   }
 };
 
@@ -25,11 +26,12 @@ struct ChooseKeysOptions {
 ///   I[t, u] = scale · Σ_h weights[t, h] · max(q[t, h] · k[u], 0),
 /// among the keys that the query sees: those of its row up to its own place, with segments[u] == segments[t]. q [T, H, D] and k [T, D] of
 /// one dtype, f32 or bf16; weights f32 [T, H]; segments i32 [T] → keys i32 [T, L], which is a key list: the places of the keys in the row,
-/// in increasing order, and −1 behind the last of them if the query sees fewer than L. Among equal scores the lower place is better; both
-/// zeros are equal; a NaN is better than every number, so that it is seen in what the query attends to. Scores are computed in fp32, sums
-/// over heads in increasing order; the scores of one query at a time are stored for each thread, or each block of a GPU. A query's result
-/// depends on its own operands and on the keys that it sees, not on the thread count. Throws Error(config) if L is below 1, Error(internal)
-/// for operands of other types.
+/// in increasing order, and −1 behind the last of them if the query sees fewer than L. Among equal scores the lower place is better, or
+/// with torch_ties whichever torch.topk takes on a CPU from the whole row, in which keys that are not seen are the worst
+/// (kernels/base/torch_topk.hpp; a GPU always takes the lower place); both zeros are equal; a NaN is better than every number, so that it
+/// is seen in what the query attends to. Scores are computed in fp32, sums over heads in increasing order; the scores of one query at a
+/// time are stored for each thread, or each block of a GPU. A query's result depends on its own operands and on the keys that it sees, not
+/// on the thread count. Throws Error(config) if L is below 1, Error(internal) for operands of other types.
 void choose_keys(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& weights, const Tensor& segments,
                  ChooseKeysOptions options, const Tensor& keys, Scratch scratch);
 

@@ -47,6 +47,7 @@ struct IndexerSpec {
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;    // of its queries and keys; the first rope_head_dim features are rotated
   std::int64_t keys = 0;        // that a query attends to; rows that are not longer have attention to all keys
+  bool torch_ties = false;      // of equal scores those keys are chosen that torch.topk takes
   bool always_trained = false;  // optimizers also update it if no loss trains it, with a gradient of 0
 
   bool operator==(const IndexerSpec&) const = default;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <limits>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/torch_topk.hpp"
 #include "kernels/cpu/aligned_scratch.hpp"
 #include "kernels/cpu/choose_keys_loops.hpp"
 #include "kernels/cpu/items_in_turn.hpp"
@@ -60,9 +62,20 @@ void choose(const ChoiceMemory& memory, std::int64_t count, std::int64_t chosen,
   for (; found < chosen; ++found) list[found] = -1;
 }
 
+/// The same with the keys that torch.topk takes from a row of `sequence` keys, of which more than `chosen` are seen.
+void choose_as_torch(const ChoiceMemory& memory, std::int64_t count, std::int64_t chosen, std::int64_t sequence, std::int32_t* list) {
+  static_assert(sizeof(ScoredPlace) == sizeof(std::uint64_t));
+  auto* const entries = reinterpret_cast<ScoredPlace*>(memory.candidates);
+  for (std::int64_t u = 0; u < sequence; ++u) entries[u] = {-std::numeric_limits<float>::infinity(), static_cast<std::int32_t>(u)};
+  for (std::int64_t i = 0; i < count; ++i) entries[memory.places[i]].score = memory.scores[memory.places[i]];
+  torch_topk(entries, sequence, chosen);
+  for (std::int64_t i = 0; i < chosen; ++i) list[i] = entries[i].place;
+  std::sort(list, list + chosen);
+}
+
 template <class T, class Pack, class Scores>
 void choose_keys(ThreadTeam& team, const IndexerScores<T>& at, Pack* pack, Scores* score, const Shape& q, const Tensor& segments,
-                 const Tensor& keys, Scratch scratch) {
+                 bool torch_ties, const Tensor& keys, Scratch scratch) {
   auto* const packed = reinterpret_cast<float*>(aligned_begin(scratch));
   auto* const memories = reinterpret_cast<std::byte*>(packed) + packed_bytes(q, at.sequence);
   const std::int64_t query_tiles = (at.sequence + kQueryTile - 1) / kQueryTile, chosen = keys.shape[1];
@@ -80,7 +93,10 @@ void choose_keys(ThreadTeam& team, const IndexerScores<T>& at, Pack* pack, Score
           score(at, row * at.sequence + t, memory.places[0] / kIndexTile, t / kIndexTile + 1, packed, memory.loops, memory.scores);
         else
           std::fill_n(memory.scores, t + 1, 0.0F);  // all of them are chosen
-        choose(memory, count, chosen, keys.as<std::int32_t>() + (row * at.sequence + t) * chosen);
+        if (torch_ties && count > chosen)
+          choose_as_torch(memory, count, chosen, at.sequence, keys.as<std::int32_t>() + (row * at.sequence + t) * chosen);
+        else
+          choose(memory, count, chosen, keys.as<std::int32_t>() + (row * at.sequence + t) * chosen);
       }
     });
   }
@@ -91,7 +107,7 @@ void choose_keys(const ExecutionContext& context, const Tensor& q, const Tensor&
   const auto call = [&]<class T>(T, auto* pack, auto* score) {
     choose_keys(context.team(),
                 IndexerScores<T>{q.as<T>(), k.as<T>(), weights.as<float>(), options.sequence, q.shape[1], q.shape[2], options.scale}, pack,
-                score, q.shape, segments, keys, scratch);
+                score, q.shape, segments, options.torch_ties, keys, scratch);
   };
   if (q.dtype == DType::f32)
     call(float{}, pick_pack_index_keys_f32(), pick_index_scores_f32());

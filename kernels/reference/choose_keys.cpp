@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "kernels/base/torch_topk.hpp"
 #include "kernels/reference/element.hpp"
 
 namespace millrace::kernels::reference {
@@ -19,6 +21,15 @@ bool better(const SeenKey& a, const SeenKey& b) {
   if (std::isnan(a.score) != std::isnan(b.score)) return std::isnan(a.score);
   if (a.score != b.score && !std::isnan(a.score)) return a.score > b.score;
   return a.place < b.place;
+}
+
+/// Moves the keys that torch.topk takes from the whole row to the front. Behind `seen` there is room for the row's entries.
+void choose_as_torch(SeenKey* seen, std::int64_t count, ChooseKeysOptions options) {
+  auto* const entries = reinterpret_cast<ScoredPlace*>(seen + options.sequence);
+  for (std::int64_t u = 0; u < options.sequence; ++u) entries[u] = {-std::numeric_limits<float>::infinity(), static_cast<std::int32_t>(u)};
+  for (std::int64_t i = 0; i < count; ++i) entries[seen[i].place].score = static_cast<float>(seen[i].score);
+  torch_topk(entries, options.sequence, options.keys_per_query);
+  for (std::int64_t i = 0; i < options.keys_per_query; ++i) seen[i] = {entries[i].score, entries[i].place};
 }
 
 double score_of(const Tensor& q, const Tensor& k, const Tensor& weights, std::int64_t t, std::int64_t u, ChooseKeysOptions options) {
@@ -42,7 +53,10 @@ void choose_keys(const Tensor& q, const Tensor& k, const Tensor& weights, const 
     for (std::int64_t u = begin; u <= t; ++u)
       if (segment[u] == segment[t]) seen[count++] = {score_of(q, k, weights, t, u, options), static_cast<std::int32_t>(u - begin)};
     const std::int64_t chosen = std::min(count, options.keys_per_query);
-    std::sort(seen, seen + count, better);
+    if (options.torch_ties && count > chosen)
+      choose_as_torch(seen, count, options);
+    else
+      std::sort(seen, seen + count, better);
     std::sort(seen, seen + chosen, [](const SeenKey& a, const SeenKey& b) { return a.place < b.place; });
     auto* list = keys.as<std::int32_t>() + t * options.keys_per_query;
     for (std::int64_t i = 0; i < options.keys_per_query; ++i) list[i] = i < chosen ? seen[i].place : -1;
@@ -50,7 +64,7 @@ void choose_keys(const Tensor& q, const Tensor& k, const Tensor& weights, const 
 }
 
 std::size_t choose_keys_scratch_bytes(const Shape& /*q*/, DType /*dtype*/, ChooseKeysOptions options, const Processor& /*processor*/) {
-  return static_cast<std::size_t>(options.sequence) * sizeof(SeenKey);
+  return static_cast<std::size_t>(options.sequence) * (sizeof(SeenKey) + sizeof(ScoredPlace));
 }
 
 const InTable in_table[] = {

@@ -75,8 +75,9 @@ ValueId indexed_attention(ProgramBuilder& builder, const LatentAttention& attent
   const double heads = static_cast<double>(indexer.heads), width = static_cast<double>(indexer.head_dim);
   const auto scale = static_cast<float>(1.0 / std::sqrt(heads) / std::sqrt(width));
   const ValueId segments = builder.batch("segments");
-  const ValueId keys = runtime::choose_keys(builder, index.queries, index.keys, index.weights, segments,
-                                            {.keys_per_query = indexer.keys, .scale = scale}, prefix + ".choose_keys");
+  const ValueId keys =
+      runtime::choose_keys(builder, index.queries, index.keys, index.weights, segments,
+                           {.keys_per_query = indexer.keys, .scale = scale, .torch_ties = indexer.torch_ties}, prefix + ".choose_keys");
   const kernels::AttentionOptions form = attention.form();
   if (learns) {
     const runtime::IndexerLossInputs inputs{.q = q.heads,

@@ -213,7 +213,8 @@ LatentAttentionSpec StandardFamily::latent(const ModelConfig& config) const {
   spec.bias = config.attention_bias;
   check_latent_attention(config.family, spec);
   if (file_.indexer) {
-    spec.indexer = IndexerSpec{.heads = config.index_n_heads, .head_dim = config.index_head_dim, .keys = config.index_topk};
+    spec.indexer =
+        IndexerSpec{.heads = config.index_n_heads, .head_dim = config.index_head_dim, .keys = config.index_topk, .torch_ties = true};
     check_indexer(config.family, spec);
   }
   return spec;

@@ -189,6 +189,33 @@ TEST(ChooseKeys, BothZerosAreEqualAndANotANumberIsBest) {
   }
 }
 
+// torch 2.15's choice of 6 from these scores of which two are equal, recorded on a CPU: it is not that of the lower place. A row is longer
+// than what its queries see.
+TEST(ChooseKeys, MayBreakTiesAsTorchDoes) {
+  MILLRACE_CPU_ONLY();
+  ThreadTeam team(2);
+  const double scores[] = {0, -2.25, -2.375, -3.875, 1.5, 3.625, -0.0625, 2.125, 3.125, 0.75, 0, -1.1875};
+  for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
+    const ExecutionContext context = stream_of(team, implementation);
+    Call call({1, 20, 2, 1, 6}, DType::f32);
+    for (std::int64_t t = 0; t < 20; ++t) {
+      call.k.set(t, t < 12 ? scores[t] : 5);
+      for (const std::int64_t h : {0, 1}) {  // max(k, 0) − max(−k, 0) is k
+        call.q.set(2 * t + h, h == 0 ? 1 : -1);
+        call.weights.set(2 * t + h, h == 0 ? 1 : -1);
+      }
+    }
+    const auto expect = [&](bool torch_ties, const std::vector<double>& expected) {
+      const ChooseKeysOptions options{.sequence = 20, .keys_per_query = 6, .torch_ties = torch_ties};
+      const Buffer scratch = scratch_of(context, choose_keys_scratch_bytes((*call.q).shape, DType::f32, options, context.processor()));
+      choose_keys(context, *call.q, *call.k, *call.weights, *call.segments, options, *call.keys, scratch.bytes());
+      for (std::int64_t i = 0; i < 6; ++i) EXPECT_EQ(call.keys.get(11 * 6 + i), expected[static_cast<std::size_t>(i)]) << i;
+    };
+    expect(false, {0, 4, 5, 7, 8, 9});
+    expect(true, {4, 5, 7, 8, 9, 10});
+  }
+}
+
 // What another document or the future has does not matter.
 TEST(ChooseKeys, DependsOnNothingThatIsNotSeen) {
   ThreadTeam team(1);
