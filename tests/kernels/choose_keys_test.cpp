@@ -189,8 +189,8 @@ TEST(ChooseKeys, BothZerosAreEqualAndANotANumberIsBest) {
   }
 }
 
-// torch 2.15's choice of 6 from these scores of which two are equal, recorded on a CPU: it is not that of the lower place. A row is longer
-// than what its queries see.
+// A query of tests/golden/hf_deepseek_v32, with rounded scores: of the two that are 0 transformers' choice, which its output shows, has the
+// higher place.
 TEST(ChooseKeys, MayBreakTiesAsTorchDoes) {
   MILLRACE_CPU_ONLY();
   ThreadTeam team(2);
