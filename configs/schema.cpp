@@ -147,7 +147,7 @@ void pipeline_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("pipeline.chunks", layout, "Stages per rank (Megatron: virtual pipeline stages).", MEMBER(pipeline.chunks)),
                          1, 1 << 10));
   keys.push_back(among(bind("pipeline.schedule", layout, "The order of forwards and backwards on each rank.", MEMBER(pipeline.schedule)),
-                       {runtime::schedule_choices.begin(), runtime::schedule_choices.end()}));
+                       {runtime::schedule_names().begin(), runtime::schedule_names().end()}));
   keys.push_back(bind("pipeline.layout", layout,
                       "Layers of each stage, such as \"E t*2 | t | t*3 H\". Empty: layers are distributed evenly.",
                       MEMBER(pipeline.layout)));
