@@ -70,7 +70,7 @@ const std::map<std::string, std::int64_t> kParameters = {
     {"gpt3-22b", 22'049'107'968},
     {"gpt3-175b", 174'780'997'632},
 };
-const std::set<std::string> kOurOwn = {"bench-32m", "llama-125m", "quickstart-1m", "tiny"};
+const std::set<std::string> kOurOwn = {"bench-32m", "bench-moe-100m", "llama-125m", "quickstart-1m", "tiny"};
 
 layers::ModelConfig preset(const std::string& name) {
   configs::LoadRequest request;
