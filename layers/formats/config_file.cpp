@@ -122,6 +122,8 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("experts_per_token", expected.experts_per_token, found.experts_per_token),
                                   differs("moe_intermediate_size", expected.moe_intermediate_size, found.moe_intermediate_size),
                                   differs("norm_topk_prob", expected.norm_topk_prob, found.norm_topk_prob),
+                                  differs("swiglu_limit", expected.swiglu_limit, found.swiglu_limit),
+                                  differs("swiglu_alpha", expected.swiglu_alpha, found.swiglu_alpha),
                                   differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
                                   differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
     if (!text.empty()) return text;

@@ -64,6 +64,12 @@ ModelConfig odd_model(const std::string& name) {
     config.norm_topk_prob = false;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
+  if (family == "gpt_oss") {
+    config.experts = 5, config.experts_per_token = 2, config.swiglu_limit = 0.9, config.swiglu_alpha = 1.3;
+    config.attention_bias = true;
+    config.layer_kinds = {LayerKind::sliding, LayerKind::full, LayerKind::sliding};
+    config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16, .truncate = false};
+  }
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (maxtext && family == "mistral") config.fused_mlp = true;
   if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two
