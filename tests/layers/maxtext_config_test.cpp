@@ -149,6 +149,9 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   const std::vector<std::string> of_experts{"num_experts_per_tok", "float32_gate_logits", "norm_topk_prob", "routed_bias"};
   expect_no_key_passed_over(maxtext("mixtral"), of_experts, unscaled);
   expect_no_key_passed_over(maxtext("qwen3_moe"), of_experts, {"rope_use_scale", "mlp_dim"});
+  std::vector<std::string> of_gpt_oss = yarn;
+  of_gpt_oss.insert(of_gpt_oss.end(), of_experts.begin(), of_experts.end());
+  expect_no_key_passed_over(maxtext("gpt_oss"), of_gpt_oss, unscaled);
   for (const char* name : {"gemma2", "gemma3"}) expect_no_key_passed_over(maxtext(name), {"local_rope_max_timescale"}, unscaled);
   expect_no_key_passed_over(maxtext("olmo3"), yarn, unscaled);
 }
@@ -233,6 +236,30 @@ TEST(ConfigFile, ReadsAndWritesMaxTextsExperts) {
     changed[key] = !config[key].get<bool>();
     EXPECT_EQ(parse(changed).model, model) << key;
   }
+}
+
+TEST(ConfigFile, ReadsAndWritesMaxTextsClampedGate) {
+  json config = maxtext("gpt_oss");
+  config["mlp_activations_limit"] = 2.5;
+  config["rope_truncate"] = true;
+  const ConfigFile file = parse(config);
+  EXPECT_EQ(parse_config_file(config_file_text(file, "float32"), "again").model, file.model);
+  EXPECT_EQ(file.model.swiglu_limit, 2.5);
+  EXPECT_EQ(file.model.layer_kinds, (std::vector{LayerKind::sliding, LayerKind::full}));
+  EXPECT_EQ(file.model.sliding_window, 4);
+  EXPECT_EQ(file.model.routed_bias, kernels::RouterBias::score);
+  EXPECT_EQ(file.model.rope.kind, RopeKind::yarn);
+  const auto refused = [&](const char* key, const json& value, const char* says) {
+    json changed = maxtext("gpt_oss");
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  refused("mlp_activations", {"silu", "linear"}, "is [\"sigmoid\", \"linear\"]");
+  refused("mlp_activations_limit", -1.0, "expected a number above 0");
+  refused("attention_sink", false, "supported is true");
+  refused("attention_bias", false, "supported is true");
+  refused("mlp_bias", false, "supported is true");
+  refused("inhomogeneous_layer_cycle_interval", 1, "supported is 2");
 }
 
 TEST(ConfigFile, RejectsExpertsThatMaxTextsBlockHasNot) {

@@ -210,6 +210,12 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
   refused(
       "gemma2", [](ModelConfig& config) { config.layer_kinds.pop_back(); }, "layer_types has 2 entries, expected 3");
   refused(
+      "gpt_oss", [](ModelConfig& config) { config.experts = 0; }, "experts = 0, expected 1 or more");
+  refused(
+      "gpt_oss", [](ModelConfig& config) { config.experts_per_token = 6; }, "experts_per_token = 6, expected 1 to the 5 experts");
+  refused(
+      "maxtext gpt_oss", [](ModelConfig& config) { config.experts = 0; }, "experts = 0, expected 2 or more");
+  refused(
       "gpt2", [](ModelConfig& config) { config.max_position_embeddings = 15; }, "rows of 16 tokens");
   refused(
       "maxtext gpt3", [](ModelConfig& config) { config.learned_positions = 15; }, "rows of 16 tokens");
