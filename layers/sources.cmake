@@ -13,6 +13,7 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/unsupported.cpp
   formats/llmc_file.cpp
   formats/maxtext/config.cpp
+  formats/maxtext/experts.cpp
   formats/maxtext/keys.cpp
   formats/model_folder.cpp
   formats/model_weights.cpp
@@ -20,6 +21,7 @@ target_sources(millrace_layers PRIVATE
   initial_values.cpp
   losses/cross_entropy.cpp
   mlp.cpp
+  moe/maxtext_experts.cpp
   moe/mixture_of_experts.cpp
   moe/router_losses.cpp
   models/boundary.cpp

@@ -60,6 +60,9 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   const auto kinds = static_cast<std::int64_t>(config.layer_kinds.size());
   MILLRACE_CHECK(kinds == 0 || kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: layer_types has {} entries, expected {}, one per layer", config.family, kinds, config.layers);
+  const auto mlp_kinds = static_cast<std::int64_t>(config.mlp_kinds.size());
+  MILLRACE_CHECK(mlp_kinds == 0 || mlp_kinds == config.layers, ExitCode::model, maxtext_component,
+                 "{}: mlp_layer_types has {} entries, expected {}, one per layer", config.family, mlp_kinds, config.layers);
   const auto has = [&](LayerKind kind) { return std::ranges::find(config.layer_kinds, kind) != config.layer_kinds.end(); };
   MILLRACE_CHECK(!has(LayerKind::chunked), ExitCode::model, maxtext_component,
                  "{}: layer_types has chunked layers, expected full and sliding ones", config.family);
@@ -80,7 +83,10 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
       file_(std::move(file)) {
   const auto add = [&](std::initializer_list<std::string_view> more) { traits_.keys.insert(traits_.keys.end(), more); };
   add(keys);
-  if (blocks_.attention) add({"model.activation", "model.gated_mlp", "model.fused_qkv", "model.fused_mlp"});
+  const bool clamped = blocks_.experts && blocks_.experts->clamped;
+  if (blocks_.attention) add({"model.fused_qkv"});
+  if (blocks_.attention && !clamped) add({"model.activation", "model.gated_mlp", "model.fused_mlp"});
+  if (clamped) add({"model.swiglu_limit"});
   if (blocks_.shares_kv) add({"model.share_kv"});
   if (blocks_.attention && blocks_.rotary)
     add({"model.rope", "model.rope_theta", "model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
@@ -91,6 +97,16 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.rotary = blocks_.attention && blocks_.rotary;
   file_.shares_kv = blocks_.shares_kv;
   file_.caps_scores = traits_.reads("model.attn_logit_softcapping");
+  file_.experts = blocks_.experts;
+  if (file_.experts) {
+    add({"model.experts", "model.experts_per_token", "model.routed_score_func", "model.routed_bias", "model.float32_gate_logits",
+         "model.mlp_layer_types"});
+    if (file_.experts->own_width) add({"model.moe_intermediate_size"});
+    if (file_.experts->weights == MaxTextWeights::scaled)
+      add({"model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"});
+    else if (file_.experts->weights != MaxTextWeights::sigmoid)
+      add({"model.norm_topk_prob"});
+  }
   file_.windows = !file_.kinds.empty() || !blocks_.parts.empty();
   if (file_.windows) add({"model.sliding_window", "model.rope_local_theta"});
   if (!file_.kinds.empty()) add({"model.layer_types"});
@@ -110,6 +126,7 @@ AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind
   if (kind == LayerKind::sliding) spec.window = config.sliding_window;
   spec.qkv_bias = blocks_.bias || blocks_.qkv_bias;
   spec.out_bias = blocks_.bias;
+  spec.sinks = blocks_.sinks;
   spec.norm = blocks_.query_key_norm;
   spec.fused = config.fused_qkv;
   spec.share_kv = config.share_kv;
@@ -135,16 +152,20 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
                     .gated = config.gated_mlp,
                     .bias = blocks_.bias,
                     .fused = config.fused_mlp};
-  const auto layer_of = [&](LayerKind kind) {
+  std::optional<ExpertsSpec> experts;
+  if (blocks_.experts && (config.experts > 0 || blocks_.experts->clamped)) experts = maxtext_experts_spec(config, *blocks_.experts);
+  const auto layer_of = [&](LayerKind kind, bool dense) {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
+    if (experts && !dense) layer.ffn = *experts;
     if (blocks_.attention) layer.mixer = attention(config, kind);
     return layer;
   };
   LayerSpec several;
-  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind));
+  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind, false));
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
     const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[i];
-    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind) : several);
+    const bool dense = !config.mlp_kinds.empty() && config.mlp_kinds[i] == MlpKind::dense;
+    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense) : several);
   }
   return model;
 }
@@ -199,8 +220,11 @@ ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, con
 
 Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, const Shape& shape) const {
   if (name == token_table || name == position_table) return {InitialKind::normal, 1.0};
-  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  if (name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks")) return {InitialKind::zeros};
   if (shape.rank() == 1) return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
+  // MaxText's initialiser takes the experts' axis for the one of inputs and counts the last one as part of a receptive field.
+  if (shape.rank() == 3)
+    return {InitialKind::truncated_normal, 1.0 / std::sqrt(static_cast<double>(shape[0] * shape[2])) / truncated_deviation};
   const bool head = name == "decoder.logits_dense.kernel";  // programs have it transposed
   const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[head ? 1 : 0]));
   const bool in_attention = blocks_.attention && name.find(std::string(".") + blocks_.attention_module) != std::string::npos;

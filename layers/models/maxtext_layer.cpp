@@ -119,8 +119,10 @@ ValueId MaxTextLayer::attention(ValueId x) const {
   builder_.label(q, "query_proj");
   builder_.label(k, "key_proj");
   builder_.label(v, "value_proj");
+  ValueId sinks;
+  if (spec.sinks) sinks = builder_.parameter(module_ + "." + attention_ + ".sinks", {heads}, runtime::in_f32);
   const ValueId context =
-      runtime::attention(builder_, q, k, v, builder_.batch("segments"), attention_form(spec), attention_ + ".attention");
+      runtime::attention(builder_, q, k, v, builder_.batch("segments"), attention_form(spec), attention_ + ".attention", sinks);
   builder_.label(context, "context");
   builder_.label(context, "attention_out");
   const ValueId out = dense(context, {.path = attention_ + ".out",
@@ -134,6 +136,8 @@ ValueId MaxTextLayer::attention(ValueId x) const {
 }
 
 ValueId MaxTextLayer::mlp(ValueId x) const {
+  if (const auto* experts = std::get_if<ExpertsSpec>(&spec_.ffn))
+    return maxtext_experts(builder_, x, x, model_, *experts, module_, blocks_.experts.value().module + suffix_);
   const MlpSpec& spec = spec_.mlp();
   const std::int64_t width = model_.width, inner = spec.width;
   const auto in = [&](const char* name, std::int64_t parts, Shape stored) {

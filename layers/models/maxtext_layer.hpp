@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
+#include "layers/moe/maxtext_experts.hpp"
 #include "runtime/program/builder.hpp"
 
 namespace millrace::layers {
@@ -30,6 +32,7 @@ struct MaxTextBlocks {
   bool rotary = true;            // queries and keys are rotated
   bool bias = false;             // on all projections
   bool qkv_bias = false;         // on queries, keys and values
+  bool sinks = false;            // a learned score per query head joins the softmax's sum
   bool scale_in_weights = true;  // 1/√head_dim is part of the query kernel; else scores are scaled when they are used
   bool split_axis = false;       // a fused kernel is stored [D, 3, N, h]; else [D, 3 N, h]
   bool layer_norm = false;       // norms are LayerNorms whose scale is stored minus 1; else RMSNorms
@@ -40,7 +43,8 @@ struct MaxTextBlocks {
   NormPlacement norms = NormPlacement::before;
   MaxTextNormNames norm_names = {};
   const char* attention_module = "self_attention";
-  std::vector<MaxTextPart> parts = {};  // not empty: every layer consists of these, one after the other
+  std::optional<MaxTextExperts> experts = {};  // set: layers have experts in place of the MLP, all or some of them
+  std::vector<MaxTextPart> parts = {};         // not empty: every layer consists of these, one after the other
 };
 
 /// One of MaxText's decoder layers, or a part of one, under its parameter paths (decoder.layers_N.…) and with its kernels, which have
@@ -57,6 +61,7 @@ class MaxTextLayer {
   /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
   [[nodiscard]] runtime::ValueId attention(runtime::ValueId x) const;
+  /// The MLP, or the experts that the layer has in its place.
   [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x) const;
   /// x · W with the bare parameter `<layer>.<name>` [inputs, outputs].
   [[nodiscard]] runtime::ValueId product(runtime::ValueId x, const std::string& name, std::int64_t inputs, std::int64_t outputs) const;

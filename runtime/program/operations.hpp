@@ -9,6 +9,7 @@
 #include "kernels/attention_temperature.hpp"
 #include "kernels/balance_loss.hpp"
 #include "kernels/base/activation.hpp"
+#include "kernels/base/clamped_glu_options.hpp"
 #include "kernels/base/route_options.hpp"
 #include "kernels/delta_gates.hpp"
 #include "kernels/gated_delta_rule.hpp"
@@ -84,6 +85,8 @@ ValueId activate(ProgramBuilder& builder, kernels::Activation activation, ValueI
                  std::span<const ValueId> parameters = {});
 ValueId glu(ProgramBuilder& builder, kernels::Activation activation, ValueId gate, ValueId up, std::string_view name,
             std::span<const ValueId> parameters = {});
+/// (clamped up + offset) · g · σ(steepness · g), g the clamped gate (kernels/clamped_glu.hpp): gate and up [T, F] → same.
+ValueId clamped_glu(ProgramBuilder& builder, ValueId gate, ValueId up, const kernels::ClampedGluOptions& options, std::string_view name);
 /// glu with SiLU.
 ValueId swiglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name);
 ValueId add(ProgramBuilder& builder, ValueId a, ValueId b, std::string_view name);
@@ -95,6 +98,8 @@ ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_vie
 ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name);
 /// Splits the columns of x [T, N]: one result [T, width] per width; the widths add up to N.
 std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name);
+/// The softmax over each row: x [T, N] → same.
+ValueId softmax(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// x in fp32: x [T, D] f32 or bf16 → f32 [T, D]; x itself if it is f32 already. The gradient is rounded to x's dtype.
 ValueId to_f32(ProgramBuilder& builder, ValueId x, std::string_view name);
 
