@@ -21,6 +21,7 @@ target_sources(millrace_layers PRIVATE
   initial_values.cpp
   losses/cross_entropy.cpp
   mlp.cpp
+  moe/capacity.cpp
   moe/maxtext_experts.cpp
   moe/mixture_of_experts.cpp
   moe/router_losses.cpp

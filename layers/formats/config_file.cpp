@@ -125,6 +125,8 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("routed_scaling_factor", expected.routed_scaling_factor, found.routed_scaling_factor),
                                   differs("routing_groups", expected.routing_groups, found.routing_groups),
                                   differs("kept_routing_groups", expected.kept_routing_groups, found.kept_routing_groups),
+                                  differs("capacity_factor", expected.capacity_factor, found.capacity_factor),
+                                  differs("routed_bias_update_rate", expected.routed_bias_update_rate, found.routed_bias_update_rate),
                                   differs("float32_gate_logits", expected.float32_gate_logits, found.float32_gate_logits),
                                   differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
                                   differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})

@@ -97,7 +97,7 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.experts = blocks_.experts;
   if (file_.experts) {
     add({"model.experts", "model.experts_per_token", "model.routed_score_func", "model.routed_bias", "model.float32_gate_logits",
-         "model.mlp_layer_types"});
+         "model.capacity_factor", "model.mlp_layer_types"});
     if (file_.experts->own_width) add({"model.moe_intermediate_size"});
     if (file_.experts->weights == MaxTextWeights::scaled)
       add({"model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"});

@@ -72,7 +72,8 @@ void check_sizes(const ModelConfig& config) {
 ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
-          .expert = {.width = expert_width(config), .activation = activation}};
+          .expert = {.width = expert_width(config), .activation = activation},
+          .capacity_factor = config.capacity_factor};
 }
 
 }  // namespace
@@ -112,7 +113,7 @@ std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> 
 }
 
 std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys) {
-  for (const char* key : {"model.experts", "model.experts_per_token"}) keys.emplace_back(key);
+  for (const char* key : {"model.experts", "model.experts_per_token", "model.capacity_factor"}) keys.emplace_back(key);
   return keys;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kernels/base/check.hpp"
+#include "layers/moe/capacity.hpp"
 #include "layers/moe/router_losses.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -71,6 +72,7 @@ ExpertsSpec maxtext_experts_spec(const ModelConfig& config, const MaxTextExperts
   return {.experts = config.experts,
           .route = maxtext_route(config, experts.weights),
           .expert = {.width = expert_width(config), .activation = config.activation, .bias = experts.bias},
+          .capacity_factor = config.capacity_factor,
           .router_in_f32 = config.float32_gate_logits,
           .balanced = config.routed_score};
 }
@@ -88,6 +90,7 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, module + ".route", bias);
   const ValueId scores = model.losses.balance_loss > 0 ? balanced_scores(builder, logits, bias, spec.balanced, module) : logits;
   router_losses(builder, {.logits = logits, .scores = scores, .experts = routing.experts}, model, module);
+  const ValueId weights = weights_within_capacity(builder, routing, spec, module);
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, experts, module + ".sort");
 
   const double active = static_cast<double>(spec.route.experts_per_token) / static_cast<double>(experts);
@@ -107,7 +110,7 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
   for (const char* label : {"mlpwi_0", "moe_mlpwi_0"}) builder.label(gate, label);
   builder.label(up, "moe_mlpwi_1");
   for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(out, label);
-  return runtime::combine_rows(builder, out, sorted.places, module + ".combine", routing.weights);
+  return runtime::combine_rows(builder, out, sorted.places, module + ".combine", weights);
 }
 
 }  // namespace millrace::layers

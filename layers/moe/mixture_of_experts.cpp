@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "layers/activation.hpp"
+#include "layers/moe/capacity.hpp"
 #include "layers/moe/router_losses.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -32,6 +33,7 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   const ValueId logits = runtime::linear(builder, runtime::to_f32(builder, x, "mlp.router_input"), router, "mlp.router");
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route");
   router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
+  const ValueId weights = weights_within_capacity(builder, routing, spec, "mlp");
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
 
   const std::int64_t hidden_width = spec.expert.width;
@@ -49,7 +51,7 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   for (const char* label : {"mlpwi_0", "moe_mlpwi_0"}) builder.label(gate, label);
   builder.label(up, "moe_mlpwi_1");
   for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(down, label);
-  return runtime::combine_rows(builder, down, sorted.places, "mlp.combine", routing.weights);
+  return runtime::combine_rows(builder, down, sorted.places, "mlp.combine", weights);
 }
 
 }  // namespace millrace::layers

@@ -149,6 +149,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"maxtext_llama2_plain", "E t | t H", kernels::Implementation::reference},
         Case{"maxtext_mixtral", "", kernels::Implementation::fast},
         Case{"maxtext_mixtral", "E t | t H", kernels::Implementation::reference},
+        Case{"maxtext_mixtral_capacity", "", kernels::Implementation::fast},
+        Case{"maxtext_mixtral_capacity", "E t | t H", kernels::Implementation::reference},
         Case{"maxtext_qwen3_moe", "", kernels::Implementation::fast},
         Case{"maxtext_qwen3_moe", "E t | t H", kernels::Implementation::reference},
         Case{"maxtext_llama2_fused", "", kernels::Implementation::fast},

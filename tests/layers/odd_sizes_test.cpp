@@ -64,6 +64,7 @@ ModelConfig odd_model(const std::string& name) {
     config.norm_topk_prob = false;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
+  if (maxtext && family == "qwen3_moe") config.capacity_factor = 0.8;
   if (maxtext && family == "mixtral") config.routed_bias = kernels::RouterBias::score, config.routed_score = kernels::RouterScore::softmax;
   if (maxtext && family == "qwen3_moe")
     config.routed_bias = kernels::RouterBias::choice, config.routed_score = kernels::RouterScore::sigmoid;

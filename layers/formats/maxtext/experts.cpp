@@ -61,6 +61,9 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
   model.routed_bias = reader.boolean("routed_bias").value_or(false) ? RouterBias::score : RouterBias::none;
   model.norm_topk_prob = reader.boolean("norm_topk_prob").value_or(false);
   if (scales(file)) model.routed_scaling_factor = reader.number("routed_scaling_factor", 0, 1e9).value_or(1);
+  // Without the dropless path a capacity of 0 or less means none; the dropless path has none.
+  const double capacity = reader.number("capacity_factor", -1e9, 1e9).value_or(-1);
+  if (!reader.boolean("sparse_matmul").value_or(true)) model.capacity_factor = std::max(capacity, 0.0);
   model.float32_gate_logits = reader.boolean("float32_gate_logits").value_or(false);
   losses.balance_loss = reader.number("load_balance_loss_weight", 0, 1e3).value_or(0);
 }
@@ -75,6 +78,8 @@ void write_maxtext_experts(runtime::OrderedJson& json, const MaxTextFile& file, 
   json["routed_bias"] = model.routed_bias != RouterBias::none;
   json["norm_topk_prob"] = model.norm_topk_prob;
   if (scales(file)) json["routed_scaling_factor"] = model.routed_scaling_factor;
+  json["sparse_matmul"] = model.capacity_factor <= 0;
+  json["capacity_factor"] = model.capacity_factor > 0 ? model.capacity_factor : -1.0;
   json["float32_gate_logits"] = model.float32_gate_logits;
   json["load_balance_loss_weight"] = losses.balance_loss;
 }
