@@ -123,6 +123,8 @@ struct ModelConfig {
   std::int64_t moe_intermediate_size = 0;                           // width of an expert; 0: intermediate_size (expert_width())
   bool norm_topk_prob = true;                                       // the weights of a token's experts are divided by their sum
   std::vector<MlpKind> mlp_kinds;                                   // one per layer; empty: all are mixtures, if there are experts
+  double swiglu_limit = 7.0;                                        // above 0: an expert's gate is at most this, and the size of its up
+  double swiglu_alpha = 1.702;                                      // multiplies the gate within its sigmoid
   kernels::RouterScore routed_score = kernels::RouterScore::logit;  // maxtext: the score of an expert, a function of the router's logits
   kernels::RouterBias routed_bias = kernels::RouterBias::none;      // maxtext: the use of a learned bias per expert
   double routed_scaling_factor = 1.0;                               // multiplies the weights of a token's experts

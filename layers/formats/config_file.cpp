@@ -122,6 +122,8 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("experts_per_token", expected.experts_per_token, found.experts_per_token),
                                   differs("moe_intermediate_size", expected.moe_intermediate_size, found.moe_intermediate_size),
                                   differs("norm_topk_prob", expected.norm_topk_prob, found.norm_topk_prob),
+                                  differs("swiglu_limit", expected.swiglu_limit, found.swiglu_limit),
+                                  differs("swiglu_alpha", expected.swiglu_alpha, found.swiglu_alpha),
                                   differs("routed_scaling_factor", expected.routed_scaling_factor, found.routed_scaling_factor),
                                   differs("routing_groups", expected.routing_groups, found.routing_groups),
                                   differs("kept_routing_groups", expected.kept_routing_groups, found.kept_routing_groups),

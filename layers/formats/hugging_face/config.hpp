@@ -27,6 +27,9 @@ struct HuggingFaceExperts {
   std::int64_t size = 0;          // of moe_intermediate_size
   std::optional<bool> normalise;  // of norm_topk_prob; not set: the class has no such key, and normalises
   bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers: some layers have an MLP in place of experts
+  double balance_weight = 0.001;  // of router_aux_loss_coef
+  bool has_clamp = false;         // swiglu_limit and swiglu_alpha: the gate of an expert is clamped
+  bool needs_some = false;        // a layer without experts cannot be computed
 };
 
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
@@ -36,7 +39,9 @@ struct HuggingFaceClass {
   kernels::Activation activation = kernels::Activation::silu;
   const char* activation_key = "hidden_act";  // the key that it reads: "hidden_act" or "hidden_activation"
   bool gelu_is_tanh = false;                  // "gelu" in hidden_act has always meant the tanh form
+  bool reads_activation = true;               // false: the class has its activation whatever the keys say
   bool attention_bias = false;                // the class reads the key attention_bias
+  bool has_attention_bias = false;            // what it means if it is missing
   bool mlp_bias = false;                      // the class reads the key mlp_bias
   bool tied = false;
   std::int64_t head_dim = 0;  // 0: hidden_size / heads
@@ -58,6 +63,7 @@ struct HuggingFaceClass {
   BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
   std::optional<HuggingFaceExperts> experts = {};
+  std::vector<const char*> unread = {};  // keys of published files that the class does not read
 };
 
 /// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.
