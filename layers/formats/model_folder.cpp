@@ -64,13 +64,26 @@ std::string absent_prefix_of(const runtime::TensorSource& source, const std::vec
   return {};
 }
 
+/// The family's other spellings that the folder has in place of ours.
+std::vector<std::pair<std::string, std::string>> spellings_of(const runtime::TensorSource& source, const FamilyTraits& family) {
+  std::vector<std::pair<std::string, std::string>> used;
+  const auto any = [&](std::string_view prefix) {
+    return std::ranges::any_of(source.names(), [&](const std::string& name) { return name.starts_with(prefix); });
+  };
+  for (const auto& [ours, other] : family.other_spellings)
+    if (!any(ours) && any(other)) used.emplace_back(ours, other);
+  return used;
+}
+
 }  // namespace
 
 FolderWeights::FolderWeights(const std::string& folder, const ModelConfig& config)
     : FolderWeights(folder, model_parameters(config), family_of(config).traits(), config.tie_word_embeddings) {}
 
 FolderWeights::FolderWeights(const std::string& folder, const std::vector<ParameterSpec>& specs, const FamilyTraits& family, bool tied)
-    : source_(folder, ExitCode::model), absent_prefix_(absent_prefix_of(source_, specs, family.optional_prefix)) {
+    : source_(folder, ExitCode::model),
+      spellings_(spellings_of(source_, family)),
+      absent_prefix_(absent_prefix_of(source_, specs, family.optional_prefix)) {
   std::vector<runtime::ExpectedTensor> expected;
   for (const ParameterSpec& spec : specs)
     for (const std::string& tensor : tensors_of(spec)) expected.push_back({file_name(tensor), spec.stored.shape.sizes()});
@@ -88,6 +101,8 @@ FolderWeights::FolderWeights(const std::string& folder, const std::vector<Parame
 }
 
 std::string FolderWeights::file_name(const std::string& tensor) const {
+  for (const auto& [ours, other] : spellings_)
+    if (tensor.starts_with(ours)) return other + tensor.substr(ours.size());
   return tensor.starts_with(absent_prefix_) ? tensor.substr(absent_prefix_.size()) : tensor;
 }
 

@@ -102,6 +102,9 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.experts = blocks_.experts;
   if (file_.experts) {
     add({"model.experts", "model.experts_per_token", "model.routed_score_func", "model.routed_bias", "model.float32_gate_logits"});
+    // As an earlier version of MaxText names the layers.
+    if (file_.experts->dense_first)
+      traits_.other_spellings = {{"decoder.dense_layers_", "decoder.dense_layer_"}, {"decoder.moe_layers_", "decoder.moe_layer_"}};
     add({file_.experts->dense_first ? "model.first_dense_layers" : "model.mlp_layer_types"});
     if (file_.experts->shared != nullptr) add({"model.shared_experts"});
     if (file_.experts->own_width) add({"model.moe_intermediate_size"});
