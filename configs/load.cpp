@@ -349,8 +349,10 @@ void derive(RunConfig& config, Settings& settings) {
     settings["model.kv_heads"] = {model.kv_heads, {Layer::built_in, "built-in: as model.heads"}};
   }
   if (model.head_dim == 0 && model.heads > 0) {
-    model.head_dim = model.hidden_size / model.heads;
-    settings["model.head_dim"] = {model.head_dim, {Layer::built_in, "built-in: model.hidden_size / model.heads"}};
+    const bool latent = model.qk_rope_head_dim > 0;
+    model.head_dim = latent ? model.qk_rope_head_dim : model.hidden_size / model.heads;
+    settings["model.head_dim"] = {
+        model.head_dim, {Layer::built_in, latent ? "built-in: as model.qk_rope_head_dim" : "built-in: model.hidden_size / model.heads"}};
   }
   // A pattern that is shorter than the model repeats.
   const auto repeat = [&](auto& entries, const char* key) {

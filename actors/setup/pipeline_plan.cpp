@@ -222,7 +222,10 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
     if (parameter.shape.rank() >= 2) weights += parameter.active * static_cast<double>(parameter.shape.elements());
   if (!model.tie_word_embeddings) weights -= static_cast<double>(model.vocab_size * model.hidden_size);  // the embedding is a lookup
   const double tokens = static_cast<double>(microbatches * rows * sequence);
-  const double attention = (model.causal ? 6.0 : 12.0) * static_cast<double>(model.layers * sequence * model.heads * model.head_dim);
+  // The scores' products are as wide as keys, those of the weighted sum as values.
+  const bool latent = model.kv_lora_rank > 0;
+  const std::int64_t widths = latent ? model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim : 2 * model.head_dim;
+  const double attention = (model.causal ? 3.0 : 6.0) * static_cast<double>(model.layers * sequence * model.heads * widths);
   return tokens * (6.0 * weights + attention);
 }
 

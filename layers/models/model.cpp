@@ -73,7 +73,8 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .use = value.use,
                      .initial = family.initial(model, value.name, value.type.shape),
                      .stored = value.stored,
-                     .active = value.active});
+                     .active = value.active,
+                     .trained = value.trained});
   }
   return specs;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string_view>
 
 #include "kernels/base/check.hpp"
@@ -69,9 +70,16 @@ ExpertsSpec maxtext_experts_spec(const ModelConfig& config, const MaxTextExperts
          fmt::format("1 to the {} experts", config.experts));
   expect(experts.own_width || expert_width(config) == config.intermediate_size, "moe_intermediate_size", expert_width(config),
          fmt::format("intermediate_size = {}", config.intermediate_size));
+  std::optional<MlpSpec> shared;
+  if (experts.shared != nullptr && config.shared_experts > 0)
+    shared = {.width = config.shared_experts * expert_width(config),
+              .activation = config.activation,
+              .gated = config.gated_mlp,
+              .fused = config.fused_mlp};
   return {.experts = config.experts,
           .route = maxtext_route(config, experts.weights),
           .expert = {.width = expert_width(config), .activation = config.activation, .bias = experts.bias},
+          .shared = shared,
           .capacity_factor = config.capacity_factor,
           .router_in_f32 = config.float32_gate_logits,
           .balanced = config.routed_score};

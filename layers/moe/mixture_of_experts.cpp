@@ -108,7 +108,8 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   const ValueId logits = router_logits(builder, x, width, spec, module + "." + names.router);
   ValueId route_bias;
   if (spec.route.bias != kernels::RouterBias::none)
-    route_bias = builder.parameter(module + "." + names.route_bias, {spec.experts}, runtime::in_f32);
+    route_bias = builder.parameter(module + "." + names.route_bias, {spec.experts},
+                                   {.dtype = kernels::DType::f32, .trained = spec.route_bias_trained});
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route", route_bias);
   router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
   const ValueId weights = weights_within_capacity(builder, routing, spec, "mlp"), none;
