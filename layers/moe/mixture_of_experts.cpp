@@ -33,6 +33,7 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route");
   router_losses(builder, logits, routing.experts, model);
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
+  builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, "mlp.load"));
 
   const std::int64_t hidden_width = spec.expert.width;
   const ValueId rows = runtime::gather_rows(builder, x, sorted.places, "mlp.dispatch");
