@@ -22,6 +22,9 @@ void run_keys(std::vector<Key>& keys) {
       among(bind("run.record", layout, "hashes: record a hash of every tensor of every step in run.directory, for millrace compare. Slow.",
                  MEMBER(record)),
             {"none", "hashes"}));
+  keys.push_back(bind("run.record_internal_metrics", layout,
+                      "Record mean, standard deviation and the fraction of zeros of every layer's output in each step.",
+                      MEMBER(internal_metrics)));
   keys.push_back(
       bind("run.tensorboard", layout, "Write TensorBoard event files to the folder tensorboard of run.directory.", MEMBER(tensorboard)));
 }

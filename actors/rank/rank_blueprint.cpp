@@ -76,7 +76,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
     const auto& ledger = plan_.ledger.stages.at(stage.index());
     rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
     if (!needs_.training) rank_stage.slots = {0, 0, 0, 0, 0, 0, 0, 0};
-    if (!rank_stage.training.losses.empty())
+    if (!rank_stage.training.losses.empty() || !rank_stage.training.observations.empty())
       rank_stage.slots.results = static_cast<int>(std::max<std::int64_t>(plan_.schedule.microbatches, needs_.evaluation_microbatches));
     stages.push_back(std::move(rank_stage));
   }

@@ -131,6 +131,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.compute = runtime::compute_dtype(train);
   plan.device = request.device;
   plan.one_segment = request.one_segment;
+  plan.internal_metrics = request.internal_metrics;
   plan.rows = train.batch;
   plan.sequence = train.sequence;
   plan.losses = loss_weights(train);
@@ -205,6 +206,7 @@ layers::StageOptions PipelinePlan::stage_options() const {
   options.sequence = sequence;
   options.losses = losses;
   options.one_segment = one_segment;
+  options.internal_metrics = internal_metrics;
   return options;
 }
 

@@ -114,6 +114,7 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
   const ValueId weights = weights_within_capacity(builder, routing, spec, "mlp"), none;
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
+  builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, "mlp.load"));
 
   const std::string experts = module + "." + names.experts;
   const ExpertProjections projections(builder, spec, names, experts, sorted.offsets);

@@ -76,7 +76,10 @@ class ProgramBuilder {
   /// `value` (f64 [n]) is a term of the loss: its first entry is the term's sum over the microbatch. Any stage may have any number of them;
   /// several may have one name. The operation that computes it reads GradientBuilder::loss_scale() in its gradient rules.
   void loss_term(LossTerm term, ValueId value);
-  /// Ends the program in logits: it then has no loss terms, whatever layers declare.
+  /// `value` (i32 or f64 [n]) is shown by a step's record under `name` (runtime/program/observation.hpp), added over microbatches. No
+  /// operation may read it, so that nothing depends on it: an operand of others is observed as a copy.
+  void observe(std::string_view name, ValueId value);
+  /// Ends the program in logits: it then has no loss terms and no observations, whatever layers declare.
   void set_logits(ValueId value);
   /// Returns the program; the builder is empty afterwards.
   [[nodiscard]] ForwardProgram finish();

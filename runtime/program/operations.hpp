@@ -150,5 +150,7 @@ ValueId balance_loss(ProgramBuilder& builder, ValueId logits, ValueId experts, c
                      std::string_view name);
 /// The z-loss of a router: logits [T, E] → f64 [1], a sum over the microbatch's tokens for a loss term.
 ValueId router_z_loss(ProgramBuilder& builder, ValueId logits, std::string_view name);
+/// {number of elements, number of zeros, Σ x, Σ x²} f64 [4] of x [T, D], for an observation; without gradient.
+ValueId moments(ProgramBuilder& builder, ValueId x, std::string_view name);
 
 }  // namespace millrace::runtime
