@@ -96,6 +96,9 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
   const double capacity = reader.number("capacity_factor", -1e9, 1e9).value_or(-1);
   if (!reader.boolean("sparse_matmul").value_or(true)) model.capacity_factor = std::max(capacity, 0.0);
   model.float32_gate_logits = reader.boolean("float32_gate_logits").value_or(false);
+  // Only DeepSeek's blocks move the bias.
+  if (scales(file) && model.routed_bias != RouterBias::none)
+    losses.routed_bias_update_rate = reader.number("routed_bias_update_rate", 0, 1e3).value_or(0);
   losses.balance_loss = reader.number("load_balance_loss_weight", 0, 1e3).value_or(0);
 }
 
@@ -118,6 +121,7 @@ void write_maxtext_experts(runtime::OrderedJson& json, const MaxTextFile& file, 
   json["sparse_matmul"] = model.capacity_factor <= 0;
   json["capacity_factor"] = model.capacity_factor > 0 ? model.capacity_factor : -1.0;
   json["float32_gate_logits"] = model.float32_gate_logits;
+  if (scales(file)) json["routed_bias_update_rate"] = losses.routed_bias_update_rate;
   json["load_balance_loss_weight"] = losses.balance_loss;
 }
 
