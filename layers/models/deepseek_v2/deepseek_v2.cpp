@@ -13,7 +13,8 @@ ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation
                     .group_best = 1,
                     .scale = static_cast<float>(config.routed_scaling_factor)},
           .expert = {.width = expert_width(config), .activation = activation},
-          .shared = shared_expert_of(config, activation)};
+          .shared = shared_expert_of(config, activation),
+          .capacity_factor = config.capacity_factor};
 }
 
 }  // namespace

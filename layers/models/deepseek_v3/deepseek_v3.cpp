@@ -17,7 +17,8 @@ ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation
                     .scale = static_cast<float>(config.routed_scaling_factor)},
           .expert = {.width = expert_width(config), .activation = activation},
           .shared = shared_expert_of(config, activation),
-          .route_bias_trained = false};
+          .route_bias_trained = false,
+          .capacity_factor = config.capacity_factor};
 }
 
 }  // namespace
