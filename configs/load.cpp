@@ -304,12 +304,14 @@ void read_folder(const ModelFile& file, const std::string& from, const Settings&
   config.model = file.model;
   config.train.z_loss = file.losses.z_loss;
   config.train.balance_loss = file.losses.balance_loss;
+  config.train.routed_bias_update_rate = file.losses.routed_bias_update_rate;
   struct Weight {
     const char *key, *name;  // here and in MaxText's files, the only ones with weights of losses
     double value;
   };
   const Weight weights[] = {{"train.z_loss", "z_loss_multiplier", file.losses.z_loss},
-                            {"train.balance_loss", "load_balance_loss_weight", file.losses.balance_loss}};
+                            {"train.balance_loss", "load_balance_loss_weight", file.losses.balance_loss},
+                            {"train.routed_bias_update_rate", "routed_bias_update_rate", file.losses.routed_bias_update_rate}};
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(from, error);
   const Origin origin{Layer::preset, is_file ? from : (std::filesystem::path(from) / "config.json").string()};
@@ -349,8 +351,10 @@ void derive(RunConfig& config, Settings& settings) {
     settings["model.kv_heads"] = {model.kv_heads, {Layer::built_in, "built-in: as model.heads"}};
   }
   if (model.head_dim == 0 && model.heads > 0) {
-    model.head_dim = model.hidden_size / model.heads;
-    settings["model.head_dim"] = {model.head_dim, {Layer::built_in, "built-in: model.hidden_size / model.heads"}};
+    const bool latent = model.qk_rope_head_dim > 0;
+    model.head_dim = latent ? model.qk_rope_head_dim : model.hidden_size / model.heads;
+    settings["model.head_dim"] = {
+        model.head_dim, {Layer::built_in, latent ? "built-in: as model.qk_rope_head_dim" : "built-in: model.hidden_size / model.heads"}};
   }
   // A pattern that is shorter than the model repeats.
   const auto repeat = [&](auto& entries, const char* key) {

@@ -61,6 +61,11 @@ void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeCo
                              "ln(rope_original_max_position).",
                              &RopeConfig::attention_factor),
                          0, many));
+  if (!local)
+    keys.push_back(between(
+        add("_mscale_all_dim", "Latent attention, all kinds but default: multiplies the scores by (0.1 this ln(rope_factor) + 1)^2.",
+            &RopeConfig::mscale_all_dim),
+        0, many));
   keys.push_back(
       between(add("_proportion",
                   "The part of every head that is rotated: its first features, over which the frequencies are spread. proportional: its "
@@ -185,6 +190,11 @@ void router_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("model.kept_routing_groups", identity, "The number of groups that a token's experts are chosen from.",
                               MEMBER(model.kept_routing_groups)),
                          1, 1 << 16));
+  keys.push_back(between(bind("model.capacity_factor", identity,
+                              "An expert computes on this many times its even share of a sequence's tokens, the first ones; of the other "
+                              "tokens that choose it the choice is dropped. 0: on all.",
+                              MEMBER(model.capacity_factor)),
+                         0, many));
   keys.push_back(bind("model.float32_gate_logits", identity, "maxtext: the router computes in fp32; else in the compute dtype.",
                       MEMBER(model.float32_gate_logits)));
 }
@@ -219,14 +229,35 @@ void model_keys(std::vector<Key>& keys) {
       between(bind("model.kv_heads", identity, "Key and value heads; must divide the query heads. Not given: as many as query heads.",
                    MEMBER(model.kv_heads)),
               1, 1 << 16));
-  keys.push_back(
-      between(bind("model.head_dim", identity, "Size of a head, an even number. Not given: hidden_size / heads.", MEMBER(model.head_dim)),
-              2, 1 << 16));
+  keys.push_back(between(bind("model.head_dim", identity,
+                              "Size of a head, an even number. Not given: hidden_size / heads; with latent attention qk_rope_head_dim.",
+                              MEMBER(model.head_dim)),
+                         2, 1 << 16));
   keys.push_back(between(
       bind("model.rms_norm_eps", identity, "Epsilon of norms, added to the mean square or the variance.", MEMBER(model.rms_norm_eps)), 0,
       1));
   rope_keys(keys, "model.rope", &layers::ModelConfig::rope);
   rope_keys(keys, "model.rope_local", &layers::ModelConfig::rope_local);
+  keys.push_back(bind("model.rope_interleaved", identity, "Rotary pairs are neighbours, not halves of what is rotated.",
+                      MEMBER(model.rope_interleaved)));
+  keys.push_back(between(
+      bind("model.q_lora_rank", identity,
+           "Latent attention: width of the vector from which a token's queries are expanded. 0: there is none.", MEMBER(model.q_lora_rank)),
+      0, 1 << 20));
+  keys.push_back(
+      between(bind("model.kv_lora_rank", identity,
+                   "Latent attention: width of the vector from which a token's keys and values are expanded.", MEMBER(model.kv_lora_rank)),
+              0, 1 << 20));
+  keys.push_back(
+      between(bind("model.qk_nope_head_dim", identity, "Latent attention: features of a head of queries and keys that are not rotated.",
+                   MEMBER(model.qk_nope_head_dim)),
+              0, 1 << 16));
+  keys.push_back(between(
+      bind("model.qk_rope_head_dim", identity, "Latent attention: features of a head of queries and keys that are rotated, an even number.",
+           MEMBER(model.qk_rope_head_dim)),
+      0, 1 << 16));
+  keys.push_back(
+      between(bind("model.v_head_dim", identity, "Latent attention: features of a head of values.", MEMBER(model.v_head_dim)), 0, 1 << 16));
   keys.push_back(bind("model.causal", identity,
                       "A query attends to no later token. false: to both sides, within its document, window or chunk.",
                       MEMBER(model.causal)));
@@ -269,6 +300,14 @@ void model_keys(std::vector<Key>& keys) {
   router_keys(keys);
   keys.push_back(mlp_layer_types(
       "Whether each layer has one MLP or experts; a list shorter than the model repeats. Empty: all have experts, if there are any."));
+  keys.push_back(between(bind("model.first_dense_layers", identity,
+                              "The first layers, which have one MLP in place of experts, whatever model.mlp_layer_types says.",
+                              MEMBER(model.first_dense_layers)),
+                         0, 1 << 16));
+  keys.push_back(between(bind("model.shared_experts", identity,
+                              "Experts of every token beside those that its router chooses: one MLP of as many times an expert's width.",
+                              MEMBER(model.shared_experts)),
+                         0, 1 << 16));
   keys.push_back(
       bind("model.scale_by_layer", identity, "Attention scores of the n-th layer are also divided by n.", MEMBER(model.scale_by_layer)));
   keys.push_back(
@@ -298,8 +337,6 @@ void maxtext_keys(std::vector<Key>& keys) {
                       MEMBER(model.fused_qkv)));
   keys.push_back(bind("model.fused_mlp", identity, "maxtext: one kernel for wi_0 and wi_1.", MEMBER(model.fused_mlp)));
   keys.push_back(bind("model.share_kv", identity, "maxtext: the values are the projected keys.", MEMBER(model.share_kv)));
-  keys.push_back(bind("model.rope_interleaved", identity, "maxtext: rotary pairs are neighbours, not halves of the head.",
-                      MEMBER(model.rope_interleaved)));
   keys.push_back(bind("model.sinusoidal_positions", identity, "maxtext: sines and cosines of the position are added to the embedding.",
                       MEMBER(model.sinusoidal_positions)));
   keys.push_back(between(bind("model.learned_positions", identity, "maxtext: rows of a learned table added to the embedding. 0: none.",

@@ -44,6 +44,7 @@ struct MaxTextBlocks {
   MaxTextNormNames norm_names = {};
   const char* attention_module = "self_attention";
   std::optional<MaxTextExperts> experts = {};  // set: layers have experts in place of the MLP, all or some of them
+  bool latent = false;                         // attention is multi-head latent attention
   std::vector<MaxTextPart> parts = {};         // not empty: every layer consists of these, one after the other
 };
 
@@ -71,6 +72,9 @@ class MaxTextLayer {
 
  private:
   struct Kernel;
+  class LatentKernels;
+  /// An MLP under the path `mlp` of the layer.
+  [[nodiscard]] runtime::ValueId mlp_of(runtime::ValueId x, const MlpSpec& spec, const std::string& mlp) const;
   [[nodiscard]] runtime::ValueId dense(runtime::ValueId x, const Kernel& kernel) const;
   /// Queries or keys with their norm, if the layer has it, and rotated. `name` is "query" or "key".
   [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, const std::string& name, std::int64_t width) const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,9 @@ namespace millrace::layers {
 
 /// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
 [[nodiscard]] ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation);
+
+/// The model.shared_experts of every token as one MLP, if there are any.
+[[nodiscard]] std::optional<MlpSpec> shared_expert_of(const ModelConfig& config, kernels::Activation activation);
 
 /// Differences between the blocks of these families that no key expresses.
 struct StandardBlocks {
@@ -31,6 +35,9 @@ struct StandardBlocks {
 
 /// Returns `keys` plus the keys that every family with experts has: how many there are, and how many a token has.
 [[nodiscard]] std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys);
+
+/// The keys that every family with latent attention reads: its ranks and widths, the one rotation of all layers, the activation.
+[[nodiscard]] std::vector<std::string_view> latent_keys(std::initializer_list<std::string_view> more = {});
 
 /// Returns `keys` plus the keys of the separate rotation that sliding layers have in some families.
 [[nodiscard]] std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> keys);
@@ -61,6 +68,7 @@ class StandardFamily final : public ModelFamily {
 
  private:
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, std::size_t index) const;
+  [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;
 
   FamilyTraits traits_;
   StandardBlocks blocks_;

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string_view>
 
 #include "kernels/base/check.hpp"
 #include "layers/mlp.hpp"
+#include "layers/moe/capacity.hpp"
 #include "layers/moe/router_losses.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -76,9 +78,17 @@ ExpertsSpec maxtext_experts_spec(const ModelConfig& config, const MaxTextExperts
          fmt::format("intermediate_size = {}", config.intermediate_size));
   MlpSpec expert{.width = expert_width(config), .activation = config.activation, .bias = experts.bias};
   if (experts.clamped) expert.clamp = maxtext_clamp(config);
+  std::optional<MlpSpec> shared;
+  if (experts.shared != nullptr && config.shared_experts > 0)
+    shared = {.width = config.shared_experts * expert_width(config),
+              .activation = config.activation,
+              .gated = config.gated_mlp,
+              .fused = config.fused_mlp};
   return {.experts = config.experts,
           .route = maxtext_route(config, experts.weights),
           .expert = expert,
+          .shared = shared,
+          .capacity_factor = config.capacity_factor,
           .router_in_f32 = config.float32_gate_logits,
           .balanced = config.routed_score};
 }
@@ -92,11 +102,14 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
   const ValueId read = spec.router_in_f32 ? runtime::to_f32(builder, router_input, module + ".gate_input") : router_input;
   const ValueId logits = runtime::linear_input_major(builder, read, kernel, module + ".gate");
   ValueId bias;
-  if (spec.route.bias != RouterBias::none) bias = builder.parameter(path + ".gate.bias", {experts}, runtime::in_f32);
+  if (spec.route.bias != RouterBias::none)
+    bias = builder.parameter(path + ".gate.bias", {experts}, {.dtype = kernels::DType::f32, .chooses_experts = true});
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, module + ".route", bias);
   const ValueId scores = model.losses.balance_loss > 0 ? balanced_scores(builder, logits, bias, spec.balanced, module) : logits;
   router_losses(builder, {.logits = logits, .scores = scores, .experts = routing.experts}, model, module);
+  const ValueId weights = weights_within_capacity(builder, routing, spec, module);
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, experts, module + ".sort");
+  builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, module + ".load"));
 
   const double active = static_cast<double>(spec.route.experts_per_token) / static_cast<double>(experts);
   const auto product = [&](ValueId from, const std::string& name, std::int64_t inputs, std::int64_t outputs) {
@@ -115,7 +128,7 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
   for (const char* label : {"mlpwi_0", "moe_mlpwi_0"}) builder.label(gate, label);
   builder.label(up, "moe_mlpwi_1");
   for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(out, label);
-  return runtime::combine_rows(builder, out, sorted.places, module + ".combine", routing.weights);
+  return runtime::combine_rows(builder, out, sorted.places, module + ".combine", weights);
 }
 
 }  // namespace millrace::layers

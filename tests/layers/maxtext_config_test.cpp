@@ -148,12 +148,25 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   for (const char* name : {"gemma", "mistral", "qwen2", "qwen3"}) expect_no_key_passed_over(maxtext(name), {}, unscaled);
   const std::vector<std::string> of_experts{"num_experts_per_tok", "float32_gate_logits", "norm_topk_prob", "routed_bias"};
   expect_no_key_passed_over(maxtext("mixtral"), of_experts, unscaled);
+  // A capacity has an effect without the dropless path alone.
+  expect_no_key_passed_over(
+      maxtext("mixtral_capacity"),
+      {"num_experts_per_tok", "float32_gate_logits", "norm_topk_prob", "routed_bias", "capacity_factor", "sparse_matmul"}, unscaled);
   expect_no_key_passed_over(maxtext("qwen3_moe"), of_experts, {"rope_use_scale", "mlp_dim"});
   std::vector<std::string> of_gpt_oss = yarn;
   of_gpt_oss.insert(of_gpt_oss.end(), of_experts.begin(), of_experts.end());
   expect_no_key_passed_over(maxtext("gpt_oss"), of_gpt_oss, unscaled);
   for (const char* name : {"gemma2", "gemma3"}) expect_no_key_passed_over(maxtext(name), {"local_rope_max_timescale"}, unscaled);
   expect_no_key_passed_over(maxtext("olmo3"), yarn, unscaled);
+  std::vector<std::string> latent{"q_lora_rank", "kv_lora_rank",          "qk_nope_head_dim",    "qk_rope_head_dim", "v_head_dim",
+                                  "mscale",      "num_experts_per_tok",   "float32_gate_logits", "moe_mlp_dim",      "base_moe_mlp_dim",
+                                  "routed_bias", "routed_scaling_factor", "routed_score_func"};
+  latent.insert(latent.end(), yarn.begin(), yarn.end());
+  // The heads have widths of their own, and weights are never normalised by this key.
+  const std::vector<std::string> unread{"rope_use_scale", "head_dim"};
+  expect_no_key_passed_over(maxtext("deepseek_v2"), latent, unread);
+  latent.insert(latent.end(), {"n_routing_groups", "topk_routing_group", "model_name", "routed_bias_update_rate"});
+  expect_no_key_passed_over(maxtext("deepseek"), latent, unread);
 }
 
 /// What a block has and others do not: the values that it supports are read, and written so that they are read again.
@@ -260,6 +273,57 @@ TEST(ConfigFile, ReadsAndWritesMaxTextsClampedGate) {
   refused("attention_bias", false, "supported is true");
   refused("mlp_bias", false, "supported is true");
   refused("inhomogeneous_layer_cycle_interval", 1, "supported is 2");
+}
+
+/// The name of the model decides what a router's bias is part of, and whether experts are chosen by groups.
+TEST(ConfigFile, ReadsAndWritesMaxTextsDeepSeek) {
+  const auto again = [](const json& config) {
+    const ConfigFile file = parse(config), other = parse_config_file(config_file_text(file, "float32"), "again");
+    EXPECT_EQ(other.model, file.model);
+    EXPECT_EQ(other.losses, file.losses);
+    return file.model;
+  };
+  ModelConfig model = again(maxtext("deepseek"));
+  EXPECT_EQ(model.q_lora_rank, 14);
+  EXPECT_EQ(model.kv_lora_rank, 10);
+  EXPECT_EQ(model.qk_nope_head_dim, 6);
+  EXPECT_EQ(model.v_head_dim, 5);
+  EXPECT_EQ(model.first_dense_layers, 1);
+  EXPECT_EQ(model.shared_experts, 1);
+  EXPECT_EQ(model.routing_groups, 4);
+  EXPECT_EQ(model.kept_routing_groups, 2);
+  EXPECT_EQ(model.routed_bias, kernels::RouterBias::choice);
+  EXPECT_EQ(model.routed_scaling_factor, 2.5);
+  // The scale of scores: only where the context is longer than the original one.
+  const auto scale = [](const ModelConfig& of) { return std::get<LatentAttentionSpec>(resolve(of).layers[0].mixer).scale; };
+  const double root = 0.1 * std::log(4.0) + 1.0;
+  EXPECT_FLOAT_EQ(scale(model), static_cast<float>(root * root / std::sqrt(14.0)));
+  json config = maxtext("deepseek");
+  config["max_position_embeddings"] = 64;
+  EXPECT_FLOAT_EQ(scale(again(config)), static_cast<float>(1 / std::sqrt(14.0)));
+
+  model = again(maxtext("deepseek_unprefixed"));
+  EXPECT_EQ(model.routed_bias, kernels::RouterBias::score);
+  EXPECT_EQ(model.routing_groups, 1);
+  model = again(maxtext("deepseek_v2"));
+  EXPECT_EQ(model.q_lora_rank, 0);
+  EXPECT_EQ(model.shared_experts, 2);
+  EXPECT_EQ(model.routed_bias, kernels::RouterBias::none);
+
+  json changed = maxtext("deepseek");
+};
+refused("attention_type", "global", "supported is \"mla\"");
+refused("rope_type", "default", "supported by decoder_block \"deepseek\" is \"yarn\"");
+refused("num_kv_heads", 2, "expected num_query_heads = 4");
+refused("fused_qkv", true, "is false");
+refused("n_routing_groups", 3, "a divisor of num_experts = 8");
+refused("n_routing_groups", 8, "groups of one of the 8 experts");
+refused("topk_routing_group", 5, "expected 1 to n_routing_groups = 4");
+refused("num_experts_per_tok", 5, "expected at most the 4 experts of 2 groups");
+refused("first_num_dense_layers", 4, "expected at most num_decoder_layers = 3");
+for (const auto& [key, value] : std::initializer_list<std::pair<const char*, json>>{
+         {"mtp_num_layers", 1}, {"mhc_expansion_rate", 4}, {"engram_layers", {1}}, {"use_indexer", true}, {"use_qk_clip", true}})
+  refused(key, value, "supported is");
 }
 
 TEST(ConfigFile, RejectsExpertsThatMaxTextsBlockHasNot) {

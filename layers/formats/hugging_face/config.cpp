@@ -132,7 +132,9 @@ void read_sizes(JsonReader& reader, const HuggingFaceClass& family, ModelConfig&
     reader.refuse("num_key_value_heads", fmt::format("which does not divide num_attention_heads = {}", model.heads));
   }
   const std::int64_t head_default = reader.has("head_dim") ? 0 : family.head_dim;
-  if (const auto head_dim = reader.integer("head_dim", 1, 1 << 16); head_dim || head_default > 0) {
+  if (family.latent) {
+    model.head_dim = family.latent->rope_head_dim;  // read_latent() sets it
+  } else if (const auto head_dim = reader.integer("head_dim", 1, 1 << 16); head_dim || head_default > 0) {
     model.head_dim = head_dim.value_or(head_default);
   } else {
     if (model.hidden_size % model.heads != 0) {
@@ -192,10 +194,12 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   model.attention_bias = file.attention_bias && reader.boolean("attention_bias").value_or(file.has_attention_bias);
   model.mlp_bias = file.mlp_bias && reader.boolean("mlp_bias").value_or(false);
   read_sizes(reader, file, model);
+  read_latent(reader, file, model, warnings);
   read_layer_kinds(reader, file, model);
   read_causality(reader, file, model, warnings);
   read_rope(reader, file.rope, model, warnings);
   read_experts(reader, file, model, warnings);
+  read_routed_experts(reader, file, model, warnings);
   return model;
 }
 
@@ -232,6 +236,8 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
   }
   write_layer_kinds(json, file, model);
   write_experts(json, file, model);
+  write_routed_experts(json, file, model);
+  write_latent(json, file, model);
   write_causality(json, file, model);
   write_rope(json, file.rope, model);
   add_common_keys(json, dtype);

@@ -32,6 +32,31 @@ struct HuggingFaceExperts {
   bool needs_some = false;        // a layer without experts cannot be computed
 };
 
+/// What a missing key means in a class with multi-head latent attention.
+struct HuggingFaceLatent {
+  std::int64_t query_rank = 1536;  // of q_lora_rank
+  std::int64_t kv_rank = 512;      // of kv_lora_rank
+  std::int64_t nope_head_dim = 128, rope_head_dim = 64, v_head_dim = 128;
+  double norm_epsilon = 1e-6;    // of the norms of latent vectors, which the class does not take from rms_norm_eps
+  bool reads_interleave = true;  // rope_interleave says whether rotary pairs are neighbours; without it they are
+};
+
+/// What a class with DeepSeek's mixtures of experts reads of them, and what a missing key means.
+struct HuggingFaceRoutedExperts {
+  std::int64_t count = 256;           // of n_routed_experts
+  std::int64_t per_token = 8;         // of num_experts_per_tok; 0: the key is required
+  std::int64_t size = 2048;           // of moe_intermediate_size
+  std::int64_t shared = 1;            // of n_shared_experts
+  double scaling_factor = 2.5;        // of routed_scaling_factor
+  std::int64_t dense_layers = 3;      // of first_k_dense_replace
+  std::int64_t groups = 8;            // of n_group; 0: the key is required where experts are chosen by groups
+  std::int64_t groups_per_token = 4;  // of topk_group
+  std::int64_t group_best = 2;        // experts by which a group is judged: it has no fewer
+  bool reads_method = false;          // topk_method says whether experts are chosen by groups; without it they are
+  std::optional<bool> normalise;      // of norm_topk_prob; not set: the class does not read it, and does not normalise
+  const char* score = "sigmoid";      // scoring_func, which transformers does not read
+};
+
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
 struct HuggingFaceClass {
   const char* model_type;
@@ -63,7 +88,9 @@ struct HuggingFaceClass {
   BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
   std::optional<HuggingFaceExperts> experts = {};
-  std::vector<const char*> unread = {};  // keys of published files that the class does not read
+  std::vector<const char*> unread = {};                 // keys of published files that the class does not read
+  std::optional<HuggingFaceRoutedExperts> routed = {};  // in place of `experts`
+  std::optional<HuggingFaceLatent> latent = {};         // attention is multi-head latent attention
 };
 
 /// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.
@@ -89,6 +116,16 @@ void write_causality(runtime::OrderedJson& json, const HuggingFaceClass& file, c
 /// Reads the keys of mixtures of experts, if the class has some. `model` has its layers already.
 void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
 void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+
+/// The same for DeepSeek's mixtures of experts (routed_experts.cpp): the keys transformers reads, and those of the published code that must
+/// agree with what transformers computes.
+void read_routed_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
+void write_routed_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+
+/// Reads the ranks and widths of latent attention, if the class has it. `model` has its heads already; its head_dim becomes the width of
+/// the rotated part.
+void read_latent(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
+void write_latent(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
 /// Puts in what every export has: the ids of special tokens, which the library would take from its class and which are tokens of our
 /// vocabularies, as null, and the dtype.

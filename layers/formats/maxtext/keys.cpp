@@ -213,6 +213,8 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
     if (file.windows && common.key == "sliding_window_size") continue;
     if (file.experts && (common.key == "num_experts" || common.key == "load_balance_loss_weight")) continue;
     if (file.experts && file.experts->clamped && common.key == "mlp_activations_limit") continue;
+    if (file.experts && file.experts->dense_first && common.key == "first_num_dense_layers") continue;
+    if (file.experts && file.experts->shared != nullptr && common.key == "shared_experts") continue;
     if (file.linear_rope && common.key == "rope_linear_scaling_factor") continue;
     if (std::ranges::find(file.fixed, common.key, &FixedKey::key) == file.fixed.end()) keys.push_back(common);
   }

@@ -28,6 +28,7 @@ struct MaxTextFile {
   bool linear_rope = false;                    // uses rope_linear_scaling_factor, in layers that do not slide
   bool yarn = false;                           // rope_type may be "yarn"
   std::optional<MaxTextExperts> experts = {};  // has layers of experts
+  bool latent = false;                         // attention is multi-head latent attention
   std::vector<LayerKind> kinds = {};           // of the layers, repeated; empty: all are alike
   // The values of model_name by which MaxText selects parts of the block; the first is exported. Empty: any name.
   std::vector<std::string> model_names = {};
