@@ -71,8 +71,9 @@ struct RopeConfig {
   return (rotary_dim(rope, head_dim) + 1) / 2;
 }
 
-/// Which keys a decoder layer's queries attend to: all before them, those in a window, or those in their own chunk of the row.
-enum class LayerKind : std::uint8_t { full, sliding, chunked };
+/// How a decoder layer mixes tokens: its queries attend to all keys before them, to those in a window, or to those in their own chunk of
+/// the row; or it is a gated delta net (linear attention).
+enum class LayerKind : std::uint8_t { full, sliding, chunked, linear };
 
 /// The position encoding of a layer: rotary, or none (NoPE: Kazemnejad et al., arXiv 2305.19466).
 enum class LayerPositions : std::uint8_t { rotary, none };
@@ -116,6 +117,13 @@ struct ModelConfig {
   std::optional<kernels::Activation> hidden_act;  // of the MLP; not set: the family's default
   bool scale_by_layer = false;                    // scores of layer i are also divided by i + 1
 
+  // Gated delta nets, which linear layers are:
+  std::int64_t linear_key_heads = 0;        // of queries and keys
+  std::int64_t linear_value_heads = 0;      // a multiple of linear_key_heads
+  std::int64_t linear_key_head_dim = 0;     // of queries and keys
+  std::int64_t linear_value_head_dim = 0;   // of values
+  std::int64_t linear_conv_kernel_dim = 0;  // tokens that the convolution sees, its own the last
+
   // Mixtures of experts:
   std::int64_t experts = 0;                // E; 0: every layer has one MLP
   std::int64_t experts_per_token = 0;      // K
@@ -134,6 +142,7 @@ struct ModelConfig {
   std::int64_t learned_positions = 0;      // rows of a learned table added to the embedding; 0: none
   double dropout_rate = 0.0;               // of features in training: embedding, MLP, layers' outputs, final norm
   bool normalize_embedding_logits = true;  // a tied head divides by √hidden_size
+  bool gdn_reset_at_segments = false;      // linear layers begin anew at every document of a packed row
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -222,8 +222,12 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
     if (parameter.shape.rank() >= 2) weights += parameter.active * static_cast<double>(parameter.shape.elements());
   if (!model.tie_word_embeddings) weights -= static_cast<double>(model.vocab_size * model.hidden_size);  // the embedding is a lookup
   const double tokens = static_cast<double>(microbatches * rows * sequence);
-  const double attention = (model.causal ? 6.0 : 12.0) * static_cast<double>(model.layers * sequence * model.heads * model.head_dim);
-  return tokens * (6.0 * weights + attention);
+  const auto linear = static_cast<std::int64_t>(std::ranges::count(model.layer_kinds, layers::LayerKind::linear));
+  const double attention =
+      (model.causal ? 6.0 : 12.0) * static_cast<double>((model.layers - linear) * sequence * model.heads * model.head_dim);
+  // A token reads a state of the delta rule twice and writes it once: three products of a vector and a matrix forward, twice that backward.
+  const double state = static_cast<double>(model.linear_value_heads * model.linear_key_head_dim * model.linear_value_head_dim);
+  return tokens * (6.0 * weights + attention + 18.0 * static_cast<double>(linear) * state);
 }
 
 std::string PipelinePlan::text() const {

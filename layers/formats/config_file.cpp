@@ -122,6 +122,12 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("experts_per_token", expected.experts_per_token, found.experts_per_token),
                                   differs("moe_intermediate_size", expected.moe_intermediate_size, found.moe_intermediate_size),
                                   differs("norm_topk_prob", expected.norm_topk_prob, found.norm_topk_prob),
+                                  differs("linear_key_heads", expected.linear_key_heads, found.linear_key_heads),
+                                  differs("linear_value_heads", expected.linear_value_heads, found.linear_value_heads),
+                                  differs("linear_key_head_dim", expected.linear_key_head_dim, found.linear_key_head_dim),
+                                  differs("linear_value_head_dim", expected.linear_value_head_dim, found.linear_value_head_dim),
+                                  differs("linear_conv_kernel_dim", expected.linear_conv_kernel_dim, found.linear_conv_kernel_dim),
+                                  differs("gdn_reset_at_segments", expected.gdn_reset_at_segments, found.gdn_reset_at_segments),
                                   differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
                                   differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
     if (!text.empty()) return text;

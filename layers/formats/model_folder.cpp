@@ -75,7 +75,10 @@ void FolderWeights::read(const ParameterSpec& spec, std::span<float> destination
   for (const std::string& tensor : tensors_of(spec)) {
     const auto part = destination.first(elements);
     source_.read(file_name(tensor), part);
-    if (spec.stored.transposed) std::ranges::copy(transposed(part, spec.stored.shape[0], spec.stored.shape[1]), part.begin());
+    if (spec.stored.transposed) {
+      const auto [rows, columns] = matrix_of(spec.stored.shape);
+      std::ranges::copy(transposed(part, rows, columns), part.begin());
+    }
     destination = destination.subspan(elements);
   }
 }
@@ -111,7 +114,8 @@ void write_weights(const std::string& folder, const std::vector<ParameterSpec>& 
     const auto size = static_cast<std::size_t>(spec->stored.shape.elements());
     const auto elements = reader(*spec).subspan(part * size, size);
     if (!spec->stored.transposed) return write_elements(elements, file_dtype, sink);
-    write_elements(transposed(elements, spec->stored.shape[1], spec->stored.shape[0]), file_dtype, sink);
+    const auto [rows, columns] = matrix_of(spec->stored.shape);
+    write_elements(transposed(elements, columns, rows), file_dtype, sink);
   };
   runtime::write_tensor_folder(folder, std::move(tensors), {{"format", "pt"}}, produce, max_shard_bytes);
 }

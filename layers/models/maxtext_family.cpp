@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "layers/attention/delta_net_spec.hpp"
 #include "layers/embedding.hpp"
 #include "layers/formats/maxtext/config.hpp"
 #include "layers/losses/cross_entropy.hpp"
@@ -61,6 +62,10 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   MILLRACE_CHECK(kinds == 0 || kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: layer_types has {} entries, expected {}, one per layer", config.family, kinds, config.layers);
   const auto has = [&](LayerKind kind) { return std::ranges::find(config.layer_kinds, kind) != config.layer_kinds.end(); };
+  MILLRACE_CHECK(blocks.hybrid || !has(LayerKind::linear), ExitCode::model, maxtext_component,
+                 "{}: layer_types has linear layers, expected full and sliding ones", config.family);
+  MILLRACE_CHECK(!blocks.hybrid || (!has(LayerKind::sliding) && !has(LayerKind::chunked)), ExitCode::model, maxtext_component,
+                 "{}: layer_types has sliding or chunked layers, expected linear and full ones", config.family);
   MILLRACE_CHECK(!has(LayerKind::chunked), ExitCode::model, maxtext_component,
                  "{}: layer_types has chunked layers, expected full and sliding ones", config.family);
   const bool slides =
@@ -91,6 +96,10 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.rotary = blocks_.attention && blocks_.rotary;
   file_.shares_kv = blocks_.shares_kv;
   file_.caps_scores = traits_.reads("model.attn_logit_softcapping");
+  file_.hybrid = blocks_.hybrid;
+  if (file_.hybrid)
+    add({"model.layer_types", "model.rope_proportion", "model.linear_key_heads", "model.linear_value_heads", "model.linear_key_head_dim",
+         "model.linear_value_head_dim", "model.linear_conv_kernel_dim", "model.gdn_reset_at_segments"});
   file_.windows = !file_.kinds.empty() || !blocks_.parts.empty();
   if (file_.windows) add({"model.sliding_window", "model.rope_local_theta"});
   if (!file_.kinds.empty()) add({"model.layer_types"});
@@ -113,6 +122,16 @@ AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind
   spec.norm = blocks_.query_key_norm;
   spec.fused = config.fused_qkv;
   spec.share_kv = config.share_kv;
+  spec.output_gate = blocks_.hybrid;
+  return spec;
+}
+
+/// MaxText's code fixes the activation of the convolution.
+DeltaNetSpec MaxTextFamily::delta_net(const ModelConfig& config) const {
+  DeltaNetSpec spec = delta_net_spec(config);
+  spec.grouped = true;
+  spec.reset_at_segments = config.gdn_reset_at_segments;
+  spec.round_decay = true;
   return spec;
 }
 
@@ -121,7 +140,7 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
   ModelSpec model;
   model.vocab_size = config.vocab_size;
   model.width = config.hidden_size;
-  model.norm = {config.rms_norm_eps, blocks_.layer_norm ? 1.0 : 0.0, true};
+  model.norm = {config.rms_norm_eps, blocks_.layer_norm || blocks_.hybrid ? 1.0 : 0.0, true};
   model.learned_positions = config.learned_positions;
   model.sinusoidal_positions = config.sinusoidal_positions;
   // MaxText has a table of YaRN's angles, and reads its last row for all later positions.
@@ -138,6 +157,7 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
   const auto layer_of = [&](LayerKind kind) {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
     if (blocks_.attention) layer.mixer = attention(config, kind);
+    if (kind == LayerKind::linear) layer.mixer = delta_net(config);
     return layer;
   };
   LayerSpec several;
@@ -199,11 +219,14 @@ ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, con
 
 Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, const Shape& shape) const {
   if (name == token_table || name == position_table) return {InitialKind::normal, 1.0};
+  if (const auto recurrent = initial_delta_net_parameter(name, ".norm.rms_norm.scale", 1e-9); recurrent && blocks_.hybrid)
+    return *recurrent;
   if (name.ends_with(".bias")) return {InitialKind::zeros};
   if (shape.rank() == 1) return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
-  const bool head = name == "decoder.logits_dense.kernel";  // programs have it transposed
-  const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[head ? 1 : 0]));
-  const bool in_attention = blocks_.attention && name.find(std::string(".") + blocks_.attention_module) != std::string::npos;
+  const bool turned = name == "decoder.logits_dense.kernel" || name.ends_with(".conv1d.kernel");  // programs have it transposed
+  const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[turned ? 1 : 0]));
+  const std::string in_module = std::string(".") + blocks_.attention_module + (blocks_.hybrid ? ".attention." : "");
+  const bool in_attention = blocks_.attention && name.find(in_module) != std::string::npos;
   if (!in_attention) return {InitialKind::truncated_normal, deviation / truncated_deviation};
   if (!name.ends_with(".query.kernel") || !blocks_.scale_in_weights) return {InitialKind::normal, deviation};
   const LayerSpec& first = model.layers.front();

@@ -36,6 +36,9 @@ struct MaxTextBlocks {
   bool shares_kv = false;        // the values may be the projected keys
   bool equal_heads = false;      // needs as many kv_heads as heads, each with values of its own
   bool output_dropout = true;    // dropout also on the output of a layer
+  // Layers of linear attention (attention_module), and full ones with an output gate (a module `attention` in it, the output kernel without
+  // an axis of heads); scales of norms are stored minus 1.
+  bool hybrid = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   NormPlacement norms = NormPlacement::before;
   MaxTextNormNames norm_names = {};
@@ -56,6 +59,7 @@ class MaxTextLayer {
 
   /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
+  /// Attention, or the delta net that the layer has in its place.
   [[nodiscard]] runtime::ValueId attention(runtime::ValueId x) const;
   [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x) const;
   /// x · W with the bare parameter `<layer>.<name>` [inputs, outputs].

@@ -64,6 +64,12 @@ ModelConfig odd_model(const std::string& name) {
     config.norm_topk_prob = false;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
+  if (family.starts_with("qwen3_5") || family == "qwen3_next") {
+    config.layer_kinds = {LayerKind::linear, LayerKind::full, LayerKind::linear};
+    config.linear_key_heads = 2, config.linear_value_heads = 6, config.linear_key_head_dim = 5, config.linear_value_head_dim = 3;
+    config.linear_conv_kernel_dim = 3;
+    config.rope.proportion = 0.7;  // 4 of 6 features
+  }
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (maxtext && family == "mistral") config.fused_mlp = true;
   if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two
@@ -245,6 +251,18 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
       "gemma2", [](ModelConfig& config) { config.layer_kinds.pop_back(); }, "layer_types has 2 entries, expected 3");
   refused(
       "gpt2", [](ModelConfig& config) { config.max_position_embeddings = 15; }, "rows of 16 tokens");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.linear_key_head_dim = 0; }, "linear_key_head_dim = 0 with linear layers, expected 1 or more");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.linear_value_heads = 5; },
+      "linear_value_heads = 5, linear_key_heads = 2, expected linear_value_heads a multiple");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.linear_conv_kernel_dim = 17; }, "linear_conv_kernel_dim = 17, expected at most 16");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.hidden_act = kernels::Activation::prelu; },
+      "hidden_act = prelu with linear layers, expected an activation without learned numbers");
+  refused(
+      "maxtext gemma3", [](ModelConfig& config) { config.layer_kinds[0] = LayerKind::linear; }, "layer_types has linear layers");
   refused(
       "maxtext gpt3", [](ModelConfig& config) { config.learned_positions = 15; }, "rows of 16 tokens");
   refused(

@@ -29,6 +29,16 @@ struct HuggingFaceExperts {
   bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers: some layers have an MLP in place of experts
 };
 
+/// The defaults of a class with linear attention: the sizes of its gated delta nets.
+struct HuggingFaceDeltaNet {
+  std::int64_t key_heads = 16;        // of linear_num_key_heads
+  std::int64_t value_heads = 32;      // of linear_num_value_heads
+  std::int64_t key_head_dim = 128;    // of linear_key_head_dim
+  std::int64_t value_head_dim = 128;  // of linear_value_head_dim
+  std::int64_t taps = 4;              // of linear_conv_kernel_dim
+  std::int64_t full_every = 4;        // of full_attention_interval: every so many layers one has full attention
+};
+
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
 struct HuggingFaceClass {
   const char* model_type;
@@ -58,6 +68,8 @@ struct HuggingFaceClass {
   BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
   std::optional<HuggingFaceExperts> experts = {};
+  std::optional<HuggingFaceDeltaNet> delta_net = {};  // layers are gated delta nets or have full attention; no windows
+  bool has_mlp_size = true;                           // the key intermediate_size; without it every layer has experts
 };
 
 /// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.
@@ -83,6 +95,10 @@ void write_causality(runtime::OrderedJson& json, const HuggingFaceClass& file, c
 /// Reads the keys of mixtures of experts, if the class has some. `model` has its layers already.
 void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
 void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+
+/// Reads the sizes of linear attention, and which layers have it, if the class has some. `model` has its layers already.
+void read_linear_attention(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_linear_attention(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
 /// Puts in what every export has: the ids of special tokens, which the library would take from its class and which are tokens of our
 /// vocabularies, as null, and the dtype.

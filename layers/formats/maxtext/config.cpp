@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "layers/formats/maxtext/keys.hpp"
+#include "layers/formats/maxtext/linear_attention.hpp"
 
 namespace millrace::layers {
 namespace {
@@ -203,6 +204,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
     pass_over(reader, {"rope_max_timescale", "rope_type", "rope_use_scale"});
   }
   if (file.windows) read_windows(reader, file, model);
+  read_maxtext_linear_attention(reader, file, model);
   return model;
 }
 
@@ -232,6 +234,7 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["attn_logits_soft_cap"] = cap(model.attn_logit_softcapping);
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   write_rope(json, model, file);
+  write_maxtext_linear_attention(json, file, model);
   json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;
   for (const FixedKey& fixed : maxtext_fixed_keys(file)) json[fixed.key] = fixed.value;

@@ -25,6 +25,8 @@ struct MaxTextFile {
   bool windows = false;               // has sliding layers: uses sliding_window_size and local_rope_max_timescale
   bool linear_rope = false;           // uses rope_linear_scaling_factor, in layers that do not slide
   bool yarn = false;                  // rope_type may be "yarn"
+  bool hybrid = false;                // layers of linear attention, and full ones that rotate heads in part
+  bool sections = false;              // hybrid: use_mrope and mrope_section
   std::vector<LayerKind> kinds = {};  // of the layers, repeated; empty: all are alike
   // The values of model_name by which MaxText selects parts of the block; the first is exported. Empty: any name.
   std::vector<std::string> model_names = {};
