@@ -252,7 +252,8 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
   refused(
       "gpt2", [](ModelConfig& config) { config.max_position_embeddings = 15; }, "rows of 16 tokens");
   refused(
-      "qwen3_5", [](ModelConfig& config) { config.linear_key_head_dim = 0; }, "linear_key_head_dim = 0 with linear layers, expected 1 or more");
+      "qwen3_5", [](ModelConfig& config) { config.linear_key_head_dim = 0; },
+      "linear_key_head_dim = 0 with linear layers, expected 1 or more");
   refused(
       "qwen3_5", [](ModelConfig& config) { config.linear_value_heads = 5; },
       "linear_value_heads = 5, linear_key_heads = 2, expected linear_value_heads a multiple");
