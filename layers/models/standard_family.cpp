@@ -70,14 +70,13 @@ void check_sizes(const ModelConfig& config) {
   check_kinds(config);
 }
 
-/// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
-ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
+}  // namespace
+
+ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation) {
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
           .expert = {.width = expert_width(config), .activation = activation}};
 }
-
-}  // namespace
 
 std::vector<std::string_view> standard_keys(std::initializer_list<std::string_view> more) {
   std::vector<std::string_view> keys = {"model.rope",
@@ -173,7 +172,7 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
     LayerSpec layer{attention(config, i), mlp, blocks_.norms};
     if (!config.layer_kinds.empty() && config.layer_kinds[i] == LayerKind::linear) layer.mixer = delta_net(config);
     if (config.experts > 0 && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse))
-      layer.ffn = experts_of(config, mlp.activation);
+      layer.ffn = blocks_.experts_of(config, mlp.activation);
     model.layers.push_back(std::move(layer));
   }
   return model;
@@ -231,7 +230,7 @@ ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, co
 }
 
 Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {
-  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  if (name.ends_with("bias")) return {InitialKind::zeros};
   if (const auto learned = initial_activation_parameter(name, "act_fn")) return *learned;
   if (const auto recurrent = initial_delta_net_parameter(name, ".linear_attn.norm.weight", 0.01)) return *recurrent;
   if (shape.rank() >= 2 || name.ends_with(".sinks")) return {InitialKind::normal};
