@@ -237,6 +237,10 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(between(
       bind("model.moe_intermediate_size", identity, "Width of an expert. 0: model.intermediate_size.", MEMBER(model.moe_intermediate_size)),
       0, 1 << 24));
+  keys.push_back(between(bind("model.shared_expert_intermediate_size", identity,
+                              "Width of the expert that every token has, in the families that have one. 0: that of the other experts.",
+                              MEMBER(model.shared_expert_intermediate_size)),
+                         0, 1 << 24));
   keys.push_back(
       bind("model.norm_topk_prob", identity, "The weights of a token's experts are divided by their sum.", MEMBER(model.norm_topk_prob)));
   keys.push_back(mlp_layer_types(

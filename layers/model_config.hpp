@@ -128,8 +128,10 @@ struct ModelConfig {
   std::int64_t experts = 0;                // E; 0: every layer has one MLP
   std::int64_t experts_per_token = 0;      // K
   std::int64_t moe_intermediate_size = 0;  // width of an expert; 0: intermediate_size (expert_width())
-  bool norm_topk_prob = true;              // the weights of a token's experts are divided by their sum
-  std::vector<MlpKind> mlp_kinds;          // one per layer; empty: all are mixtures, if there are experts
+  // Width of the expert that every token has, in families that have one; 0: that of the other experts.
+  std::int64_t shared_expert_intermediate_size = 0;
+  bool norm_topk_prob = true;      // the weights of a token's experts are divided by their sum
+  std::vector<MlpKind> mlp_kinds;  // one per layer; empty: all are mixtures, if there are experts
 
   // Only with the numerics of MaxText:
   kernels::Activation activation = kernels::Activation::silu;

@@ -64,6 +64,11 @@ ModelConfig odd_model(const std::string& name) {
     config.norm_topk_prob = false;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
+  if (family == "qwen3_next" || family == "qwen3_5_moe") {
+    config.experts = 5, config.experts_per_token = 3, config.moe_intermediate_size = 11;
+    config.shared_expert_intermediate_size = 13;
+  }
+  if (family == "qwen3_next" && !maxtext) config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   if (family.starts_with("qwen3_5") || family == "qwen3_next") {
     config.layer_kinds = {LayerKind::linear, LayerKind::full, LayerKind::linear};
     config.linear_key_heads = 2, config.linear_value_heads = 6, config.linear_key_head_dim = 5, config.linear_value_head_dim = 3;

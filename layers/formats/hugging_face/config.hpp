@@ -25,6 +25,7 @@ struct HuggingFaceExperts {
   std::int64_t per_token = 2;     // of num_experts_per_tok
   bool has_size = false;          // the key moe_intermediate_size is an expert's width; without it, that is intermediate_size
   std::int64_t size = 0;          // of moe_intermediate_size
+  std::int64_t shared = 0;        // of shared_expert_intermediate_size; 0: the class has no expert that every token has
   std::optional<bool> normalise;  // of norm_topk_prob; not set: the class has no such key, and normalises
   bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers: some layers have an MLP in place of experts
 };

@@ -1,3 +1,4 @@
+#include "layers/models/qwen3_next/gated_experts.hpp"
 #include "layers/models/standard_family.hpp"
 
 namespace millrace::layers {
@@ -7,9 +8,16 @@ namespace millrace::layers {
 const ModelFamily& qwen3_next() {
   static const StandardFamily family(
       {.name = "qwen3_next",
-       .keys = linear_attention_keys(expert_keys(
-           standard_keys({"model.attention_bias", "model.moe_intermediate_size", "model.norm_topk_prob", "model.mlp_layer_types"})))},
-      {.query_key_norm = QueryKeyNorm::per_head, .norm_offset = 1, .round_first = false, .output_gate = true, .grouped_delta = true},
+       .keys = linear_attention_keys(
+           expert_keys(standard_keys({"model.attention_bias", "model.moe_intermediate_size", "model.shared_expert_intermediate_size",
+                                      "model.norm_topk_prob", "model.mlp_layer_types"})))},
+      {.query_key_norm = QueryKeyNorm::per_head,
+       .norm_offset = 1,
+       .round_first = false,
+       .output_gate = true,
+       .grouped_delta = true,
+       .experts = gated_expert_names(ExpertStorage::matrices),
+       .experts_of = gated_experts},
       {.model_type = "qwen3_next",
        .architecture = "Qwen3NextForCausalLM",
        .attention_bias = true,
@@ -20,7 +28,8 @@ const ModelFamily& qwen3_next() {
        .positions = 32768,
        .rope = {.proportion = 0.25},
        .experts =
-           HuggingFaceExperts{.count = 512, .per_token = 10, .has_size = true, .size = 512, .normalise = true, .has_dense_layers = true},
+           HuggingFaceExperts{
+               .count = 512, .per_token = 10, .has_size = true, .size = 512, .shared = 512, .normalise = true, .has_dense_layers = true},
        .delta_net = HuggingFaceDeltaNet{}});
   return family;
 }

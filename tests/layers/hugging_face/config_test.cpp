@@ -315,8 +315,8 @@ TEST(ConfigFile, ExportIsReadBack) {
   not_truncated["rope_parameters"]["full_attention"] = yarn["rope_parameters"]["full_attention"];
   not_truncated["rope_parameters"]["truncate"] = false;
   std::vector<json> configs = {version_5(), linear, plain, yarn, other_base, not_truncated};
-  for (const char* name :
-       {"gemma", "gemma2", "gemma3", "llama", "llama3", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_5", "qwen3_moe"})
+  for (const char* name : {"gemma", "gemma2", "gemma3", "llama", "llama3", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_5",
+                           "qwen3_moe", "qwen3_next"})
     configs.push_back(golden(name));
   for (const json& config : configs) {
     const ConfigFile file = parse(config);
