@@ -16,6 +16,8 @@ struct FamilyTraits {
   std::vector<std::string_view> keys = {};
   // Suffixes of tensors that checkpoints contain although they are no parameters.
   std::vector<std::string_view> ignored_tensors = {};
+  // Prefixes of tensors that checkpoints may contain although they are no part of the model (modules that predict further tokens).
+  std::vector<std::string_view> ignored_prefixes = {};
   // Prefix that names lack in some checkpoints, namely those of the model without its head.
   std::string_view optional_prefix = {};
 

@@ -22,7 +22,10 @@ std::vector<std::string> ignored_names(const runtime::TensorSource& source, cons
   if (tied) names.emplace_back("lm_head.weight");
   for (const std::string& name : source.names()) {
     const auto ends = [&](std::string_view end) { return name.ends_with(end); };
-    if (ends(".rotary_emb.inv_freq") || std::ranges::any_of(family.ignored_tensors, ends)) names.push_back(name);
+    const auto begins = [&](std::string_view begin) { return name.starts_with(begin); };
+    if (ends(".rotary_emb.inv_freq") || std::ranges::any_of(family.ignored_tensors, ends) ||
+        std::ranges::any_of(family.ignored_prefixes, begins))
+      names.push_back(name);
   }
   return names;
 }

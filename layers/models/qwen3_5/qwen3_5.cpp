@@ -7,7 +7,7 @@ namespace millrace::layers {
 /// equal. Norm weights are stored minus 1, except those of the delta nets.
 const ModelFamily& qwen3_5() {
   static const StandardFamily family(
-      {.name = "qwen3_5", .keys = linear_attention_keys(standard_keys({"model.attention_bias"}))},
+      {.name = "qwen3_5", .keys = linear_attention_keys(standard_keys({"model.attention_bias"})), .ignored_prefixes = {"mtp."}},
       {.query_key_norm = QueryKeyNorm::per_head, .norm_offset = 1, .round_first = false, .output_gate = true},
       {.model_type = "qwen3_5_text",
        .architecture = "Qwen3_5ForCausalLM",

@@ -9,7 +9,8 @@ const ModelFamily& qwen3_5_moe() {
   static const StandardFamily family(
       {.name = "qwen3_5_moe",
        .keys = linear_attention_keys(
-           expert_keys(standard_keys({"model.attention_bias", "model.moe_intermediate_size", "model.shared_expert_intermediate_size"})))},
+           expert_keys(standard_keys({"model.attention_bias", "model.moe_intermediate_size", "model.shared_expert_intermediate_size"}))),
+       .ignored_prefixes = {"mtp."}},
       {.query_key_norm = QueryKeyNorm::per_head,
        .norm_offset = 1,
        .round_first = false,

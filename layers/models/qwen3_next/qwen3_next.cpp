@@ -10,7 +10,8 @@ const ModelFamily& qwen3_next() {
       {.name = "qwen3_next",
        .keys = linear_attention_keys(
            expert_keys(standard_keys({"model.attention_bias", "model.moe_intermediate_size", "model.shared_expert_intermediate_size",
-                                      "model.norm_topk_prob", "model.mlp_layer_types"})))},
+                                      "model.norm_topk_prob", "model.mlp_layer_types"}))),
+       .ignored_prefixes = {"mtp."}},
       {.query_key_norm = QueryKeyNorm::per_head,
        .norm_offset = 1,
        .round_first = false,
