@@ -106,6 +106,9 @@ void Coordinator::update() {
         fmt::format("{}. When the step was run again, all values were finite: the same computation gave two results on this machine",
                     bad_step_));
   loss_ = loss;
+  std::vector<runtime::ObservedSums> observed;
+  for (const auto& report : reports_) observed.insert(observed.end(), report.observed.begin(), report.observed.end());
+  observed_ = runtime::add_observations(std::move(observed), setup_.model_stages);
   norm_ = runtime::global_norm(squares);
   rate_ = setup_.learning_rate(step_);
   phase_ = Phase::optimizing;
@@ -136,6 +139,8 @@ StepRecord Coordinator::record() const {
   record.steps = setup_.train.steps;
   record.loss = loss_.total;
   record.terms = loss_.shown();
+  record.experts = runtime::expert_loads(observed_);
+  record.activations = runtime::layer_activations(observed_);
   record.gradient_norm = norm_;
   record.learning_rate = rate_;
   record.tokens = setup_.train.batch * setup_.train.sequence * setup_.train.microbatches;

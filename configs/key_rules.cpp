@@ -68,7 +68,7 @@ class Checker {
       if (!known) return;
     }
     want(model.heads % model.kv_heads == 0, "model.kv_heads", "which does not divide model.heads = {}", model.heads);
-    want(run_.given("model.head_dim") || model.hidden_size % model.heads == 0, "model.heads",
+    want(run_.given("model.head_dim") || model.qk_rope_head_dim > 0 || model.hidden_size % model.heads == 0, "model.heads",
          "which does not divide model.hidden_size = {} (and model.head_dim is not given)", model.hidden_size);
     want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "expected an even number (rotary embedding rotates pairs)");
     layers_of_kinds();
@@ -109,6 +109,13 @@ class Checker {
     want(!sparse || model.experts > 0, "model.experts", "expected 1 or more, model.mlp_layer_types has sparse layers");
     want(model.experts == 0 || model.experts_per_token >= 1, "model.experts_per_token", "expected 1 to model.experts = {}", model.experts);
     want(model.experts_per_token <= model.experts, "model.experts_per_token", "expected at most model.experts = {}", model.experts);
+    want(model.first_dense_layers <= model.layers, "model.first_dense_layers", "expected at most model.layers = {}", model.layers);
+    want(model.experts % model.routing_groups == 0, "model.routing_groups", "expected a divisor of model.experts = {}", model.experts);
+    want(model.kept_routing_groups <= model.routing_groups, "model.kept_routing_groups", "expected at most model.routing_groups = {}",
+         model.routing_groups);
+    const std::int64_t choices = model.experts / model.routing_groups * model.kept_routing_groups;
+    want(model.experts_per_token <= choices, "model.experts_per_token", "expected at most the {} experts of {} groups", choices,
+         model.kept_routing_groups);
     for (const auto& [key, weight] :
          {std::pair{"train.balance_loss", config_.train.balance_loss}, {"train.router_z_loss", config_.train.router_z_loss}})
       want(weight == 0 || model.experts > 0, key, "but the model has no experts: model.experts = 0");

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -61,6 +62,11 @@ void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeCo
                              "ln(rope_original_max_position).",
                              &RopeConfig::attention_factor),
                          0, many));
+  if (!local)
+    keys.push_back(between(
+        add("_mscale_all_dim", "Latent attention, all kinds but default: multiplies the scores by (0.1 this ln(rope_factor) + 1)^2.",
+            &RopeConfig::mscale_all_dim),
+        0, many));
   keys.push_back(
       between(add("_proportion",
                   "The part of every head that is rotated: its first features, over which the frequencies are spread. proportional: its "
@@ -165,6 +171,62 @@ void linear_attention_keys(std::vector<Key>& keys) {
                          0, kernels::max_convolution_taps, "tokens"));
 }
 
+/// A key whose values are the members of an enum, by name.
+template <class Member, std::size_t N>
+Key choice_of(const char* name, const char* doc, Member layers::ModelConfig::*member,
+              const std::array<std::pair<Member, const char*>, N>& names) {
+  std::vector<std::string> choices;
+  for (const auto& [value, text] : names) choices.emplace_back(text);
+  return named(
+      name, doc, std::move(choices),
+      [member, names](const RunConfig& config) {
+        return std::ranges::find(names, config.model.*member, &std::pair<Member, const char*>::first)->second;
+      },
+      [member, names](RunConfig& config, const std::string& text) {
+        for (const auto& [value, name_of_value] : names)
+          if (text == name_of_value) config.model.*member = value;
+      });
+}
+
+/// How routers choose experts and weigh them, in the families that do not fix it.
+void router_keys(std::vector<Key>& keys) {
+  using enum kernels::RouterScore;
+  using kernels::RouterBias;
+  keys.push_back(
+      choice_of("model.routed_score_func",
+                "The score of an expert: the logit of the router, its part of the softmax, its sigmoid, or the root of its softplus.",
+                &layers::ModelConfig::routed_score,
+                std::array{std::pair{logit, "none"}, std::pair{kernels::RouterScore::softmax, "softmax"}, std::pair{sigmoid, "sigmoid"},
+                           std::pair{sqrt_softplus, "sqrtsoftplus"}}));
+  keys.push_back(choice_of(
+      "model.routed_bias",
+      "A learned bias per expert: none; choice: added to the scores when experts are chosen, and not to their weights; "
+      "score: part of the score.",
+      &layers::ModelConfig::routed_bias,
+      std::array{std::pair{RouterBias::none, "none"}, std::pair{RouterBias::choice, "choice"}, std::pair{RouterBias::score, "score"}}));
+  keys.push_back(between(
+      bind("model.routed_scaling_factor", identity, "Multiplies the weights of a token's experts.", MEMBER(model.routed_scaling_factor)), 0,
+      many));
+  keys.push_back(between(bind("model.routing_groups", identity, "Experts are chosen from the best of so many groups. 1: from all.",
+                              MEMBER(model.routing_groups)),
+                         1, 1 << 16));
+  keys.push_back(between(bind("model.kept_routing_groups", identity, "The number of groups that a token's experts are chosen from.",
+                              MEMBER(model.kept_routing_groups)),
+                         1, 1 << 16));
+  keys.push_back(between(bind("model.capacity_factor", identity,
+                              "An expert computes on this many times its even share of a sequence's tokens, the first ones; of the other "
+                              "tokens that choose it the choice is dropped. 0: on all.",
+                              MEMBER(model.capacity_factor)),
+                         0, many));
+  keys.push_back(between(bind("model.routed_bias_update_rate", identity,
+                              "After each step this is added to the bias of every expert that had fewer tokens than the mean, and taken "
+                              "from the others' (routed_bias = choice). 0: the bias stays.",
+                              MEMBER(model.routed_bias_update_rate)),
+                         0, 1000));
+  keys.push_back(bind("model.float32_gate_logits", identity, "maxtext: the router computes in fp32; else in the compute dtype.",
+                      MEMBER(model.float32_gate_logits)));
+}
+
 std::vector<std::string> family_names() {
   const auto names = layers::family_names();
   return {names.begin(), names.end()};
@@ -195,14 +257,35 @@ void model_keys(std::vector<Key>& keys) {
       between(bind("model.kv_heads", identity, "Key and value heads; must divide the query heads. Not given: as many as query heads.",
                    MEMBER(model.kv_heads)),
               1, 1 << 16));
-  keys.push_back(
-      between(bind("model.head_dim", identity, "Size of a head, an even number. Not given: hidden_size / heads.", MEMBER(model.head_dim)),
-              2, 1 << 16));
+  keys.push_back(between(bind("model.head_dim", identity,
+                              "Size of a head, an even number. Not given: hidden_size / heads; with latent attention qk_rope_head_dim.",
+                              MEMBER(model.head_dim)),
+                         2, 1 << 16));
   keys.push_back(between(
       bind("model.rms_norm_eps", identity, "Epsilon of norms, added to the mean square or the variance.", MEMBER(model.rms_norm_eps)), 0,
       1));
   rope_keys(keys, "model.rope", &layers::ModelConfig::rope);
   rope_keys(keys, "model.rope_local", &layers::ModelConfig::rope_local);
+  keys.push_back(bind("model.rope_interleaved", identity, "Rotary pairs are neighbours, not halves of what is rotated.",
+                      MEMBER(model.rope_interleaved)));
+  keys.push_back(between(
+      bind("model.q_lora_rank", identity,
+           "Latent attention: width of the vector from which a token's queries are expanded. 0: there is none.", MEMBER(model.q_lora_rank)),
+      0, 1 << 20));
+  keys.push_back(
+      between(bind("model.kv_lora_rank", identity,
+                   "Latent attention: width of the vector from which a token's keys and values are expanded.", MEMBER(model.kv_lora_rank)),
+              0, 1 << 20));
+  keys.push_back(
+      between(bind("model.qk_nope_head_dim", identity, "Latent attention: features of a head of queries and keys that are not rotated.",
+                   MEMBER(model.qk_nope_head_dim)),
+              0, 1 << 16));
+  keys.push_back(between(
+      bind("model.qk_rope_head_dim", identity, "Latent attention: features of a head of queries and keys that are rotated, an even number.",
+           MEMBER(model.qk_rope_head_dim)),
+      0, 1 << 16));
+  keys.push_back(
+      between(bind("model.v_head_dim", identity, "Latent attention: features of a head of values.", MEMBER(model.v_head_dim)), 0, 1 << 16));
   keys.push_back(bind("model.causal", identity,
                       "A query attends to no later token. false: to both sides, within its document, window or chunk.",
                       MEMBER(model.causal)));
@@ -243,8 +326,24 @@ void model_keys(std::vector<Key>& keys) {
                          0, 1 << 24));
   keys.push_back(
       bind("model.norm_topk_prob", identity, "The weights of a token's experts are divided by their sum.", MEMBER(model.norm_topk_prob)));
+  keys.push_back(between(
+      bind("model.swiglu_limit", identity, "The clamped gate of experts: the gate is at most this, and the size of what it multiplies.",
+           MEMBER(model.swiglu_limit)),
+      above_zero, many));
+  keys.push_back(between(bind("model.swiglu_alpha", identity, "The clamped gate of experts: multiplies the gate within its sigmoid.",
+                              MEMBER(model.swiglu_alpha)),
+                         -many, many));
+  router_keys(keys);
   keys.push_back(mlp_layer_types(
       "Whether each layer has one MLP or experts; a list shorter than the model repeats. Empty: all have experts, if there are any."));
+  keys.push_back(between(bind("model.first_dense_layers", identity,
+                              "The first layers, which have one MLP in place of experts, whatever model.mlp_layer_types says.",
+                              MEMBER(model.first_dense_layers)),
+                         0, 1 << 16));
+  keys.push_back(between(bind("model.shared_experts", identity,
+                              "Experts of every token beside those that its router chooses: one MLP of as many times an expert's width.",
+                              MEMBER(model.shared_experts)),
+                         0, 1 << 16));
   keys.push_back(
       bind("model.scale_by_layer", identity, "Attention scores of the n-th layer are also divided by n.", MEMBER(model.scale_by_layer)));
   keys.push_back(
@@ -274,8 +373,6 @@ void maxtext_keys(std::vector<Key>& keys) {
                       MEMBER(model.fused_qkv)));
   keys.push_back(bind("model.fused_mlp", identity, "maxtext: one kernel for wi_0 and wi_1.", MEMBER(model.fused_mlp)));
   keys.push_back(bind("model.share_kv", identity, "maxtext: the values are the projected keys.", MEMBER(model.share_kv)));
-  keys.push_back(bind("model.rope_interleaved", identity, "maxtext: rotary pairs are neighbours, not halves of the head.",
-                      MEMBER(model.rope_interleaved)));
   keys.push_back(bind("model.sinusoidal_positions", identity, "maxtext: sines and cosines of the position are added to the embedding.",
                       MEMBER(model.sinusoidal_positions)));
   keys.push_back(between(bind("model.learned_positions", identity, "maxtext: rows of a learned table added to the embedding. 0: none.",

@@ -22,6 +22,9 @@ void run_keys(std::vector<Key>& keys) {
       among(bind("run.record", layout, "hashes: record a hash of every tensor of every step in run.directory, for millrace compare. Slow.",
                  MEMBER(record)),
             {"none", "hashes"}));
+  keys.push_back(bind("run.record_internal_metrics", layout,
+                      "Record mean, standard deviation and the fraction of zeros of every layer's output in each step.",
+                      MEMBER(internal_metrics)));
   keys.push_back(
       bind("run.tensorboard", layout, "Write TensorBoard event files to the folder tensorboard of run.directory.", MEMBER(tensorboard)));
 }
@@ -188,8 +191,9 @@ void other_keys(std::vector<Key>& keys) {
                          "checkpoints"));
 
   std::vector<std::string> policies = rematerialization_policies();
-  for (const char* label : {"decoder_layer_input", "query_proj", "key_proj", "value_proj", "context", "attention_out", "out_proj",
-                            "mlpwi_0", "mlpwi_1", "mlpwo", "moe_rows", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo"}) {
+  for (const char* label :
+       {"decoder_layer_input", "query_wa_proj", "mla_q", "kv_wa_proj", "mla_kv", "query_proj", "key_proj", "value_proj", "context",
+        "attention_out", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo", "moe_rows", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo"}) {
     policies.emplace_back(label);
     policies.push_back(fmt::format("offload:{}", label));
   }

@@ -63,6 +63,27 @@ struct DeltaNetSpec {
   bool operator==(const DeltaNetSpec&) const = default;
 };
 
+/// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): keys and values, and queries if query_rank is not 0, are
+/// expanded from one latent vector per token. A part of every head carries the position; that of the keys is shared by all heads.
+struct LatentAttentionSpec {
+  std::int64_t heads = 0;
+  std::int64_t query_rank = 0;     // width of the queries' latent vector; 0: queries have none
+  std::int64_t kv_rank = 0;        // width of the latent vector of keys and values
+  std::int64_t nope_head_dim = 0;  // of queries and keys, not rotated
+  std::int64_t rope_head_dim = 0;  // of queries and keys, rotated; even
+  std::int64_t v_head_dim = 0;
+  RopeConfig rope;
+  bool interleaved = true;     // rotary pairs are neighbours, not halves of the rotated part
+  float scale = 1.0F;          // multiplies q·k
+  bool scale_queries = false;  // the scale multiplies the queries in the compute dtype, not the scores in fp32
+  double soft_cap = 0.0;       // scores s become cap·tanh(s / cap); 0: no cap
+  bool causal = true;          // a query attends to no later key; false: to both sides
+  double norm_epsilon = 1e-6;  // of the norms of the latent vectors
+  bool bias = false;           // on the projections to the latent vectors and on that of the output
+
+  bool operator==(const LatentAttentionSpec&) const = default;
+};
+
 /// down(activation(gate(x)) ⊙ up(x)) (Shazeer, arXiv 2002.05202), or down(activation(up(x))) without a gate.
 struct MlpSpec {
   std::int64_t width = 0;  // of the hidden features
@@ -85,6 +106,12 @@ struct ExpertsSpec {
   bool scale_input = false;            // weights multiply the experts' inputs, and their results are added as they are
   std::optional<MlpSpec> shared = {};  // an expert that every token has
   bool shared_gate = false;            // whose result is multiplied by the sigmoid of a learned product of the token
+  bool route_bias_trained = true;      // false: the bias of the route is stored with the weights and stays as it is
+  double capacity_factor = 0;   // an expert takes this many times its even share of a sequence's choices; 0: all (layers/moe/capacity.hpp)
+  double bias_update_rate = 0;  // of the bias for the choice of experts, after every step; 0: it is not updated
+  bool router_in_f32 = true;    // the router computes in fp32; else in the compute dtype
+  // The scores of whose softmax the balance loss takes the mean, to which a bias of the route is added. transformers takes the logits.
+  kernels::RouterScore balanced = kernels::RouterScore::logit;
 
   bool operator==(const ExpertsSpec&) const = default;
 };
@@ -95,8 +122,8 @@ enum class NormPlacement : std::uint8_t { before, around, after, shared };
 
 /// One decoder layer. Both parts stay empty in families whose layers are plain matrices (MaxText's simple, for tests of pipelines).
 struct LayerSpec {
-  std::variant<std::monostate, AttentionSpec, DeltaNetSpec> mixer;  // mixes tokens
-  std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;           // computes on each token separately
+  std::variant<std::monostate, AttentionSpec, LatentAttentionSpec, DeltaNetSpec> mixer;  // mixes tokens
+  std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;                                // computes on each token separately
   NormPlacement norms = NormPlacement::before;
   // Not empty: the layer consists of these, one after the other, and has no mixer and ffn of its own (MaxText counts two layers of Gemma 2
   // as one).

@@ -4,6 +4,7 @@ target_sources(millrace_layers PRIVATE
   attention/dot_product.cpp
   attention/gated_delta_net.cpp
   attention/maxtext_delta_net.cpp
+  attention/latent.cpp
   embedding.cpp
   formats/config_file.cpp
   formats/fixed_tensors.cpp
@@ -13,18 +14,24 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/experts.cpp
   formats/hugging_face/ignored_keys.cpp
   formats/hugging_face/linear_attention.cpp
+  formats/hugging_face/latent.cpp
   formats/hugging_face/rope.cpp
+  formats/hugging_face/routed_experts.cpp
   formats/hugging_face/unsupported.cpp
   formats/llmc_file.cpp
   formats/maxtext/config.cpp
+  formats/maxtext/experts.cpp
   formats/maxtext/keys.cpp
   formats/maxtext/linear_attention.cpp
+  formats/maxtext/latent.cpp
   formats/model_folder.cpp
   formats/model_weights.cpp
   formats/stored_elements.cpp
   initial_values.cpp
   losses/cross_entropy.cpp
   mlp.cpp
+  moe/capacity.cpp
+  moe/maxtext_experts.cpp
   moe/mixture_of_experts.cpp
   moe/router_losses.cpp
   models/boundary.cpp

@@ -93,12 +93,14 @@ double take_z_loss(std::map<std::string, std::vector<float>>& found) {
   return sum;
 }
 
-/// Converts gradients to the tensors that model files have of their parameters.
-void store_gradients(const PipelinePlan& plan, std::map<std::string, std::vector<float>>& found) {
+/// Converts gradients to the tensors that model files have of their parameters. Of a parameter that is not trained there is one, of zeros,
+/// only where the reference has one too.
+void store_gradients(const PipelinePlan& plan, const runtime::SafetensorsFile& golden, std::map<std::string, std::vector<float>>& found) {
   for (const auto& spec : plan.parameters) {
     auto gradient = found.extract("grad." + spec.name);
     if (gradient.empty()) continue;
-    for (auto& [name, values] : layers::as_stored(spec, gradient.mapped())) found["grad." + name] = std::move(values);
+    for (auto& [name, values] : layers::as_stored(spec, gradient.mapped()))
+      if (spec.trained || golden.find("grad." + name) != nullptr) found["grad." + name] = std::move(values);
   }
 }
 
@@ -135,7 +137,7 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
   }
   for (const auto& term : terms.terms)
     if (term.auxiliary) found[term.name] = {static_cast<float>(term.value)};
-  store_gradients(plan, found);
+  store_gradients(plan, golden, found);
 
   fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {} | {} microbatches of {} rows\n", settings.folder, settings.dtype,
              settings.ranks, settings.chunks, settings.schedule, plan.layout_text(), plan.schedule.microbatches, plan.rows);

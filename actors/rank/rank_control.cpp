@@ -431,6 +431,7 @@ void RankControl::report_step() {
   report.step = step_;
   report.squares = tasks_.squares();
   losses_of(rank_, *list_, report.losses);
+  observations_of(rank_, *list_, report.observed);
   report.times = step_times(runtime::summarize(records_, runtime::StepId(step_)));
   measure_step(report.times, report.metrics);
   look_at_device();

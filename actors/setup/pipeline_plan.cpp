@@ -131,6 +131,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.compute = runtime::compute_dtype(train);
   plan.device = request.device;
   plan.one_segment = request.one_segment;
+  plan.internal_metrics = request.internal_metrics;
   plan.rows = train.batch;
   plan.sequence = train.sequence;
   plan.losses = loss_weights(train);
@@ -205,6 +206,7 @@ layers::StageOptions PipelinePlan::stage_options() const {
   options.sequence = sequence;
   options.losses = losses;
   options.one_segment = one_segment;
+  options.internal_metrics = internal_metrics;
   return options;
 }
 
@@ -222,9 +224,11 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
     if (parameter.shape.rank() >= 2) weights += parameter.active * static_cast<double>(parameter.shape.elements());
   if (!model.tie_word_embeddings) weights -= static_cast<double>(model.vocab_size * model.hidden_size);  // the embedding is a lookup
   const double tokens = static_cast<double>(microbatches * rows * sequence);
+  // The scores' products are as wide as keys, those of the weighted sum as values.
+  const bool latent = model.kv_lora_rank > 0;
+  const std::int64_t widths = latent ? model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim : 2 * model.head_dim;
   const auto linear = static_cast<std::int64_t>(std::ranges::count(model.layer_kinds, layers::LayerKind::linear));
-  const double attention =
-      (model.causal ? 6.0 : 12.0) * static_cast<double>((model.layers - linear) * sequence * model.heads * model.head_dim);
+  const double attention = (model.causal ? 3.0 : 6.0) * static_cast<double>((model.layers - linear) * sequence * model.heads * widths);
   // A token reads a state of the delta rule twice and writes it once: three products of a vector and a matrix forward, twice that backward.
   const double state = static_cast<double>(model.linear_value_heads * model.linear_key_head_dim * model.linear_value_head_dim);
   return tokens * (6.0 * weights + attention + 18.0 * static_cast<double>(linear) * state);

@@ -27,6 +27,7 @@ struct PlanRequest {
   runtime::RematerializeConfig rematerialize;
   kernels::DeviceKind device = kernels::DeviceKind::cpu;  // the device that the programs are made for
   bool one_segment = false;                               // every row of a microbatch is one segment
+  bool internal_metrics = false;                          // observe statistics of every layer's output
 };
 
 /// The weights of [train] in the form that programs are built with.
@@ -55,6 +56,7 @@ struct PipelinePlan {
   kernels::DType compute = kernels::DType::f32;
   kernels::DeviceKind device = kernels::DeviceKind::cpu;
   bool one_segment = false;
+  bool internal_metrics = false;
   std::int64_t rows = 1, sequence = 1;  // of a microbatch
   runtime::LossWeights losses;
   int accumulators = 1;         // contiguous parts of a replica's microbatches, with a gradient sum each

@@ -29,7 +29,10 @@ constexpr double max_weights = 1e15;  // a thousand times what anybody trained; 
 void check_weights(const ModelConfig& model, const std::string& where) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = number(model.hidden_size), heads = number(model.heads + model.kv_heads) * number(model.head_dim);
-  const double layer = width * (2 * heads + 3 * number(model.intermediate_size));
+  const double ranks = number(model.q_lora_rank + model.kv_lora_rank);
+  const double latent_heads = number(model.heads) * number(model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim);
+  const double experts = number(model.experts + model.shared_experts) * number(expert_width(model));
+  const double layer = width * (2 * heads + 3 * number(model.intermediate_size) + 3 * experts + ranks) + latent_heads * (width + ranks);
   // Learned positions are counted in every family, though few have them: a context is never long enough to matter.
   const double positions = number(std::max(model.learned_positions, std::min(model.max_position_embeddings, std::int64_t{1} << 30)));
   const double tables = width * (2 * number(model.vocab_size) + positions);
@@ -123,8 +126,24 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
         differs("experts", expected.experts, found.experts),
         differs("experts_per_token", expected.experts_per_token, found.experts_per_token),
         differs("moe_intermediate_size", expected.moe_intermediate_size, found.moe_intermediate_size),
-        differs("shared_expert_intermediate_size", expected.shared_expert_intermediate_size, found.shared_expert_intermediate_size),
         differs("norm_topk_prob", expected.norm_topk_prob, found.norm_topk_prob),
+        differs("swiglu_limit", expected.swiglu_limit, found.swiglu_limit),
+        differs("swiglu_alpha", expected.swiglu_alpha, found.swiglu_alpha),
+        differs("capacity_factor", expected.capacity_factor, found.capacity_factor),
+        differs("routed_bias_update_rate", expected.routed_bias_update_rate, found.routed_bias_update_rate),
+        differs("first_dense_layers", expected.first_dense_layers, found.first_dense_layers),
+        differs("shared_experts", expected.shared_experts, found.shared_experts),
+        differs("routed_scaling_factor", expected.routed_scaling_factor, found.routed_scaling_factor),
+        differs("routing_groups", expected.routing_groups, found.routing_groups),
+        differs("kept_routing_groups", expected.kept_routing_groups, found.kept_routing_groups),
+        differs("q_lora_rank", expected.q_lora_rank, found.q_lora_rank),
+        differs("kv_lora_rank", expected.kv_lora_rank, found.kv_lora_rank),
+        differs("qk_nope_head_dim", expected.qk_nope_head_dim, found.qk_nope_head_dim),
+        differs("qk_rope_head_dim", expected.qk_rope_head_dim, found.qk_rope_head_dim),
+        differs("v_head_dim", expected.v_head_dim, found.v_head_dim),
+        differs("rope_interleaved", expected.rope_interleaved, found.rope_interleaved),
+        differs("float32_gate_logits", expected.float32_gate_logits, found.float32_gate_logits),
+        differs("shared_expert_intermediate_size", expected.shared_expert_intermediate_size, found.shared_expert_intermediate_size),
         differs("linear_key_heads", expected.linear_key_heads, found.linear_key_heads),
         differs("linear_value_heads", expected.linear_value_heads, found.linear_value_heads),
         differs("linear_key_head_dim", expected.linear_key_head_dim, found.linear_key_head_dim),
@@ -154,6 +173,9 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   recognised(reader).read_config(reader, result);
   if (result.losses.z_loss > 0)
     result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss includes this z-loss", where, result.losses.z_loss));
+  if (result.losses.balance_loss > 0)
+    result.warnings.push_back(
+        fmt::format("{}: load_balance_loss_weight = {}: the loss includes this balance loss", where, result.losses.balance_loss));
   check_weights(result.model, where);
   result.token_ids = token_ids_of(json);
   reader.warn_of_the_rest(result.warnings, ignored_hugging_face_keys());

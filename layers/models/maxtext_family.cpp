@@ -10,6 +10,7 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/attention/delta_net_spec.hpp"
+#include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
 #include "layers/formats/maxtext/config.hpp"
 #include "layers/losses/cross_entropy.hpp"
@@ -55,12 +56,19 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   MILLRACE_CHECK(config.tie_word_embeddings || config.final_logit_softcapping == 0, ExitCode::model, maxtext_component,
                  "{}: final_logit_softcapping = {} without tie_word_embeddings, expected 0: MaxText caps logits of tied tables only",
                  config.family, config.final_logit_softcapping);
+  MILLRACE_CHECK(!blocks.latent || !config.fused_qkv, ExitCode::model, maxtext_component,
+                 "{}: fused_qkv with latent attention, expected kernels of their own", config.family);
+  MILLRACE_CHECK(!blocks.latent || config.rope.kind == RopeKind::yarn, ExitCode::model, maxtext_component,
+                 "{}: rope = {}, expected yarn, which MaxText's latent attention rotates by", config.family, to_string(config.rope.kind));
   MILLRACE_CHECK(!blocks.equal_heads || (config.heads == config.kv_heads && !config.share_kv), ExitCode::model, maxtext_component,
                  "{}: heads = {}, kv_heads = {}, share_kv = {}, expected as many kv_heads as heads, each with values of its own",
                  config.family, config.heads, config.kv_heads, config.share_kv);
   const auto kinds = static_cast<std::int64_t>(config.layer_kinds.size());
   MILLRACE_CHECK(kinds == 0 || kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: layer_types has {} entries, expected {}, one per layer", config.family, kinds, config.layers);
+  const auto mlp_kinds = static_cast<std::int64_t>(config.mlp_kinds.size());
+  MILLRACE_CHECK(mlp_kinds == 0 || mlp_kinds == config.layers, ExitCode::model, maxtext_component,
+                 "{}: mlp_layer_types has {} entries, expected {}, one per layer", config.family, mlp_kinds, config.layers);
   const auto has = [&](LayerKind kind) { return std::ranges::find(config.layer_kinds, kind) != config.layer_kinds.end(); };
   MILLRACE_CHECK(blocks.hybrid || !has(LayerKind::linear), ExitCode::model, maxtext_component,
                  "{}: layer_types has linear layers, expected full and sliding ones", config.family);
@@ -100,6 +108,25 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   if (file_.hybrid)
     add({"model.layer_types", "model.rope_proportion", "model.linear_key_heads", "model.linear_value_heads", "model.linear_key_head_dim",
          "model.linear_value_head_dim", "model.linear_conv_kernel_dim", "model.gdn_reset_at_segments"});
+  file_.experts = blocks_.experts;
+  if (file_.experts) {
+    add({"model.experts", "model.experts_per_token", "model.routed_score_func", "model.routed_bias", "model.float32_gate_logits",
+         "model.capacity_factor"});
+    // As an earlier version of MaxText names the layers.
+    if (file_.experts->dense_first)
+      traits_.other_spellings = {{"decoder.dense_layers_", "decoder.dense_layer_"}, {"decoder.moe_layers_", "decoder.moe_layer_"}};
+    add({file_.experts->dense_first ? "model.first_dense_layers" : "model.mlp_layer_types"});
+    if (file_.experts->shared != nullptr && file_.experts->shared_gate == nullptr) add({"model.shared_experts"});
+    if (file_.experts->own_width) add({"model.moe_intermediate_size"});
+    if (file_.experts->weights == MaxTextWeights::scaled)
+      add({"model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"});
+    else if (file_.experts->weights != MaxTextWeights::sigmoid)
+      add({"model.norm_topk_prob"});
+  }
+  file_.latent = blocks_.latent;
+  if (file_.latent)
+    add({"model.rope_mscale_all_dim", "model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
+         "model.v_head_dim"});
   file_.windows = !file_.kinds.empty() || !blocks_.parts.empty();
   if (file_.windows) add({"model.sliding_window", "model.rope_local_theta"});
   if (!file_.kinds.empty()) add({"model.layer_types"});
@@ -135,6 +162,27 @@ DeltaNetSpec MaxTextFamily::delta_net(const ModelConfig& config) const {
   return spec;
 }
 
+LatentAttentionSpec MaxTextFamily::latent(const ModelConfig& config) const {
+  LatentAttentionSpec spec;
+  spec.heads = config.heads;
+  spec.query_rank = config.q_lora_rank;
+  spec.kv_rank = config.kv_lora_rank;
+  spec.nope_head_dim = config.qk_nope_head_dim;
+  spec.rope_head_dim = config.qk_rope_head_dim;
+  spec.v_head_dim = config.v_head_dim;
+  spec.rope = config.rope;
+  spec.interleaved = config.rope_interleaved;
+  double scale = 1.0 / std::sqrt(static_cast<double>(spec.nope_head_dim + spec.rope_head_dim));
+  if (config.max_position_embeddings > config.rope.original_max_position)
+    scale *= latent_score_factor(config.rope.mscale_all_dim, config.rope.factor);
+  spec.scale = static_cast<float>(scale);
+  spec.scale_queries = true;
+  spec.soft_cap = config.attn_logit_softcapping;
+  spec.norm_epsilon = config.rms_norm_eps;
+  check_latent_attention(config.family, spec);
+  return spec;
+}
+
 ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
   check(config, blocks_);
   ModelSpec model;
@@ -154,17 +202,26 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
                     .gated = config.gated_mlp,
                     .bias = blocks_.bias,
                     .fused = config.fused_mlp};
-  const auto layer_of = [&](LayerKind kind) {
+  std::optional<ExpertsSpec> experts;
+  if (blocks_.experts && config.experts > 0) experts = maxtext_experts_spec(config, *blocks_.experts);
+  const auto layer_of = [&](LayerKind kind, bool dense) {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
-    if (blocks_.attention) layer.mixer = attention(config, kind);
-    if (kind == LayerKind::linear) layer.mixer = delta_net(config);
+    if (experts && !dense) layer.ffn = *experts;
+    if (blocks_.latent)
+      layer.mixer = latent(config);
+    else if (kind == LayerKind::linear)
+      layer.mixer = delta_net(config);
+    else if (blocks_.attention)
+      layer.mixer = attention(config, kind);
     return layer;
   };
   LayerSpec several;
-  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind));
+  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind, false));
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
     const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[i];
-    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind) : several);
+    const bool first = static_cast<std::int64_t>(i) < config.first_dense_layers;
+    const bool dense = first || (!config.mlp_kinds.empty() && config.mlp_kinds[i] == MlpKind::dense);
+    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense) : several);
   }
   return model;
 }
@@ -221,8 +278,11 @@ Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, 
   if (name == token_table || name == position_table) return {InitialKind::normal, 1.0};
   if (const auto recurrent = initial_delta_net_parameter(name, ".norm.rms_norm.scale", 1e-9); recurrent && blocks_.hybrid)
     return *recurrent;
-  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  if (name.ends_with(".bias") || name.ends_with("_bias")) return {InitialKind::zeros};
   if (shape.rank() == 1) return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
+  // MaxText's initialiser takes the experts' axis for the one of inputs and counts the last one as part of a receptive field.
+  if (shape.rank() == 3)
+    return {InitialKind::truncated_normal, 1.0 / std::sqrt(static_cast<double>(shape[0] * shape[2])) / truncated_deviation};
   const bool turned = name == "decoder.logits_dense.kernel" || name.ends_with(".conv1d.kernel");  // programs have it transposed
   const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[turned ? 1 : 0]));
   const std::string in_module = std::string(".") + blocks_.attention_module + (blocks_.hybrid ? ".attention." : "");

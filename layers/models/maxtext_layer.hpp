@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
+#include "layers/moe/maxtext_experts.hpp"
 #include "runtime/program/builder.hpp"
 
 namespace millrace::layers {
@@ -43,7 +45,9 @@ struct MaxTextBlocks {
   NormPlacement norms = NormPlacement::before;
   MaxTextNormNames norm_names = {};
   const char* attention_module = "self_attention";
-  std::vector<MaxTextPart> parts = {};  // not empty: every layer consists of these, one after the other
+  std::optional<MaxTextExperts> experts = {};  // set: layers have experts in place of the MLP, all or some of them
+  bool latent = false;                         // attention is multi-head latent attention
+  std::vector<MaxTextPart> parts = {};         // not empty: every layer consists of these, one after the other
 };
 
 /// One of MaxText's decoder layers, or a part of one, under its parameter paths (decoder.layers_N.…) and with its kernels, which have
@@ -61,6 +65,7 @@ class MaxTextLayer {
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
   /// Attention, or the delta net that the layer has in its place.
   [[nodiscard]] runtime::ValueId attention(runtime::ValueId x) const;
+  /// The MLP, or the experts that the layer has in its place.
   [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x) const;
   /// x · W with the bare parameter `<layer>.<name>` [inputs, outputs].
   [[nodiscard]] runtime::ValueId product(runtime::ValueId x, const std::string& name, std::int64_t inputs, std::int64_t outputs) const;
@@ -70,6 +75,11 @@ class MaxTextLayer {
 
  private:
   struct Kernel;
+  class LatentKernels;
+  /// An MLP under the path `mlp` of the layer.
+  [[nodiscard]] runtime::ValueId mlp_of(runtime::ValueId x, const MlpSpec& spec, const std::string& mlp) const;
+  /// y times the sigmoid of x · `<layer>.<path>.kernel`, one number per token.
+  [[nodiscard]] runtime::ValueId gated_by_token(runtime::ValueId x, runtime::ValueId y, const std::string& path) const;
   [[nodiscard]] runtime::ValueId dense(runtime::ValueId x, const Kernel& kernel) const;
   /// Queries or keys with their norm, if the layer has it, and rotated. `name` is "query" or "key".
   [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, const std::string& name, std::int64_t width) const;

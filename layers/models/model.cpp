@@ -27,6 +27,12 @@ ProgramBuilder builder_of(const StageOptions& options) {
   return ProgramBuilder({options.compute, options.rows, options.sequence, -1, options.one_segment});
 }
 
+/// Statistics of the residual stream that a layer hands on. A model without one has none.
+void observe_activation(ProgramBuilder& builder, const Streams& streams) {
+  for (const auto& [name, value] : streams.all())
+    if (name == runtime::hidden_port) builder.observe(runtime::activation_name, runtime::moments(builder, value, "moments"));
+}
+
 ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const StageLayout& stage, const StageOptions& options) {
   model.losses = options.losses;
   const auto layers = static_cast<int>(model.layers.size());
@@ -45,6 +51,7 @@ ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const S
     builder.enter(index, fmt::format("layers.{}", index));
     x = hand_on(builder, family.layer(builder, model, index, x), streams_before(family, model, index + 1, builder), receiver(index, layers),
                 receiver(index + 1, layers));
+    if (options.internal_metrics) observe_activation(builder, x);
   }
   builder.enter(-1, "");
   if (!stage.head) {
@@ -73,7 +80,8 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .use = value.use,
                      .initial = family.initial(model, value.name, value.type.shape),
                      .stored = value.stored,
-                     .active = value.active});
+                     .active = value.active,
+                     .trained = value.trained});
   }
   return specs;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,11 +13,16 @@ namespace millrace::layers {
 /// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
 [[nodiscard]] ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation);
 
+/// The model.shared_experts of every token as one MLP, if there are any.
+[[nodiscard]] std::optional<MlpSpec> shared_expert_of(const ModelConfig& config, kernels::Activation activation);
+
 /// Differences between the blocks of these families that no key expresses.
 struct StandardBlocks {
   NormPlacement norms = NormPlacement::before;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool qkv_bias = false;         // biases on queries, keys and values, whatever attention_bias says
+  bool sinks = false;            // sinks in every layer, whatever attention_sinks says
+  bool needs_experts = false;    // a layer without experts cannot be computed
   double norm_offset = 0.0;      // subtracted from a norm's weight in files
   bool round_first = true;       // a norm rounds to the compute dtype before it multiplies by its weight
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
@@ -34,6 +40,9 @@ struct StandardBlocks {
 
 /// Returns `keys` plus the keys that every family with experts has: how many there are, and how many a token has.
 [[nodiscard]] std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys);
+
+/// The keys that every family with latent attention reads: its ranks and widths, the one rotation of all layers, the activation.
+[[nodiscard]] std::vector<std::string_view> latent_keys(std::initializer_list<std::string_view> more = {});
 
 /// Returns `keys` plus the keys of the separate rotation that sliding layers have in some families.
 [[nodiscard]] std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> keys);
@@ -66,6 +75,7 @@ class StandardFamily final : public ModelFamily {
  private:
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, std::size_t index) const;
   [[nodiscard]] DeltaNetSpec delta_net(const ModelConfig& config) const;
+  [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;
 
   FamilyTraits traits_;
   StandardBlocks blocks_;

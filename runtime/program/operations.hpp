@@ -9,6 +9,7 @@
 #include "kernels/attention_temperature.hpp"
 #include "kernels/balance_loss.hpp"
 #include "kernels/base/activation.hpp"
+#include "kernels/base/capacity_options.hpp"
 #include "kernels/base/clamped_glu_options.hpp"
 #include "kernels/base/route_options.hpp"
 #include "kernels/delta_gates.hpp"
@@ -98,6 +99,8 @@ ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_vie
 ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name);
 /// Splits the columns of x [T, N]: one result [T, width] per width; the widths add up to N.
 std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name);
+/// The softmax over each row: x [T, N] → same.
+ValueId softmax(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// x in fp32: x [T, D] f32 or bf16 → f32 [T, D]; x itself if it is f32 already. The gradient is rounded to x's dtype.
 ValueId to_f32(ProgramBuilder& builder, ValueId x, std::string_view name);
 
@@ -133,11 +136,21 @@ ExpertPlaces sort_by_expert(ProgramBuilder& builder, ValueId experts, std::int64
 ValueId gather_rows(ProgramBuilder& builder, ValueId x, ValueId places, std::string_view name, ValueId weights = {});
 /// rows [T·K, D], places i32 [T, K] → [T, D]: the sum of each token's rows, times `weights` f32 [T, K] if there are some.
 ValueId combine_rows(ProgramBuilder& builder, ValueId rows, ValueId places, std::string_view name, ValueId weights = {});
+/// The choices of a router that are within the capacity of their expert: the weights f32 [T, K], 0 for what is dropped; i32 [T, K], 1 or 0;
+/// and how many are dropped, i32 [1].
+struct KeptChoices {
+  ValueId weights, kept, dropped;
+};
+/// weights f32 [T, K], experts i32 [T, K]. T must not be bounded by a runtime count.
+KeptChoices apply_capacity(ProgramBuilder& builder, ValueId weights, ValueId experts, const kernels::CapacityOptions& options,
+                           std::string_view name);
 /// The balance loss of a router: logits [T, E], experts i32 [T, K] → f64 [1], a sum over the microbatch's sequences for a loss term: with
 /// a denominator that counts sequences it is K if experts are used evenly. T must not be bounded by a runtime count.
 ValueId balance_loss(ProgramBuilder& builder, ValueId logits, ValueId experts, const kernels::BalanceLossOptions& options,
                      std::string_view name);
 /// The z-loss of a router: logits [T, E] → f64 [1], a sum over the microbatch's tokens for a loss term.
 ValueId router_z_loss(ProgramBuilder& builder, ValueId logits, std::string_view name);
+/// {number of elements, number of zeros, Σ x, Σ x²} f64 [4] of x [T, D], for an observation; without gradient.
+ValueId moments(ProgramBuilder& builder, ValueId x, std::string_view name);
 
 }  // namespace millrace::runtime

@@ -60,21 +60,22 @@ TEST(LiveHistory, AddsUp) {
   ASSERT_EQ(totals.ranks.size(), 2U);
   EXPECT_EQ(totals.ranks[1].wall, 5000);
   EXPECT_EQ(totals.ranks[1].data, 200);
-  ASSERT_EQ(totals.losses.size(), 10U);
-  EXPECT_EQ(totals.losses[0].step, 11);
+  ASSERT_EQ(totals.losses.points().size(), 10U);
+  EXPECT_EQ(totals.losses.points()[0].step, 11);
 }
 
 TEST(LiveHistory, KeepsTheWholeCurveInFewPoints) {
   LiveHistory history;
   constexpr int steps = 100'000;
   for (int step = 1; step <= steps; ++step) history.add(record(step, step));
-  const auto losses = history.read().losses;
+  const auto totals = history.read();
+  const auto& losses = totals.losses.points();
   EXPECT_LT(losses.size(), LiveHistory::most_points);
   EXPECT_GE(losses.size(), LiveHistory::most_points / 2 - 1);
   const auto size = losses[0].step;  // steps per point
   for (std::size_t i = 0; i < losses.size(); ++i) {
     EXPECT_EQ(losses[i].step, static_cast<std::int64_t>(i + 1) * size);
-    EXPECT_EQ(losses[i].loss, static_cast<double>(losses[i].step) - static_cast<double>(size - 1) / 2);  // the mean of its steps
+    EXPECT_EQ(losses[i].values[0], static_cast<double>(losses[i].step) - static_cast<double>(size - 1) / 2);  // the mean of its steps
   }
   EXPECT_LT(steps - losses.back().step, size);
 }

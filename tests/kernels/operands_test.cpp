@@ -15,6 +15,7 @@
 #include "kernels/attention.hpp"
 #include "kernels/attention_temperature.hpp"
 #include "kernels/bias.hpp"
+#include "kernels/capacity.hpp"
 #include "kernels/columns.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/elementwise.hpp"
@@ -27,6 +28,7 @@
 #include "kernels/rope.hpp"
 #include "kernels/sgd.hpp"
 #include "kernels/sinusoid.hpp"
+#include "kernels/softmax.hpp"
 #include "kernels/square_sum.hpp"
 #include "tests/kernels/delta_net_calls.hpp"
 #include "tests/kernels/fixture.hpp"
@@ -85,6 +87,26 @@ void add_elements(std::vector<Call>& calls, DType type) {
                    [](const ExecutionContext& s, const Operands& o, Scratch) {
                      glu_input_gradient(s, Activation::silu, o[0], o[1], o[2], o[3], o[4]);
                    }});
+  calls.push_back(
+      {"softmax", {leader("x"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) { softmax(s, o[0], o[1]); }});
+  calls.push_back({"softmax_input_gradient",
+                   {leader("dy"), like("y"), like("dx")},
+                   [](const ExecutionContext& s, const Operands& o, Scratch) { softmax_input_gradient(s, o[0], o[1], o[2]); }});
+  const Shape choices{kTokens, 2};
+  if (type == DType::f32) {
+    calls.push_back({"apply_capacity",
+                     {{"weights", DType::f32, choices},
+                      {"experts", DType::i32, choices, true},
+                      {"kept_weights", DType::f32, choices},
+                      {"kept", DType::i32, choices},
+                      {"dropped", DType::i32, {1}}},
+                     [](const ExecutionContext& s, const Operands& o, Scratch) {
+                       apply_capacity(s, o[0], o[1], {.experts = 3, .capacity = 1}, o[2], o[3], o[4]);
+                     }});
+    calls.push_back({"apply_capacity_input_gradient",
+                     {{"d_kept_weights", DType::f32, choices}, {"kept", DType::i32, choices, true}, {"d_weights", DType::f32, choices}},
+                     [](const ExecutionContext& s, const Operands& o, Scratch) { apply_capacity_input_gradient(s, o[0], o[1], o[2]); }});
+  }
   calls.push_back({"add", {leader("a"), like("b"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
                      add(s, o[0], o[1], o[2]);
                    }});

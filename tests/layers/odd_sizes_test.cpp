@@ -75,6 +75,30 @@ ModelConfig odd_model(const std::string& name) {
     config.linear_conv_kernel_dim = 3;
     config.rope.proportion = 0.7;  // 4 of 6 features
   }
+  if (family == "gpt_oss") {
+    config.experts = 5, config.experts_per_token = 2, config.swiglu_limit = 0.9, config.swiglu_alpha = 1.3;
+    config.attention_bias = true;
+    config.layer_kinds = {LayerKind::sliding, LayerKind::full, LayerKind::sliding};
+    config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16, .truncate = false};
+  }
+  if (maxtext && family == "qwen3_moe") config.capacity_factor = 0.8;
+  if (maxtext && family == "mixtral") config.routed_bias = kernels::RouterBias::score, config.routed_score = kernels::RouterScore::softmax;
+  if (maxtext && family == "qwen3_moe")
+    config.routed_bias = kernels::RouterBias::choice, config.routed_score = kernels::RouterScore::sigmoid;
+  if (family.starts_with("deepseek")) {
+    config.kv_heads = config.heads;
+    config.kv_lora_rank = 9, config.qk_nope_head_dim = 5, config.qk_rope_head_dim = 6, config.v_head_dim = 7;
+    config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16, .mscale_all_dim = 0.7};
+    config.rope_interleaved = true;
+    config.first_dense_layers = 1;
+    config.experts = 6, config.experts_per_token = 3, config.moe_intermediate_size = 11, config.shared_experts = 2;
+    config.routing_groups = 3, config.kept_routing_groups = 2;
+    config.routed_scaling_factor = 1.6;
+    if (!maxtext) config.attention_bias = true;
+    if (family != "deepseek_v2") config.q_lora_rank = 10;
+    if (family == "deepseek_v2") config.mlp_bias = true;
+    if (maxtext) config.routed_score = kernels::RouterScore::sigmoid, config.routed_bias = kernels::RouterBias::choice;
+  }
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (maxtext && family == "mistral") config.fused_mlp = true;
   if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two
@@ -252,6 +276,21 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
   refused(
       "maxtext olmo3", [](ModelConfig& config) { config.max_position_embeddings = 15; },
       "rows of 16 tokens, expected at most max_position_embeddings = 15 with yarn");
+  for (const char* family : {"deepseek_v3", "maxtext deepseek"}) {
+    refused(
+        family, [](ModelConfig& config) { config.kv_lora_rank = 0; }, "kv_lora_rank = 0, expected 1 or more");
+    refused(
+        family, [](ModelConfig& config) { config.v_head_dim = 0; }, "v_head_dim = 0, expected 1 or more");
+    refused(
+        family, [](ModelConfig& config) { config.qk_rope_head_dim = config.head_dim = 8, config.rope.proportion = 0.5; },
+        "rope_proportion = 0.5 rotates 4 of qk_rope_head_dim = 8, expected all of them");
+    refused(
+        family, [](ModelConfig& config) { config.kv_heads = 2; }, "kv_heads = 2");
+  }
+  refused(
+      "deepseek_v2", [](ModelConfig& config) { config.head_dim = 8; }, "head_dim = 8, expected qk_rope_head_dim = 6");
+  refused(
+      "maxtext deepseek", [](ModelConfig& config) { config.rope.kind = RopeKind::none; }, "rope = default, expected yarn");
 }
 
 }  // namespace

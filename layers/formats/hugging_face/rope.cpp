@@ -137,6 +137,7 @@ void read_proportion(JsonReader& dictionary, const RopeDefaults& family, const M
 struct Outside {
   double theta = 0;                    // the base if the dictionary has none
   std::optional<double> partial = {};  // partial_rotary_factor
+  bool scales_scores = false;          // as in RopeDefaults
 };
 
 RopeConfig read_rotation(JsonReader& dictionary, const RopeDefaults& family, const ModelConfig& model, const Outside& outside,
@@ -147,6 +148,7 @@ RopeConfig read_rotation(JsonReader& dictionary, const RopeDefaults& family, con
   read_proportion(dictionary, family, model, outside.partial, rope, warnings);
   if (family.sections) read_sections(dictionary);
   if (rope.kind == RopeKind::none) return rope;
+  if (outside.scales_scores) rope.mscale_all_dim = dictionary.number("mscale_all_dim", 0, 1e6).value_or(0);
   if (rope.kind == RopeKind::proportional) {
     rope.factor = dictionary.number("factor", 1.0, 1e9).value_or(1.0);
     return rope;
@@ -184,10 +186,17 @@ void warn_of_theta(const JsonReader& reader, const char* key, const std::optiona
 
 void read_one_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& model, std::vector<std::string>& warnings) {
   const auto outer = reader.number("rope_theta", 1.0, largest_theta);
-  const Outside outside{outer.value_or(family.theta), reader.number("partial_rotary_factor", 0, 1)};
+  const Outside outside{outer.value_or(family.theta), reader.number("partial_rotary_factor", 0, 1), family.scales_scores};
   auto parameters = dictionary_of(reader, "rope_parameters"), scaling = dictionary_of(reader, "rope_scaling");
   if (parameters && (parameters->has("full_attention") || parameters->has("sliding_attention")))
     reader.refuse("rope_parameters", "expected one rotation, since all layers of this family share it");
+  if (family.scaled.kind != RopeKind::none && !parameters && !scaling) {
+    if (reader.find("rope_scaling") != nullptr && !reader.has("rope_scaling"))
+      reader.refuse("rope_scaling",
+                    fmt::format("with which transformers 4 scales nothing, and 5 has its class's {}: expected a dictionary with rope_type",
+                                to_string(family.scaled.kind)));
+    model.rope = family.scaled;
+  }
   model.rope.theta = outside.theta;
   if (family.proportion > 0) model.rope.proportion = outside.partial.value_or(family.proportion);
   if (parameters) {
@@ -306,8 +315,12 @@ OrderedJson rotation_json(const RopeConfig& rope) {
     json["beta_fast"] = rope.beta_fast;
     json["beta_slow"] = rope.beta_slow;
     json["truncate"] = rope.truncate;
-    if (rope.attention_factor > 0) json["attention_factor"] = rope.attention_factor;
+    // The published form of an attention factor of 1: two scales whose ratio it is.
+    const bool as_ratio = rope.attention_factor == 1 && rope.mscale_all_dim > 0;
+    if (as_ratio) json["mscale"] = rope.mscale_all_dim;
+    if (rope.attention_factor > 0 && !as_ratio) json["attention_factor"] = rope.attention_factor;
   }
+  if (rope.mscale_all_dim > 0) json["mscale_all_dim"] = rope.mscale_all_dim;
   return json;
 }
 
@@ -339,7 +352,9 @@ void write_rope(OrderedJson& json, const RopeDefaults& family, const ModelConfig
   const RopeConfig& local = local_rotation(model);
   if (family.local_theta > 0) json["rope_local_base_freq"] = local.theta;
   if (!needs_rope_parameters(family, model)) {
-    json["rope_scaling"] = model.rope.kind == RopeKind::none ? OrderedJson(nullptr) : rotation_json(model.rope);
+    // null would mean the class's scaled rotation, if it has one.
+    const bool plain = model.rope.kind == RopeKind::none && family.scaled.kind == RopeKind::none;
+    json["rope_scaling"] = plain ? OrderedJson(nullptr) : rotation_json(model.rope);
     return;
   }
   OrderedJson& parameters = json["rope_parameters"];

@@ -7,7 +7,9 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "layers/formats/maxtext/experts.hpp"
 #include "layers/formats/maxtext/keys.hpp"
+#include "layers/formats/maxtext/latent.hpp"
 #include "layers/formats/maxtext/linear_attention.hpp"
 
 namespace millrace::layers {
@@ -153,6 +155,7 @@ void write_rope(OrderedJson& json, const ModelConfig& model, const MaxTextFile& 
 
 /// The model_name that selects the parts of the block which this model has.
 std::string model_name_of(const ModelConfig& model, const MaxTextFile& file) {
+  if (file.experts && !file.experts->choosing_name.empty()) return choosing_model_name(model, *file.experts);
   if (file.model_names.empty()) return "default";
   const bool by_head = model.query_pre_attn_scalar == 0 || model.query_pre_attn_scalar == static_cast<double>(model.head_dim);
   return by_head || file.scaled_by_width.empty() ? file.model_names.front() : file.scaled_by_width;
@@ -197,6 +200,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
   } else {
     pass_over(reader, {"fused_qkv", "fused_mlp", "share_kv_projections", "attn_logits_soft_cap", "mlp_activations"});
   }
+  read_maxtext_experts(reader, file, model, losses);
   const std::string name = read_model_name(reader, file, model);
   if (file.rotary) {
     read_maxtext_rope(reader, file, name, model);
@@ -204,6 +208,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
     pass_over(reader, {"rope_max_timescale", "rope_type", "rope_use_scale"});
   }
   if (file.windows) read_windows(reader, file, model);
+  read_maxtext_latent(reader, file, model);
   read_maxtext_linear_attention(reader, file, model);
   return model;
 }
@@ -234,6 +239,8 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["attn_logits_soft_cap"] = cap(model.attn_logit_softcapping);
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   write_rope(json, model, file);
+  write_maxtext_experts(json, file, model, losses);
+  write_maxtext_latent(json, file, model);
   write_maxtext_linear_attention(json, file, model);
   json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;

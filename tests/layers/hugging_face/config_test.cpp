@@ -316,7 +316,7 @@ TEST(ConfigFile, ExportIsReadBack) {
   not_truncated["rope_parameters"]["truncate"] = false;
   std::vector<json> configs = {version_5(), linear, plain, yarn, other_base, not_truncated};
   for (const char* name : {"gemma", "gemma2", "gemma3", "llama", "llama3", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_5",
-                           "qwen3_moe", "qwen3_next"})
+                           "qwen3_moe", "qwen3_next", "deepseek_v3"})
     configs.push_back(golden(name));
   for (const json& config : configs) {
     const ConfigFile file = parse(config);
@@ -464,6 +464,7 @@ TEST(ConfigFile, MissingLengthsAreThoseOfTheClass) {
                                      {"qwen3", 32768},
                                      {"mixtral", 131072},
                                      {"qwen3_moe", 32768},
+                                     {"deepseek_v3", 4096},
                                      {"olmo3", 2048}}) {
     json config = golden(name);
     config.erase("max_position_embeddings");
