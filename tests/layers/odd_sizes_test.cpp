@@ -64,7 +64,7 @@ ModelConfig odd_model(const std::string& name) {
     config.norm_topk_prob = false;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
-  if (family == "qwen3_next" || family == "qwen3_5_moe") {
+  if (family == "qwen3_next" || family == "qwen3_5_moe" || (maxtext && family == "qwen3_5")) {
     config.experts = 5, config.experts_per_token = 3, config.moe_intermediate_size = 11;
     config.shared_expert_intermediate_size = 13;
   }
