@@ -87,7 +87,20 @@ class Checker {
     const auto any = [&](layers::LayerKind kind) { return std::ranges::find(model.layer_kinds, kind) != model.layer_kinds.end(); };
     const bool slides = any(layers::LayerKind::sliding), chunks = any(layers::LayerKind::chunked);
     want(!slides || model.sliding_window > 0, "model.sliding_window", "expected 1 or more, model.layer_types has sliding layers");
+    if (any(layers::LayerKind::linear)) linear_attention();
     want(!chunks || model.attention_chunk > 0, "model.attention_chunk_size", "expected 1 or more, model.layer_types has chunked layers");
+  }
+
+  void linear_attention() const {
+    const auto& model = config_.model;
+    for (const auto& [key, size] : {std::pair{"model.linear_key_heads", model.linear_key_heads},
+                                    {"model.linear_value_heads", model.linear_value_heads},
+                                    {"model.linear_key_head_dim", model.linear_key_head_dim},
+                                    {"model.linear_value_head_dim", model.linear_value_head_dim},
+                                    {"model.linear_conv_kernel_dim", model.linear_conv_kernel_dim}})
+      want(size > 0, key, "expected 1 or more, model.layer_types has linear layers");
+    want(model.linear_value_heads % model.linear_key_heads == 0, "model.linear_value_heads",
+         "expected a multiple of model.linear_key_heads = {}", model.linear_key_heads);
   }
 
   void experts() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/key_binding.hpp"
+#include "kernels/short_convolution.hpp"
 #include "layers/family_traits.hpp"
 
 namespace millrace::configs {
@@ -134,7 +135,7 @@ Key layer_types(const char* doc) {
   using layers::LayerKind;
   return per_layer("model.layer_types", doc, &layers::ModelConfig::layer_kinds,
                    std::array{std::pair{LayerKind::full, "full_attention"}, std::pair{LayerKind::sliding, "sliding_attention"},
-                              std::pair{LayerKind::chunked, "chunked_attention"}});
+                              std::pair{LayerKind::chunked, "chunked_attention"}, std::pair{LayerKind::linear, "linear_attention"}});
 }
 
 Key layer_positions(const char* doc) {
@@ -148,6 +149,28 @@ Key mlp_layer_types(const char* doc) {
   return per_layer("model.mlp_layer_types", doc, &layers::ModelConfig::mlp_kinds,
                    std::array{std::pair{MlpKind::dense, "dense"}, std::pair{MlpKind::sparse, "sparse"}});
 }
+
+/// The sizes of gated delta nets.
+void linear_attention_keys(std::vector<Key>& keys) {
+  keys.push_back(
+      between(bind("model.linear_key_heads", identity, "Linear attention: heads of queries and keys.", MEMBER(model.linear_key_heads)), 0,
+              1 << 16));
+  keys.push_back(
+      between(bind("model.linear_value_heads", identity,
+                   "Linear attention: heads of values, each with a state; a multiple of the key heads.", MEMBER(model.linear_value_heads)),
+              0, 1 << 16));
+  keys.push_back(between(bind("model.linear_key_head_dim", identity, "Linear attention: size of a head of queries and keys.",
+                              MEMBER(model.linear_key_head_dim)),
+                         0, 1 << 16));
+  keys.push_back(between(
+      bind("model.linear_value_head_dim", identity, "Linear attention: size of a head of values.", MEMBER(model.linear_value_head_dim)), 0,
+      1 << 16));
+  keys.push_back(between(bind("model.linear_conv_kernel_dim", identity,
+                              "Linear attention: tokens that the convolution of a token's queries, keys and values sees, its own the last.",
+                              MEMBER(model.linear_conv_kernel_dim)),
+                         0, kernels::max_convolution_taps, "tokens"));
+}
+
 /// A key whose values are the members of an enum, by name.
 template <class Member, std::size_t N>
 Key choice_of(const char* name, const char* doc, Member layers::ModelConfig::*member,
@@ -266,8 +289,9 @@ void model_keys(std::vector<Key>& keys) {
                               "side of its own.",
                               MEMBER(model.sliding_window)),
                          0, huge, "tokens"));
-  keys.push_back(
-      layer_types("The attention mask of each layer; a list shorter than the model repeats. Empty: full attention in all layers."));
+  keys.push_back(layer_types(
+      "How each layer mixes tokens: by attention with one of three masks, or by linear attention, a gated delta net. A list shorter "
+      "than the model repeats. Empty: full attention in all layers."));
   keys.push_back(
       between(bind("model.attention_chunk_size", identity,
                    "Keys of a chunk of the row: a query of a chunked layer attends to no other chunk.", MEMBER(model.attention_chunk)),
@@ -279,7 +303,10 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(
       bind("model.attention_bias", identity, "Biases on queries, keys, values and the output of attention.", MEMBER(model.attention_bias)));
   keys.push_back(bind("model.mlp_bias", identity, "Biases on all projections of the MLP.", MEMBER(model.mlp_bias)));
-  keys.push_back(hidden_act("hf: the activation of the MLP; gelu is the tanh form, gelu_erf the exact one. default: the family's."));
+  linear_attention_keys(keys);
+  keys.push_back(
+      hidden_act("hf: the activation of the MLP and of linear attention's convolution; gelu is the tanh form, gelu_erf the exact one. "
+                 "default: the family's."));
   keys.push_back(between(bind("model.experts", identity, "Experts of a layer, from which its router chooses. 0: every layer has one MLP.",
                               MEMBER(model.experts)),
                          0, 1 << 16));
@@ -288,6 +315,10 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(between(
       bind("model.moe_intermediate_size", identity, "Width of an expert. 0: model.intermediate_size.", MEMBER(model.moe_intermediate_size)),
       0, 1 << 24));
+  keys.push_back(between(bind("model.shared_expert_intermediate_size", identity,
+                              "Width of the expert that every token has, in the families that have one. 0: that of the other experts.",
+                              MEMBER(model.shared_expert_intermediate_size)),
+                         0, 1 << 24));
   keys.push_back(
       bind("model.norm_topk_prob", identity, "The weights of a token's experts are divided by their sum.", MEMBER(model.norm_topk_prob)));
   keys.push_back(between(
@@ -346,6 +377,10 @@ void maxtext_keys(std::vector<Key>& keys) {
       bind("model.dropout_rate", identity,
            "maxtext: fraction of the features that dropout removes in training, in embedding, MLP and layers.", MEMBER(model.dropout_rate)),
       0, 0.999));
+  keys.push_back(bind("model.gdn_reset_at_segments", identity,
+                      "maxtext: linear layers begin anew at every document of a packed row. false: as in MaxText, the state and the "
+                      "convolution pass from one document to the next. hf: they always begin anew.",
+                      MEMBER(model.gdn_reset_at_segments)));
   keys.push_back(bind("model.normalize_embedding_logits", identity, "maxtext: a tied head divides by the square root of hidden_size.",
                       MEMBER(model.normalize_embedding_logits)));
 }

@@ -17,6 +17,8 @@ struct FamilyTraits {
   std::vector<std::string_view> keys = {};
   // Suffixes of tensors that checkpoints contain although they are no parameters.
   std::vector<std::string_view> ignored_tensors = {};
+  // Prefixes of tensors that checkpoints may contain although they are no part of the model (modules that predict further tokens).
+  std::vector<std::string_view> ignored_prefixes = {};
   // Prefix of layers' numbers, if checkpoints may have further layers that are no part of the model: those from its number of layers on
   // (DeepSeek-V3's modules that predict more than one token).
   std::string_view layer_prefix = {};

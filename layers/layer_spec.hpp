@@ -38,8 +38,29 @@ struct AttentionSpec {
   QueryKeyNorm norm = QueryKeyNorm::none;
   bool fused = false;     // one kernel for queries, keys and values
   bool share_kv = false;  // the values are the projected keys
+  // The query projection is twice as wide: each head's second half is a gate, whose sigmoid multiplies the head's weighted values.
+  bool output_gate = false;
 
   bool operator==(const AttentionSpec&) const = default;
+};
+
+/// A gated delta net (Yang et al., arXiv 2412.06464) in the form of Qwen3-Next: linear attention, whose state has a fixed size.
+struct DeltaNetSpec {
+  std::int64_t key_heads = 0;                                  // Hk, of queries and keys
+  std::int64_t value_heads = 0;                                // Hv, a multiple of key_heads
+  std::int64_t key_head_dim = 0;                               // dk
+  std::int64_t value_head_dim = 0;                             // dv
+  std::int64_t taps = 0;                                       // of the convolution over queries, keys and values
+  kernels::Activation activation = kernels::Activation::silu;  // of the convolution's result
+  // Two projections, whose outputs are grouped by key head, give everything; else there are four.
+  bool grouped = false;
+  bool reset_at_segments = true;  // no document of a packed row sees another; false: state and convolution pass on to the next
+  bool round_decay = false;       // the decay is rounded to the compute dtype (kernels/delta_gates.hpp)
+
+  [[nodiscard]] std::int64_t key_width() const { return key_heads * key_head_dim; }
+  [[nodiscard]] std::int64_t value_width() const { return value_heads * value_head_dim; }
+  [[nodiscard]] std::int64_t channels() const { return 2 * key_width() + value_width(); }  // of the convolution
+  bool operator==(const DeltaNetSpec&) const = default;
 };
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): keys and values, and queries if query_rank is not 0, are
@@ -100,8 +121,8 @@ enum class NormPlacement : std::uint8_t { before, around, after, shared };
 
 /// One decoder layer. Both parts stay empty in families whose layers are plain matrices (MaxText's simple, for tests of pipelines).
 struct LayerSpec {
-  std::variant<std::monostate, AttentionSpec, LatentAttentionSpec> mixer;  // mixes tokens
-  std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;                  // computes on each token separately
+  std::variant<std::monostate, AttentionSpec, LatentAttentionSpec, DeltaNetSpec> mixer;  // mixes tokens
+  std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;                                // computes on each token separately
   NormPlacement norms = NormPlacement::before;
   // Not empty: the layer consists of these, one after the other, and has no mixer and ffn of its own (MaxText counts two layers of Gemma 2
   // as one).

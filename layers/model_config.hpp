@@ -73,8 +73,9 @@ struct RopeConfig {
   return (rotary_dim(rope, head_dim) + 1) / 2;
 }
 
-/// Which keys a decoder layer's queries attend to: all before them, those in a window, or those in their own chunk of the row.
-enum class LayerKind : std::uint8_t { full, sliding, chunked };
+/// How a decoder layer mixes tokens: its queries attend to all keys before them, to those in a window, or to those in their own chunk of
+/// the row; or it is a gated delta net (linear attention).
+enum class LayerKind : std::uint8_t { full, sliding, chunked, linear };
 
 /// The position encoding of a layer: rotary, or none (NoPE: Kazemnejad et al., arXiv 2305.19466).
 enum class LayerPositions : std::uint8_t { rotary, none };
@@ -127,6 +128,13 @@ struct ModelConfig {
   std::int64_t qk_rope_head_dim = 0;  // of a head of queries and keys, rotated; even
   std::int64_t v_head_dim = 0;        // of a head of values
 
+  // Gated delta nets, which linear layers are:
+  std::int64_t linear_key_heads = 0;        // of queries and keys
+  std::int64_t linear_value_heads = 0;      // a multiple of linear_key_heads
+  std::int64_t linear_key_head_dim = 0;     // of queries and keys
+  std::int64_t linear_value_head_dim = 0;   // of values
+  std::int64_t linear_conv_kernel_dim = 0;  // tokens that the convolution sees, its own the last
+
   // Mixtures of experts:
   std::int64_t experts = 0;                // E; 0: every layer has one MLP
   std::int64_t experts_per_token = 0;      // K
@@ -135,8 +143,10 @@ struct ModelConfig {
   std::vector<MlpKind> mlp_kinds;          // one per layer; empty: all are mixtures, if there are experts
   std::int64_t first_dense_layers = 0;     // the first layers, which have one MLP whatever mlp_kinds says
   std::int64_t shared_experts = 0;         // experts of every token, computed as one MLP of as many times the width
-  double swiglu_limit = 7.0;               // above 0: an expert's gate is at most this, and the size of its up
-  double swiglu_alpha = 1.702;             // multiplies the gate within its sigmoid
+  // Width of the expert that every token has, in families whose files name it; 0: that of the other experts.
+  std::int64_t shared_expert_intermediate_size = 0;
+  double swiglu_limit = 7.0;                                        // above 0: an expert's gate is at most this, and the size of its up
+  double swiglu_alpha = 1.702;                                      // multiplies the gate within its sigmoid
   kernels::RouterScore routed_score = kernels::RouterScore::logit;  // maxtext: the score of an expert, a function of the router's logits
   kernels::RouterBias routed_bias = kernels::RouterBias::none;      // maxtext: the use of a learned bias per expert
   double routed_scaling_factor = 1.0;                               // multiplies the weights of a token's experts
@@ -155,6 +165,7 @@ struct ModelConfig {
   std::int64_t learned_positions = 0;      // rows of a learned table added to the embedding; 0: none
   double dropout_rate = 0.0;               // of features in training: embedding, MLP, layers' outputs, final norm
   bool normalize_embedding_logits = true;  // a tied head divides by √hidden_size
+  bool gdn_reset_at_segments = false;      // linear layers begin anew at every document of a packed row
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -8,13 +8,16 @@
 
 namespace millrace::layers {
 
-/// The initial values of a parameter; truncated_normal ends at two deviations.
-enum class InitialKind : std::uint8_t { normal, truncated_normal, zeros, ones, constant };
+/// The initial values of a parameter; truncated_normal ends at two deviations, log_uniform is the logarithm of a number that is drawn
+/// evenly.
+enum class InitialKind : std::uint8_t { normal, truncated_normal, zeros, ones, constant, log_uniform };
 
 struct Initial {
   InitialKind kind = InitialKind::normal;
   double deviation = 0;  // of the normal distribution before truncation; 0: the model's initializer_range
   float value = 0;       // of every element, if constant
+  double least = 0;      // log_uniform: the bounds of the number, both above 0
+  double most = 0;
 
   bool operator==(const Initial&) const = default;
 };

@@ -1,6 +1,9 @@
 target_sources(millrace_layers PRIVATE
   activation.cpp
+  attention/delta_net_spec.cpp
   attention/dot_product.cpp
+  attention/gated_delta_net.cpp
+  attention/maxtext_delta_net.cpp
   attention/latent.cpp
   embedding.cpp
   formats/config_file.cpp
@@ -10,6 +13,7 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/config.cpp
   formats/hugging_face/experts.cpp
   formats/hugging_face/ignored_keys.cpp
+  formats/hugging_face/linear_attention.cpp
   formats/hugging_face/latent.cpp
   formats/hugging_face/rope.cpp
   formats/hugging_face/routed_experts.cpp
@@ -18,6 +22,7 @@ target_sources(millrace_layers PRIVATE
   formats/maxtext/config.cpp
   formats/maxtext/experts.cpp
   formats/maxtext/keys.cpp
+  formats/maxtext/linear_attention.cpp
   formats/maxtext/latent.cpp
   formats/model_folder.cpp
   formats/model_weights.cpp

@@ -231,8 +231,11 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
   // The scores' products are as wide as keys, those of the weighted sum as values.
   const bool latent = model.kv_lora_rank > 0;
   const std::int64_t widths = latent ? model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim : 2 * model.head_dim;
-  const double attention = (model.causal ? 3.0 : 6.0) * static_cast<double>(model.layers * sequence * model.heads * widths);
-  return tokens * (6.0 * weights + attention);
+  const auto linear = static_cast<std::int64_t>(std::ranges::count(model.layer_kinds, layers::LayerKind::linear));
+  const double attention = (model.causal ? 3.0 : 6.0) * static_cast<double>((model.layers - linear) * sequence * model.heads * widths);
+  // A token reads a state of the delta rule twice and writes it once: three products of a vector and a matrix forward, twice that backward.
+  const double state = static_cast<double>(model.linear_value_heads * model.linear_key_head_dim * model.linear_value_head_dim);
+  return tokens * (6.0 * weights + attention + 18.0 * static_cast<double>(linear) * state);
 }
 
 std::string PipelinePlan::text() const {

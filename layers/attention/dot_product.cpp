@@ -16,7 +16,8 @@ class Attention {
 
   ValueId operator()(ValueId x) const {
     const std::int64_t query_width = spec_.heads * spec_.head_dim, key_width = spec_.kv_heads * spec_.head_dim;
-    const ValueId q_plain = project(x, query_width, "q"), k_plain = project(x, key_width, "k"), v = project(x, key_width, "v");
+    const auto [q_plain, gate] = queries(x, query_width);
+    const ValueId k_plain = project(x, key_width, "k"), v = project(x, key_width, "v");
     const ValueId q = rotated(builder_, norm(q_plain, query_width, "q"), spec_, "self_attn.q_rope");
     const ValueId k = rotated(builder_, norm(k_plain, key_width, "k"), spec_, "self_attn.k_rope");
     builder_.label(q, "query_proj");
@@ -28,13 +29,19 @@ class Attention {
         runtime::attention(builder_, q, k, v, builder_.batch("segments"), attention_form(spec_), "self_attn.attention", sinks);
     builder_.label(context, "context");
     builder_.label(context, "attention_out");
+    const ValueId gated = spec_.output_gate ? gated_context(builder_, gate, context, "self_attn.gate") : context;
     const ValueId weight = builder_.parameter(module_ + ".o_proj.weight", {width_, query_width});
-    const ValueId out = biased(runtime::linear(builder_, context, weight, "self_attn.o_proj"), width_, "o", spec_.out_bias);
+    const ValueId out = biased(runtime::linear(builder_, gated, weight, "self_attn.o_proj"), width_, "o", spec_.out_bias);
     builder_.label(out, "out_proj");
     return out;
   }
 
  private:
+  /// The queries and, if there is an output gate, its values before the sigmoid.
+  [[nodiscard]] std::pair<ValueId, ValueId> queries(ValueId x, std::int64_t width) const {
+    if (!spec_.output_gate) return {project(x, width, "q"), {}};
+    return split_gate(builder_, project(x, 2 * width, "q"), spec_, "self_attn.q_split");
+  }
   [[nodiscard]] ValueId project(ValueId x, std::int64_t width, const std::string& which) const {
     const ValueId weight = builder_.parameter(module_ + "." + which + "_proj.weight", {width, width_});
     return biased(runtime::linear(builder_, x, weight, "self_attn." + which + "_proj"), width, which, spec_.qkv_bias);
@@ -63,6 +70,15 @@ class Attention {
 ValueId dot_product_attention(ProgramBuilder& builder, ValueId x, std::int64_t width, const AttentionSpec& spec,
                               const kernels::RmsNormOptions& norm_form, const std::string& module) {
   return Attention(builder, width, spec, norm_form, module)(x);
+}
+
+std::pair<ValueId, ValueId> split_gate(ProgramBuilder& builder, ValueId x, const AttentionSpec& spec, std::string_view name) {
+  const auto parts = runtime::split_heads(builder, x, spec.heads, {spec.head_dim, spec.head_dim}, name);
+  return {parts[0], parts[1]};
+}
+
+ValueId gated_context(ProgramBuilder& builder, ValueId gate, ValueId context, std::string_view name) {
+  return runtime::glu(builder, kernels::Activation::sigmoid, gate, context, name);
 }
 
 kernels::AttentionOptions attention_form(const AttentionSpec& spec) {

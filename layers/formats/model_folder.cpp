@@ -36,8 +36,9 @@ std::vector<std::string> ignored_names(const runtime::TensorSource& source, cons
   if (tied) names.emplace_back("lm_head.weight");
   for (const std::string& name : source.names()) {
     const auto ends = [&](std::string_view end) { return name.ends_with(end); };
+    const auto begins = [&](std::string_view begin) { return name.starts_with(begin); };
     if (ends(".rotary_emb.inv_freq") || std::ranges::any_of(family.ignored_tensors, ends) ||
-        is_of_further_layer(name, family.layer_prefix, layers))
+        std::ranges::any_of(family.ignored_prefixes, begins) || is_of_further_layer(name, family.layer_prefix, layers))
       names.push_back(name);
   }
   return names;
@@ -111,7 +112,10 @@ void FolderWeights::read(const ParameterSpec& spec, std::span<float> destination
   for (const std::string& tensor : tensors_of(spec)) {
     const auto part = destination.first(elements);
     source_.read(file_name(tensor), part);
-    if (spec.stored.transposed) std::ranges::copy(transposed(part, spec.stored.shape[0], spec.stored.shape[1]), part.begin());
+    if (spec.stored.transposed) {
+      const auto [rows, columns] = matrix_of(spec.stored.shape);
+      std::ranges::copy(transposed(part, rows, columns), part.begin());
+    }
     destination = destination.subspan(elements);
   }
 }
@@ -143,7 +147,8 @@ void write_weights(const std::string& folder, const std::vector<ParameterSpec>& 
     const auto size = static_cast<std::size_t>(spec->stored.shape.elements());
     const auto elements = reader(*spec).subspan(part * size, size);
     if (!spec->stored.transposed) return write_elements(elements, tensor.dtype, sink);
-    write_elements(transposed(elements, spec->stored.shape[1], spec->stored.shape[0]), tensor.dtype, sink);
+    const auto [rows, columns] = matrix_of(spec->stored.shape);
+    write_elements(transposed(elements, columns, rows), tensor.dtype, sink);
   };
   runtime::write_tensor_folder(folder, std::move(tensors), {{"format", "pt"}}, produce, max_shard_bytes);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "layers/attention/delta_net_spec.hpp"
 #include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
 #include "layers/formats/maxtext/config.hpp"
@@ -69,6 +70,10 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   MILLRACE_CHECK(mlp_kinds == 0 || mlp_kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: mlp_layer_types has {} entries, expected {}, one per layer", config.family, mlp_kinds, config.layers);
   const auto has = [&](LayerKind kind) { return std::ranges::find(config.layer_kinds, kind) != config.layer_kinds.end(); };
+  MILLRACE_CHECK(blocks.hybrid || !has(LayerKind::linear), ExitCode::model, maxtext_component,
+                 "{}: layer_types has linear layers, expected full and sliding ones", config.family);
+  MILLRACE_CHECK(!blocks.hybrid || (!has(LayerKind::sliding) && !has(LayerKind::chunked)), ExitCode::model, maxtext_component,
+                 "{}: layer_types has sliding or chunked layers, expected linear and full ones", config.family);
   MILLRACE_CHECK(!has(LayerKind::chunked), ExitCode::model, maxtext_component,
                  "{}: layer_types has chunked layers, expected full and sliding ones", config.family);
   const bool slides =
@@ -102,6 +107,10 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.rotary = blocks_.attention && blocks_.rotary;
   file_.shares_kv = blocks_.shares_kv;
   file_.caps_scores = traits_.reads("model.attn_logit_softcapping");
+  file_.hybrid = blocks_.hybrid;
+  if (file_.hybrid)
+    add({"model.layer_types", "model.rope_proportion", "model.linear_key_heads", "model.linear_value_heads", "model.linear_key_head_dim",
+         "model.linear_value_head_dim", "model.linear_conv_kernel_dim", "model.gdn_reset_at_segments"});
   file_.experts = blocks_.experts;
   if (file_.experts) {
     add({"model.experts", "model.experts_per_token", "model.routed_score_func", "model.routed_bias", "model.float32_gate_logits",
@@ -110,7 +119,7 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
     if (file_.experts->dense_first)
       traits_.other_spellings = {{"decoder.dense_layers_", "decoder.dense_layer_"}, {"decoder.moe_layers_", "decoder.moe_layer_"}};
     add({file_.experts->dense_first ? "model.first_dense_layers" : "model.mlp_layer_types"});
-    if (file_.experts->shared != nullptr) add({"model.shared_experts"});
+    if (file_.experts->shared != nullptr && file_.experts->shared_gate == nullptr) add({"model.shared_experts"});
     if (file_.experts->own_width) add({"model.moe_intermediate_size"});
     if (file_.experts->weights == MaxTextWeights::scaled)
       add({"model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"});
@@ -144,6 +153,16 @@ AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind
   spec.norm = blocks_.query_key_norm;
   spec.fused = config.fused_qkv;
   spec.share_kv = config.share_kv;
+  spec.output_gate = blocks_.hybrid;
+  return spec;
+}
+
+/// MaxText's code fixes the activation of the convolution.
+DeltaNetSpec MaxTextFamily::delta_net(const ModelConfig& config) const {
+  DeltaNetSpec spec = delta_net_spec(config);
+  spec.grouped = true;
+  spec.reset_at_segments = config.gdn_reset_at_segments;
+  spec.round_decay = true;
   return spec;
 }
 
@@ -173,7 +192,7 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
   ModelSpec model;
   model.vocab_size = config.vocab_size;
   model.width = config.hidden_size;
-  model.norm = {config.rms_norm_eps, blocks_.layer_norm ? 1.0 : 0.0, true};
+  model.norm = {config.rms_norm_eps, blocks_.layer_norm || blocks_.hybrid ? 1.0 : 0.0, true};
   model.learned_positions = config.learned_positions;
   model.sinusoidal_positions = config.sinusoidal_positions;
   // MaxText has a table of YaRN's angles, and reads its last row for all later positions.
@@ -194,6 +213,8 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
     if (experts && !dense) layer.ffn = *experts;
     if (blocks_.latent)
       layer.mixer = latent(config);
+    else if (kind == LayerKind::linear)
+      layer.mixer = delta_net(config);
     else if (blocks_.attention)
       layer.mixer = attention(config, kind);
     return layer;
@@ -259,14 +280,17 @@ ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, con
 
 Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, const Shape& shape) const {
   if (name == token_table || name == position_table) return {InitialKind::normal, 1.0};
+  if (const auto recurrent = initial_delta_net_parameter(name, ".norm.rms_norm.scale", 1e-9); recurrent && blocks_.hybrid)
+    return *recurrent;
   if (name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks")) return {InitialKind::zeros};
   if (shape.rank() == 1) return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
   // MaxText's initialiser takes the experts' axis for the one of inputs and counts the last one as part of a receptive field.
   if (shape.rank() == 3)
     return {InitialKind::truncated_normal, 1.0 / std::sqrt(static_cast<double>(shape[0] * shape[2])) / truncated_deviation};
-  const bool head = name == "decoder.logits_dense.kernel";  // programs have it transposed
-  const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[head ? 1 : 0]));
-  const bool in_attention = blocks_.attention && name.find(std::string(".") + blocks_.attention_module) != std::string::npos;
+  const bool turned = name == "decoder.logits_dense.kernel" || name.ends_with(".conv1d.kernel");  // programs have it transposed
+  const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[turned ? 1 : 0]));
+  const std::string in_module = std::string(".") + blocks_.attention_module + (blocks_.hybrid ? ".attention." : "");
+  const bool in_attention = blocks_.attention && name.find(in_module) != std::string::npos;
   if (!in_attention) return {InitialKind::truncated_normal, deviation / truncated_deviation};
   if (!name.ends_with(".query.kernel") || !blocks_.scale_in_weights) return {InitialKind::normal, deviation};
   const LayerSpec& first = model.layers.front();

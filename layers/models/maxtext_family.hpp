@@ -35,6 +35,7 @@ class MaxTextFamily : public ModelFamily {
 
  private:
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, LayerKind kind) const;
+  [[nodiscard]] DeltaNetSpec delta_net(const ModelConfig& config) const;
   [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;
 
   FamilyTraits traits_;

@@ -39,6 +39,9 @@ struct MaxTextBlocks {
   bool shares_kv = false;        // the values may be the projected keys
   bool equal_heads = false;      // needs as many kv_heads as heads, each with values of its own
   bool output_dropout = true;    // dropout also on the output of a layer
+  // Layers of linear attention (attention_module), and full ones with an output gate (a module `attention` in it, the output kernel without
+  // an axis of heads); scales of norms are stored minus 1.
+  bool hybrid = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   NormPlacement norms = NormPlacement::before;
   MaxTextNormNames norm_names = {};
@@ -61,6 +64,7 @@ class MaxTextLayer {
 
   /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
+  /// Attention, or the delta net that the layer has in its place.
   [[nodiscard]] runtime::ValueId attention(runtime::ValueId x) const;
   /// The MLP, or the experts that the layer has in its place.
   [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x) const;
@@ -75,6 +79,8 @@ class MaxTextLayer {
   class LatentKernels;
   /// An MLP under the path `mlp` of the layer.
   [[nodiscard]] runtime::ValueId mlp_of(runtime::ValueId x, const MlpSpec& spec, const std::string& mlp) const;
+  /// y times the sigmoid of x · `<layer>.<path>.kernel`, one number per token.
+  [[nodiscard]] runtime::ValueId gated_by_token(runtime::ValueId x, runtime::ValueId y, const std::string& path) const;
   [[nodiscard]] runtime::ValueId dense(runtime::ValueId x, const Kernel& kernel) const;
   /// Queries or keys with their norm, if the layer has it, and rotated. `name` is "query" or "key".
   [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, const std::string& name, std::int64_t width) const;

@@ -8,7 +8,9 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/activation.hpp"
+#include "layers/attention/delta_net_spec.hpp"
 #include "layers/attention/dot_product.hpp"
+#include "layers/attention/gated_delta_net.hpp"
 #include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
 #include "layers/losses/cross_entropy.hpp"
@@ -151,6 +153,13 @@ std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> 
   return keys;
 }
 
+std::vector<std::string_view> linear_attention_keys(std::vector<std::string_view> keys) {
+  for (const char* key : {"model.linear_key_heads", "model.linear_value_heads", "model.linear_key_head_dim", "model.linear_value_head_dim",
+                          "model.linear_conv_kernel_dim"})
+    keys.emplace_back(key);
+  return keys;
+}
+
 std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys) {
   for (const char* key : {"model.experts", "model.experts_per_token", "model.capacity_factor"}) keys.emplace_back(key);
   return keys;
@@ -176,6 +185,17 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
   spec.qkv_bias = config.attention_bias || blocks_.qkv_bias;
   spec.out_bias = config.attention_bias;
   spec.norm = blocks_.query_key_norm;
+  spec.output_gate = blocks_.output_gate;
+  return spec;
+}
+
+DeltaNetSpec StandardFamily::delta_net(const ModelConfig& config) const {
+  DeltaNetSpec spec = delta_net_spec(config);
+  spec.activation = config.hidden_act.value_or(file_.activation);
+  spec.grouped = blocks_.grouped_delta;
+  MILLRACE_CHECK(kernels::activation_parameters(spec.activation) == 0, ExitCode::model, "layers.models",
+                 "{}: hidden_act = {} with linear layers, expected an activation without learned numbers", config.family,
+                 kernels::to_string(spec.activation));
   return spec;
 }
 
@@ -216,6 +236,8 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
     if (file_.latent)
       layer.mixer = latent(config);
+    else if (!config.layer_kinds.empty() && config.layer_kinds[i] == LayerKind::linear)
+      layer.mixer = delta_net(config);
     else
       layer.mixer = attention(config, i);
     const bool may_be_sparse = static_cast<std::int64_t>(i) >= config.first_dense_layers;
@@ -238,7 +260,9 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   const auto norm = [&](ValueId from, const std::string& name) {
     return rms_norm(builder, from, model.width, form, module + "." + name, name);
   };
-  const auto attention = [&](ValueId from) {
+  const auto mix = [&](ValueId from) {
+    if (const auto* net = std::get_if<DeltaNetSpec>(&spec.mixer))
+      return gated_delta_net(builder, from, model.width, *net, model.norm.epsilon, module + ".linear_attn");
     if (const auto* latent = std::get_if<LatentAttentionSpec>(&spec.mixer))
       return latent_attention(builder, from, model.width, *latent, form, module + ".self_attn");
     return dot_product_attention(builder, from, model.width, spec.attention(), form, module + ".self_attn");
@@ -252,16 +276,16 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
 
   builder.label(x, "decoder_layer_input");
   if (spec.norms == NormPlacement::around) {
-    const ValueId attended = norm(attention(norm(x, "input_layernorm")), "post_attention_layernorm");
+    const ValueId attended = norm(mix(norm(x, "input_layernorm")), "post_attention_layernorm");
     const ValueId middle = add(x, attended, "attention_residual");
     const ValueId fed = norm(mlp(norm(middle, "pre_feedforward_layernorm")), "post_feedforward_layernorm");
     return add(middle, fed, "mlp_residual");
   }
   if (spec.norms == NormPlacement::after) {
-    const ValueId middle = add(x, norm(attention(x), "post_attention_layernorm"), "attention_residual");
+    const ValueId middle = add(x, norm(mix(x), "post_attention_layernorm"), "attention_residual");
     return add(middle, norm(mlp(middle), "post_feedforward_layernorm"), "mlp_residual");
   }
-  const ValueId middle = add(x, attention(norm(x, "input_layernorm")), "attention_residual");
+  const ValueId middle = add(x, mix(norm(x, "input_layernorm")), "attention_residual");
   return add(middle, mlp(norm(middle, "post_attention_layernorm")), "mlp_residual");
 }
 
@@ -278,6 +302,7 @@ ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, co
 }
 
 Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {
+  if (const auto recurrent = initial_delta_net_parameter(name, ".linear_attn.norm.weight", 0.01)) return *recurrent;
   if (name.ends_with("bias")) return {InitialKind::zeros};
   if (const auto learned = initial_activation_parameter(name, "act_fn")) return *learned;
   if (shape.rank() >= 2 || name.ends_with(".sinks")) return {InitialKind::normal};

@@ -79,15 +79,14 @@ ExpertsSpec maxtext_experts_spec(const ModelConfig& config, const MaxTextExperts
   MlpSpec expert{.width = expert_width(config), .activation = config.activation, .bias = experts.bias};
   if (experts.clamped) expert.clamp = maxtext_clamp(config);
   std::optional<MlpSpec> shared;
-  if (experts.shared != nullptr && config.shared_experts > 0)
-    shared = {.width = config.shared_experts * expert_width(config),
-              .activation = config.activation,
-              .gated = config.gated_mlp,
-              .fused = config.fused_mlp};
+  const std::int64_t count = experts.shared_gate != nullptr ? 1 : config.shared_experts;
+  if (experts.shared != nullptr && count > 0)
+    shared = {.width = count * expert_width(config), .activation = config.activation, .gated = config.gated_mlp, .fused = config.fused_mlp};
   return {.experts = config.experts,
           .route = maxtext_route(config, experts.weights),
           .expert = expert,
           .shared = shared,
+          .shared_gate = experts.shared_gate != nullptr,
           .capacity_factor = config.capacity_factor,
           .router_in_f32 = config.float32_gate_logits,
           .balanced = config.routed_score};

@@ -64,6 +64,17 @@ ModelConfig odd_model(const std::string& name) {
     config.norm_topk_prob = false;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
+  if (family == "qwen3_next" || family == "qwen3_5_moe" || (maxtext && family == "qwen3_5")) {
+    config.experts = 5, config.experts_per_token = 3, config.moe_intermediate_size = 11;
+    config.shared_expert_intermediate_size = 13;
+  }
+  if (family == "qwen3_next" && !maxtext) config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
+  if (family.starts_with("qwen3_5") || family == "qwen3_next") {
+    config.layer_kinds = {LayerKind::linear, LayerKind::full, LayerKind::linear};
+    config.linear_key_heads = 2, config.linear_value_heads = 6, config.linear_key_head_dim = 5, config.linear_value_head_dim = 3;
+    config.linear_conv_kernel_dim = 3;
+    config.rope.proportion = 0.7;  // 4 of 6 features
+  }
   if (family == "gpt_oss") {
     config.experts = 5, config.experts_per_token = 2, config.swiglu_limit = 0.9, config.swiglu_alpha = 1.3;
     config.attention_bias = true;
@@ -232,6 +243,19 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
       "maxtext gpt_oss", [](ModelConfig& config) { config.experts = 0; }, "experts = 0, expected 2 or more");
   refused(
       "gpt2", [](ModelConfig& config) { config.max_position_embeddings = 15; }, "rows of 16 tokens");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.linear_key_head_dim = 0; },
+      "linear_key_head_dim = 0 with linear layers, expected 1 or more");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.linear_value_heads = 5; },
+      "linear_value_heads = 5, linear_key_heads = 2, expected linear_value_heads a multiple");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.linear_conv_kernel_dim = 17; }, "linear_conv_kernel_dim = 17, expected at most 16");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.hidden_act = kernels::Activation::prelu; },
+      "hidden_act = prelu with linear layers, expected an activation without learned numbers");
+  refused(
+      "maxtext gemma3", [](ModelConfig& config) { config.layer_kinds[0] = LayerKind::linear; }, "layer_types has linear layers");
   refused(
       "maxtext gpt3", [](ModelConfig& config) { config.learned_positions = 15; }, "rows of 16 tokens");
   refused(

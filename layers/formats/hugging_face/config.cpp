@@ -123,7 +123,7 @@ void read_layer_kinds(JsonReader& reader, const HuggingFaceClass& file, ModelCon
 void read_sizes(JsonReader& reader, const HuggingFaceClass& family, ModelConfig& model) {
   model.vocab_size = reader.size("vocab_size", 1 << 26, family.vocab_size);
   model.hidden_size = reader.size("hidden_size", 1 << 20);
-  model.intermediate_size = reader.size("intermediate_size", 1 << 24);
+  if (family.has_mlp_size) model.intermediate_size = reader.size("intermediate_size", 1 << 24);
   model.layers = reader.size("num_hidden_layers", max_layers);
   model.heads = reader.integer("num_attention_heads", 1, 1 << 16).value_or(family.heads);
   const std::int64_t kv_default = family.kv_heads > 0 && !reader.has("num_key_value_heads") ? family.kv_heads : model.heads;
@@ -195,11 +195,17 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   model.mlp_bias = file.mlp_bias && reader.boolean("mlp_bias").value_or(false);
   read_sizes(reader, file, model);
   read_latent(reader, file, model, warnings);
-  read_layer_kinds(reader, file, model);
+  if (file.delta_net) {
+    read_linear_attention(reader, file, model);
+  } else {
+    read_layer_kinds(reader, file, model);
+  }
   read_causality(reader, file, model, warnings);
   read_rope(reader, file.rope, model, warnings);
   read_experts(reader, file, model, warnings);
   read_routed_experts(reader, file, model, warnings);
+  if (!file.has_mlp_size && model.experts == 0) reader.refuse("num_experts", "expected 1 or more: every layer of this class has experts");
+  if (!file.has_mlp_size) model.intermediate_size = expert_width(model);  // of no layer
   return model;
 }
 
@@ -209,7 +215,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
   json["model_type"] = file.model_type;
   json["vocab_size"] = model.vocab_size;
   json["hidden_size"] = model.hidden_size;
-  json["intermediate_size"] = model.intermediate_size;
+  if (file.has_mlp_size) json["intermediate_size"] = model.intermediate_size;
   json["num_hidden_layers"] = model.layers;
   json["num_attention_heads"] = model.heads;
   json["num_key_value_heads"] = model.kv_heads;
@@ -235,6 +241,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
     json["final_logit_softcapping"] = cap(model.final_logit_softcapping);
   }
   write_layer_kinds(json, file, model);
+  write_linear_attention(json, file, model);
   write_experts(json, file, model);
   write_routed_experts(json, file, model);
   write_latent(json, file, model);

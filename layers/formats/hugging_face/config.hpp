@@ -25,6 +25,7 @@ struct HuggingFaceExperts {
   std::int64_t per_token = 2;     // of num_experts_per_tok
   bool has_size = false;          // the key moe_intermediate_size is an expert's width; without it, that is intermediate_size
   std::int64_t size = 0;          // of moe_intermediate_size
+  std::int64_t shared = 0;        // of shared_expert_intermediate_size; 0: the class has no expert that every token has
   std::optional<bool> normalise;  // of norm_topk_prob; not set: the class has no such key, and normalises
   bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers: some layers have an MLP in place of experts
   double balance_weight = 0.001;  // of router_aux_loss_coef
@@ -55,6 +56,16 @@ struct HuggingFaceRoutedExperts {
   bool reads_method = false;          // topk_method says whether experts are chosen by groups; without it they are
   std::optional<bool> normalise;      // of norm_topk_prob; not set: the class does not read it, and does not normalise
   const char* score = "sigmoid";      // scoring_func, which transformers does not read
+};
+
+/// The defaults of a class with linear attention: the sizes of its gated delta nets.
+struct HuggingFaceDeltaNet {
+  std::int64_t key_heads = 16;        // of linear_num_key_heads
+  std::int64_t value_heads = 32;      // of linear_num_value_heads
+  std::int64_t key_head_dim = 128;    // of linear_key_head_dim
+  std::int64_t value_head_dim = 128;  // of linear_value_head_dim
+  std::int64_t taps = 4;              // of linear_conv_kernel_dim
+  std::int64_t full_every = 4;        // of full_attention_interval: every so many layers one has full attention
 };
 
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
@@ -88,6 +99,8 @@ struct HuggingFaceClass {
   BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
   std::optional<HuggingFaceExperts> experts = {};
+  std::optional<HuggingFaceDeltaNet> delta_net = {};    // layers are gated delta nets or have full attention; no windows
+  bool has_mlp_size = true;                             // the key intermediate_size; without it every layer has experts
   std::vector<const char*> unread = {};                 // keys of published files that the class does not read
   std::optional<HuggingFaceRoutedExperts> routed = {};  // in place of `experts`
   std::optional<HuggingFaceLatent> latent = {};         // attention is multi-head latent attention
@@ -117,6 +130,9 @@ void write_causality(runtime::OrderedJson& json, const HuggingFaceClass& file, c
 void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
 void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
+/// Reads the sizes of linear attention, and which layers have it, if the class has some. `model` has its layers already.
+void read_linear_attention(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_linear_attention(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 /// The same for DeepSeek's mixtures of experts (routed_experts.cpp): the keys transformers reads, and those of the published code that must
 /// agree with what transformers computes.
 void read_routed_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);

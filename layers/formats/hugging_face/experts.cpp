@@ -39,6 +39,8 @@ void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, Mod
   model.experts = read_count(reader, experts);
   const std::int64_t per_token = reader.integer("num_experts_per_tok", 1, 1 << 16).value_or(experts.per_token);
   const std::int64_t size = experts.has_size ? reader.integer("moe_intermediate_size", 1, 1 << 24).value_or(experts.size) : 0;
+  const std::int64_t shared =
+      experts.shared > 0 ? reader.integer("shared_expert_intermediate_size", 1, 1 << 24).value_or(experts.shared) : 0;
   const bool normalise = !experts.normalise || reader.boolean("norm_topk_prob").value_or(*experts.normalise);
   auto kinds = experts.has_dense_layers ? read_mlp_kinds(reader, model.layers) : std::vector<MlpKind>();
   if (reader.number("router_jitter_noise", 0, 1e9).value_or(0) != 0)
@@ -57,6 +59,7 @@ void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, Mod
   if (per_token > model.experts) reader.refuse("num_experts_per_tok", fmt::format("of {} experts", model.experts));
   model.experts_per_token = per_token;
   model.moe_intermediate_size = size;
+  model.shared_expert_intermediate_size = shared;
   model.norm_topk_prob = normalise;
   model.mlp_kinds = std::move(kinds);
 }
@@ -67,6 +70,9 @@ void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, con
   json["num_experts"] = model.experts;
   json["num_experts_per_tok"] = std::max<std::int64_t>(model.experts_per_token, 1);
   if (file.experts->has_size) json["moe_intermediate_size"] = expert_width(model);
+  if (file.experts->shared > 0)
+    json["shared_expert_intermediate_size"] =
+        model.shared_expert_intermediate_size > 0 ? model.shared_expert_intermediate_size : expert_width(model);
   if (file.experts->normalise) json["norm_topk_prob"] = model.norm_topk_prob;
   if (file.experts->has_clamp) json["swiglu_limit"] = model.swiglu_limit, json["swiglu_alpha"] = model.swiglu_alpha;
   if (!file.experts->has_dense_layers) return;

@@ -10,6 +10,7 @@
 #include "layers/formats/maxtext/experts.hpp"
 #include "layers/formats/maxtext/keys.hpp"
 #include "layers/formats/maxtext/latent.hpp"
+#include "layers/formats/maxtext/linear_attention.hpp"
 
 namespace millrace::layers {
 namespace {
@@ -222,6 +223,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
   }
   if (file.windows) read_windows(reader, file, model);
   read_maxtext_latent(reader, file, model);
+  read_maxtext_linear_attention(reader, file, model);
   return model;
 }
 
@@ -257,6 +259,7 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   write_rope(json, model, file);
   write_maxtext_experts(json, file, model, losses);
   write_maxtext_latent(json, file, model);
+  write_maxtext_linear_attention(json, file, model);
   json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;
   for (const FixedKey& fixed : maxtext_fixed_keys(file)) json[fixed.key] = fixed.value;

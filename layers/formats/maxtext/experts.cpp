@@ -76,6 +76,11 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
   if (!file.experts) return;
   refuse_parts(reader, model);
   model.experts = reader.integer("num_experts", INT64_MIN, 1LL << 40).value_or(1);
+  const auto shared = reader.integer("shared_experts", INT64_MIN, 1LL << 40);
+  if (file.experts->optional && model.experts == 1) {
+    model.experts = 0;
+    return;
+  }
   if (model.experts < 2 || model.experts > kernels::max_experts)
     reader.refuse("num_experts", fmt::format("supported are 2 to {}", kernels::max_experts));
   model.experts_per_token = reader.size("num_experts_per_tok", 1 << 16, 1);
@@ -94,7 +99,9 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
       reader.refuse("first_num_dense_layers", fmt::format("expected at most num_decoder_layers = {}", model.layers));
     model.first_dense_layers = first;
   }
-  if (file.experts->shared != nullptr) model.shared_experts = reader.integer("shared_experts", 0, 1 << 16).value_or(0);
+  if (file.experts->shared_gate != nullptr && shared.value_or(1) != 1) reader.refuse("shared_experts", "supported is 1");
+  if (file.experts->shared != nullptr && file.experts->shared_gate == nullptr)
+    model.shared_experts = reader.integer("shared_experts", 0, 1 << 16).value_or(0);
   if (normalises(file)) model.norm_topk_prob = reader.boolean("norm_topk_prob").value_or(false);
   if (scales(file)) model.routed_scaling_factor = reader.number("routed_scaling_factor", 0, 1e9).value_or(1);
   // Without the dropless path a capacity of 0 or less means none; the dropless path has none.
@@ -110,13 +117,14 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
 void write_maxtext_experts(runtime::OrderedJson& json, const MaxTextFile& file, const ModelConfig& model,
                            const runtime::LossWeights& losses) {
   if (!file.experts) return;
-  json["num_experts"] = model.experts;
+  json["num_experts"] = std::max<std::int64_t>(model.experts, 1);
+  if (model.experts == 0) return;
   json["num_experts_per_tok"] = model.experts_per_token;
   json["moe_mlp_dim"] = expert_width(model);
   json["routed_score_func"] = std::ranges::find(score_functions, model.routed_score, &std::pair<RouterScore, const char*>::first)->second;
   json["routed_bias"] = model.routed_bias != RouterBias::none;
   if (file.experts->dense_first) json["first_num_dense_layers"] = model.first_dense_layers;
-  if (file.experts->shared != nullptr) json["shared_experts"] = model.shared_experts;
+  if (file.experts->shared != nullptr) json["shared_experts"] = file.experts->shared_gate != nullptr ? 1 : model.shared_experts;
   if (!file.experts->choosing_prefixes.empty()) {
     json["n_routing_groups"] = model.routing_groups > 1 ? model.routing_groups : -1;
     json["topk_routing_group"] = model.routing_groups > 1 ? model.kept_routing_groups : -1;

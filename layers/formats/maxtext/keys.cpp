@@ -70,12 +70,13 @@ constexpr std::array parts_that_are_off = {
     "v_head_dim",
 };
 
-/// Parts of blocks that are refused by decoder_block: the gated delta net of Qwen3-Next, the global and sliding layers and the value norm
-/// of Gemma 4. Where no layer slides, nothing rotates by local_rope_max_timescale; where one does, read_maxtext reads it.
+/// Parts of other blocks: the gated delta net of hybrids, whose sizes read_maxtext_linear_attention reads there (its result does not depend
+/// on gdn_chunk_size, the length of the chunks in which MaxText computes it); the global and sliding layers and the value norm of Gemma 4.
+/// Where no layer slides, nothing rotates by local_rope_max_timescale; where one does, read_maxtext reads it.
 constexpr std::array parts_of_other_blocks = {
     "gdn_chunk_size",           "gdn_conv_kernel_dim", "gdn_key_head_dim",    "gdn_num_key_heads",         "gdn_num_value_heads",
     "gdn_value_head_dim",       "global_head_dim",     "global_num_kv_heads", "global_rope_max_timescale", "global_rope_proportion",
-    "local_rope_max_timescale", "use_qk_norm_in_gdn",  "v_norm_with_scale",
+    "local_rope_max_timescale", "v_norm_with_scale",
 };
 
 /// YaRN's numbers; where rope_type = "yarn" is supported, read_maxtext reads them.
@@ -211,6 +212,8 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
   std::vector<FixedKey> keys = file.fixed;
   for (const FixedKey& common : common_fixed_keys()) {
     if (file.windows && common.key == "sliding_window_size") continue;
+    if (file.hybrid && (common.key == "inhomogeneous_layer_cycle_interval" || common.key == "partial_rotary_factor")) continue;
+    if (file.sections && common.key == "use_mrope") continue;
     if (file.experts && (common.key == "num_experts" || common.key == "load_balance_loss_weight")) continue;
     if (file.experts && file.experts->clamped && common.key == "mlp_activations_limit") continue;
     if (file.experts && file.experts->dense_first && common.key == "first_num_dense_layers") continue;
@@ -235,6 +238,7 @@ void check_maxtext_keys(JsonReader& reader, const MaxTextFile& file) {
   };
   know(parts_that_are_off);
   know(parts_of_other_blocks);
+  if (!file.hybrid) static_cast<void>(reader.find("use_qk_norm_in_gdn"));
   know(numbers_of_yarn);
   know(arrangement);
   know(decided_by_the_run);

@@ -29,6 +29,8 @@ struct MaxTextFile {
   bool yarn = false;                           // rope_type may be "yarn"
   std::optional<MaxTextExperts> experts = {};  // has layers of experts
   bool latent = false;                         // attention is multi-head latent attention
+  bool hybrid = false;                         // layers of linear attention, and full ones that rotate heads in part
+  bool sections = false;                       // hybrid: use_mrope and mrope_section
   std::vector<LayerKind> kinds = {};           // of the layers, repeated; empty: all are alike
   // The values of model_name by which MaxText selects parts of the block; the first is exported. Empty: any name.
   std::vector<std::string> model_names = {};

@@ -219,7 +219,7 @@ TEST(ConfigFile, SurvivesWhatNobodyMeant) {
       EXPECT_NE(std::string(error.what()).find("config.json"), std::string::npos) << error.what() << "\n" << text;
     }
   };
-  for (const char* name : {"hf_gemma3", "hf_gpt2", "maxtext_gpt3"}) {
+  for (const char* name : {"hf_gemma3", "hf_gpt2", "hf_qwen3_5", "maxtext_gpt3"}) {
     std::ifstream stream(tests::source_path("tests/golden/" + std::string(name)) + "/config.json");
     const json config = json::parse(stream);
     for (const auto& [key, old] : config.items()) {
@@ -315,8 +315,8 @@ TEST(ConfigFile, ExportIsReadBack) {
   not_truncated["rope_parameters"]["full_attention"] = yarn["rope_parameters"]["full_attention"];
   not_truncated["rope_parameters"]["truncate"] = false;
   std::vector<json> configs = {version_5(), linear, plain, yarn, other_base, not_truncated};
-  for (const char* name :
-       {"gemma", "gemma2", "gemma3", "llama", "llama3", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_moe", "deepseek_v3"})
+  for (const char* name : {"gemma", "gemma2", "gemma3", "llama", "llama3", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_5",
+                           "qwen3_moe", "qwen3_next", "deepseek_v3"})
     configs.push_back(golden(name));
   for (const json& config : configs) {
     const ConfigFile file = parse(config);
