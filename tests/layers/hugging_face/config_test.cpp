@@ -142,7 +142,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
        {"rope_parameters.partial_rotary_factor = 0.5", "cannot compute with rope_type = \"llama3\""}},
       {"quantised", at("/quantization_config"), {{"quant_method", "gptq"}}, {"quantization_config", "without quantization"}},
       {"factor missing", at("/rope_parameters/factor"), nullptr, {"rope_parameters.factor = null", "expected a number"}},
-      {"factors crossed", at("/rope_parameters/high_freq_factor"), 0.5, {"high_freq_factor = 0.5", "above low_freq_factor"}},
+      {"factors crossed", at("/rope_parameters/high_freq_factor"), 0.5, {"high_freq_factor = 0.5", "low_freq_factor or more"}},
       {"rope no object", at("/rope_parameters"), 3, {"rope_parameters = 3", "expected an object"}},
       {"negative size", at("/hidden_size"), -32, {"hidden_size = -32", "expected an integer from 1"}},
       {"zero layers", at("/num_hidden_layers"), 0, {"num_hidden_layers = 0"}},
