@@ -116,6 +116,12 @@ struct ModelConfig {
   std::optional<kernels::Activation> hidden_act;  // of the MLP; not set: the family's default
   bool scale_by_layer = false;                    // scores of layer i are also divided by i + 1
 
+  // In Llama 4:
+  bool use_qk_norm = false;              // rotated queries and keys are divided by their root mean square, head by head
+  bool attn_temperature_tuning = false;  // queries of layers without rotation are multiplied by a factor that rises with the position p:
+  double attn_scale = 0.1;               // attn_scale·ln(1 + ⌊(p + 1) / floor_scale⌋) + 1
+  std::int64_t floor_scale = 8192;
+
   // Mixtures of experts:
   std::int64_t experts = 0;                // E; 0: every layer has one MLP
   std::int64_t experts_per_token = 0;      // K
@@ -134,6 +140,8 @@ struct ModelConfig {
   std::int64_t learned_positions = 0;      // rows of a learned table added to the embedding; 0: none
   double dropout_rate = 0.0;               // of features in training: embedding, MLP, layers' outputs, final norm
   bool normalize_embedding_logits = true;  // a tied head divides by √hidden_size
+  std::int64_t moba_chunk_size = 0;        // keys per block of MoBA, of which a query attends to moba_topk; 0: no such blocks
+  std::int64_t moba_topk = 8;
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -14,6 +14,7 @@ target_sources(millrace_layers PRIVATE
   formats/llmc_file.cpp
   formats/maxtext/config.cpp
   formats/maxtext/keys.cpp
+  formats/maxtext/moba.cpp
   formats/model_folder.cpp
   formats/model_weights.cpp
   formats/stored_elements.cpp

@@ -57,6 +57,8 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   MILLRACE_CHECK(!blocks.equal_heads || (config.heads == config.kv_heads && !config.share_kv), ExitCode::model, maxtext_component,
                  "{}: heads = {}, kv_heads = {}, share_kv = {}, expected as many kv_heads as heads, each with values of its own",
                  config.family, config.heads, config.kv_heads, config.share_kv);
+  expect(config.moba_chunk_size >= 0, "moba_chunk_size", config.moba_chunk_size, "0 or more");
+  expect(config.moba_chunk_size == 0 || config.moba_topk >= 1, "moba_topk", config.moba_topk, "1 or more with moba_chunk_size");
   const auto kinds = static_cast<std::int64_t>(config.layer_kinds.size());
   MILLRACE_CHECK(kinds == 0 || kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: layer_types has {} entries, expected {}, one per layer", config.family, kinds, config.layers);
@@ -80,7 +82,8 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
       file_(std::move(file)) {
   const auto add = [&](std::initializer_list<std::string_view> more) { traits_.keys.insert(traits_.keys.end(), more); };
   add(keys);
-  if (blocks_.attention) add({"model.activation", "model.gated_mlp", "model.fused_qkv", "model.fused_mlp"});
+  if (blocks_.attention)
+    add({"model.activation", "model.gated_mlp", "model.fused_qkv", "model.fused_mlp", "model.moba_chunk_size", "model.moba_topk"});
   if (blocks_.shares_kv) add({"model.share_kv"});
   if (blocks_.attention && blocks_.rotary)
     add({"model.rope", "model.rope_theta", "model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
@@ -108,6 +111,8 @@ AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind
   if (!blocks_.scale_in_weights) spec.scale = 1.0F / std::sqrt(static_cast<float>(scaled_by));
   spec.soft_cap = config.attn_logit_softcapping;
   if (kind == LayerKind::sliding) spec.window = config.sliding_window;
+  spec.block = config.moba_chunk_size;
+  if (spec.block > 0) spec.blocks = config.moba_topk;
   spec.qkv_bias = blocks_.bias || blocks_.qkv_bias;
   spec.out_bias = blocks_.bias;
   spec.norm = blocks_.query_key_norm;

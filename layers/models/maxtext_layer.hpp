@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "layers/attention/dot_product.hpp"
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
 #include "runtime/program/builder.hpp"
@@ -67,8 +68,8 @@ class MaxTextLayer {
  private:
   struct Kernel;
   [[nodiscard]] runtime::ValueId dense(runtime::ValueId x, const Kernel& kernel) const;
-  /// Queries or keys with their norm, if the layer has it, and rotated. `name` is "query" or "key".
-  [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, const std::string& name, std::int64_t width) const;
+  /// Queries or keys with their norm, if the layer has it, and as scores use them. `name` is "query" or "key".
+  [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, QueryOrKey which, std::int64_t width) const;
 
   runtime::ProgramBuilder& builder_;
   const MaxTextBlocks& blocks_;

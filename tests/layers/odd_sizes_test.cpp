@@ -69,6 +69,7 @@ ModelConfig odd_model(const std::string& name) {
   if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two
   if (maxtext && family == "gemma3") config.query_pre_attn_scalar = 10, config.rope.kind = RopeKind::linear, config.rope.factor = 4;
   if (maxtext && family == "qwen2") config.kv_heads = config.heads, config.fused_qkv = true;
+  if (maxtext && family == "qwen3") config.moba_chunk_size = 3, config.moba_topk = 2;
   if (maxtext && family == "olmo3")
     config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16}, config.rope_interleaved = true;
   if (both_sides) {
@@ -256,6 +257,8 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
         config.kv_heads = 4;
       },
       "fused_qkv and share_kv together");
+  refused(
+      "maxtext qwen3", [](ModelConfig& config) { config.moba_topk = 0; }, "moba_topk = 0, expected 1 or more with moba_chunk_size");
   refused(
       "maxtext llama2", [](ModelConfig& config) { config.final_logit_softcapping = 3; }, "MaxText caps logits of tied tables only");
   refused(

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "layers/formats/maxtext/keys.hpp"
+#include "layers/formats/maxtext/moba.hpp"
 
 namespace millrace::layers {
 namespace {
@@ -193,6 +194,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
     if (model.share_kv && !file.shares_kv) reader.refuse("share_kv_projections", "supported is false");
     model.attn_logit_softcapping = reader.number("attn_logits_soft_cap", 0, 1e9).value_or(0);
     read_activations(reader, model);
+    read_moba(reader, model);
   } else {
     pass_over(reader, {"fused_qkv", "fused_mlp", "share_kv_projections", "attn_logits_soft_cap", "mlp_activations"});
   }
@@ -232,6 +234,7 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["attn_logits_soft_cap"] = cap(model.attn_logit_softcapping);
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   write_rope(json, model, file);
+  if (file.attention) write_moba(json, model);
   json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;
   for (const FixedKey& fixed : maxtext_fixed_keys(file)) json[fixed.key] = fixed.value;

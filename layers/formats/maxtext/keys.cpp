@@ -209,6 +209,7 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
   std::vector<FixedKey> keys = file.fixed;
   for (const FixedKey& common : common_fixed_keys()) {
     if (file.windows && common.key == "sliding_window_size") continue;
+    if (file.attention && common.key == "moba") continue;
     if (file.linear_rope && common.key == "rope_linear_scaling_factor") continue;
     if (std::ranges::find(file.fixed, common.key, &FixedKey::key) == file.fixed.end()) keys.push_back(common);
   }
