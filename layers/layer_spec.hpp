@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/base/activation.hpp"
+#include "kernels/base/clamped_glu_options.hpp"
 #include "kernels/base/route_options.hpp"
 #include "layers/model_config.hpp"
 #include "runtime/program/loss_weights.hpp"
@@ -62,8 +63,9 @@ struct MlpSpec {
   std::int64_t width = 0;  // of the hidden features
   kernels::Activation activation = kernels::Activation::silu;
   bool gated = true;
-  bool bias = false;   // on all projections
-  bool fused = false;  // one kernel for gate and up
+  bool bias = false;                                     // on all projections; in an expert each has its own
+  bool fused = false;                                    // one kernel for gate and up
+  std::optional<kernels::ClampedGluOptions> clamp = {};  // gate and up are clamped (GPT-OSS), and combined by σ whatever the activation
 
   bool operator==(const MlpSpec&) const = default;
 };
@@ -71,9 +73,13 @@ struct MlpSpec {
 /// A mixture of experts (Shazeer et al., arXiv 1701.06538; Fedus et al., arXiv 2101.03961): a router chooses experts for every token, and
 /// adds up their results with weights. Each expert is a gated MLP.
 struct ExpertsSpec {
-  std::int64_t experts = 0;     // E
-  kernels::RouteOptions route;  // how experts are chosen and weighed
-  MlpSpec expert;
+  std::int64_t experts = 0;            // E
+  kernels::RouteOptions route;         // how experts are chosen and weighed
+  MlpSpec expert;                      // of each expert
+  bool router_bias = false;            // the router's product has a bias, which is part of its logits
+  bool scale_input = false;            // weights multiply the experts' inputs, and their results are added as they are
+  std::optional<MlpSpec> shared = {};  // an expert that every token has
+  bool shared_gate = false;            // whose result is multiplied by the sigmoid of a learned product of the token
 
   bool operator==(const ExpertsSpec&) const = default;
 };

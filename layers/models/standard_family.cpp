@@ -68,14 +68,13 @@ void check_sizes(const ModelConfig& config) {
   check_kinds(config);
 }
 
-/// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
-ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
+}  // namespace
+
+ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation) {
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
           .expert = {.width = expert_width(config), .activation = activation}};
 }
-
-}  // namespace
 
 std::vector<std::string_view> standard_keys(std::initializer_list<std::string_view> more) {
   std::vector<std::string_view> keys = {"model.rope",
@@ -152,7 +151,7 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
     LayerSpec layer{attention(config, i), mlp, blocks_.norms};
     if (config.experts > 0 && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse))
-      layer.ffn = experts_of(config, mlp.activation);
+      layer.ffn = blocks_.experts_of(config, mlp.activation);
     model.layers.push_back(std::move(layer));
   }
   return model;
@@ -208,7 +207,7 @@ ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, co
 }
 
 Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {
-  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  if (name.ends_with("bias")) return {InitialKind::zeros};
   if (const auto learned = initial_activation_parameter(name, "act_fn")) return *learned;
   if (shape.rank() >= 2 || name.ends_with(".sinks")) return {InitialKind::normal};
   return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};

@@ -9,6 +9,9 @@
 
 namespace millrace::layers {
 
+/// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
+[[nodiscard]] ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation);
+
 /// Differences between the blocks of these families that no key expresses.
 struct StandardBlocks {
   NormPlacement norms = NormPlacement::before;
@@ -18,6 +21,7 @@ struct StandardBlocks {
   bool round_first = true;       // a norm rounds to the compute dtype before it multiplies by its weight
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
   ExpertNames experts = {};      // the names of a mixture of experts in files
+  ExpertsSpec (*experts_of)(const ModelConfig& config, kernels::Activation activation) = softmax_experts;
 };
 
 /// The keys of model.* that every family of this form reads: rotations, masks per layer, sinks, the activation.

@@ -9,6 +9,7 @@
 #include "kernels/attention_temperature.hpp"
 #include "kernels/balance_loss.hpp"
 #include "kernels/base/activation.hpp"
+#include "kernels/base/clamped_glu_options.hpp"
 #include "kernels/base/route_options.hpp"
 #include "kernels/delta_gates.hpp"
 #include "kernels/gated_delta_rule.hpp"
@@ -88,6 +89,8 @@ ValueId activate(ProgramBuilder& builder, kernels::Activation activation, ValueI
                  std::span<const ValueId> parameters = {});
 ValueId glu(ProgramBuilder& builder, kernels::Activation activation, ValueId gate, ValueId up, std::string_view name,
             std::span<const ValueId> parameters = {});
+/// (clamped up + offset) · g · σ(steepness · g), g the clamped gate (kernels/clamped_glu.hpp): gate and up [T, F] → same.
+ValueId clamped_glu(ProgramBuilder& builder, ValueId gate, ValueId up, const kernels::ClampedGluOptions& options, std::string_view name);
 /// glu with SiLU.
 ValueId swiglu(ProgramBuilder& builder, ValueId gate, ValueId up, std::string_view name);
 ValueId add(ProgramBuilder& builder, ValueId a, ValueId b, std::string_view name);

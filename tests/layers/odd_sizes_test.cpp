@@ -5,7 +5,7 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/family_traits.hpp"
-#include "tests/layers/model_fixture.hpp"
+#include "tests/layers/slopes.hpp"
 
 // Sizes that no published model has, in every family: fast kernels are compared with plain ones, and gradients with differences
 // of the loss.
@@ -107,13 +107,6 @@ runtime::FillBatch batch(const Sizes& sizes) {
   };
 }
 
-/// The loss of one target: the sum of the language model's, and the auxiliary terms of routers as they are.
-double whole_loss(const runtime::StepLoss& loss) {
-  double sum = 0;
-  for (const auto& term : loss.terms) sum += term.auxiliary ? term.value : term.sum;
-  return sum;
-}
-
 class OddSizes : public ::testing::TestWithParam<std::tuple<std::string, Sizes>> {
  protected:
   [[nodiscard]] const Sizes& sizes() const { return std::get<1>(GetParam()); }
@@ -156,53 +149,15 @@ TEST_P(OddSizes, FastKernelsAgreeWithPlainOnes) {
   }
 }
 
-double norm(const std::vector<float>& values) {
-  double squares = 0;
-  for (const double value : values) squares += value * value;
-  return std::sqrt(squares);
-}
-
-/// Random ±1, divided by the root of their number: a direction of length 1.
-std::vector<float> random_direction(std::size_t size, std::uint32_t seed) {
-  const auto draws = random_ids(size, 2, seed);
-  std::vector<float> direction(size);
-  for (std::size_t i = 0; i < size; ++i) direction[i] = static_cast<float>((2 * draws[i] - 1) / std::sqrt(static_cast<double>(size)));
-  return direction;
-}
-
 /// Positions with a loss.
 class Slopes : public OddSizes {};
 
-// Directions are random and each tensor moves alone: along the gradient itself, or with all tensors together, a missing gradient
-// would not be noticed.
 TEST_P(Slopes, AreEveryTensorsGradientAlongRandomDirections) {
   Model model(config(), options(kernels::Implementation::reference));
   // With experts: weights with which no step turns a router's choice.
   model.initialise(config().experts > 0 ? 9 : 3);
-  const auto fill = batch(sizes());
-  (void)model.loop().accumulate(model.context(), 1, 1, fill);
-  double most = 0;
-  for (const auto& spec : model_parameters(config())) most = std::max(most, norm(model.gradient(spec.name)));
-  for (const auto& spec : model_parameters(config())) {
-    const auto gradient = model.gradient(spec.name);
-    const auto master = model.master(spec.name);
-    const std::vector<float> before(master.begin(), master.end());
-    // The loss is curved and in fp32: a step of h has an error of h² times a part of the third derivative, plus 1e-6 / h. MaxText
-    // rounds a tied table to bf16, so that only a step of many roundings has a slope.
-    const bool rounds = rounds_table() && spec.name.starts_with("token_embedder");
-    const double step = rounds ? 0.1 : 3e-3, bound = rounds ? 5e-2 : 1e-2;
-    const auto direction = random_direction(gradient.size(), 1);
-    const auto loss_at = [&](double distance) {
-      for (std::size_t i = 0; i < before.size(); ++i) master[i] = before[i] + static_cast<float>(distance * direction[i]);
-      model.refresh_copies();
-      return whole_loss(model.loop().evaluate(model.context(), 1, fill).mean());
-    };
-    const double slope = (loss_at(step) - loss_at(-step)) / (2 * step);
-    double expected = 0;
-    for (std::size_t i = 0; i < gradient.size(); ++i) expected += static_cast<double>(gradient[i]) * direction[i];
-    EXPECT_NEAR(slope, expected, bound * norm(gradient) + 1e-5 * most) << spec.name;
-    std::copy(before.begin(), before.end(), master.begin());
-  }
+  expect_gradients_are_slopes(model, batch(sizes()),
+                              [&](const std::string& name) { return rounds_table() && name.starts_with("token_embedder"); });
 }
 
 std::vector<Sizes> sizes_with_targets() {

@@ -156,6 +156,23 @@ std::vector<Net> nets() {
          return join_heads(b, {own, shared}, {.heads = 2, .shared = 1}, "join");
        },
        {}},
+      {"interleaved columns",
+       [](ProgramBuilder& b, ValueId x) {
+         const auto parts = split_heads(b, x, 4, {1, 1}, "split");
+         return linear(b, glu(b, Activation::silu, parts[0], parts[1], "glu"), b.parameter("back", {8, 4}), "back");
+       },
+       {}},
+      {"one feature for all",
+       [](ProgramBuilder& b, ValueId x) {
+         const auto gate = linear(b, x, b.parameter("gate", {1, 8}), "gate");
+         return glu(b, Activation::sigmoid, join_heads(b, {gate}, {.heads = 8, .shared = 1}, "copies"), x, "gated");
+       },
+       {}},
+      {"clamped gate",
+       [](ProgramBuilder& b, ValueId x) {
+         return clamped_glu(b, linear(b, x, b.parameter("gate", {8, 8}), "gate"), x, {0.6F, 1.7F, 1.0F}, "glu");
+       },
+       {}},
       {"shaped head", [](ProgramBuilder& b, ValueId x) { return scale(b, x, 0.5, "scale"); }, {0.05F, 0.6F, 2.0F}},
   };
   for (const auto& [name, body] : expert_bodies()) list.push_back({name, body, {}});
@@ -398,6 +415,8 @@ TEST(Rules, CostsAreCounted) {
   const std::map<std::string, double> flops = {{"add", 1},
                                                {"bias", 1},
                                                {"bias_weight_gradient", 1},
+                                               {"clamped_glu", 10},
+                                               {"clamped_glu_input_gradient", 17},
                                                {"copy", 0},
                                                {"delta_gates", 12},
                                                {"delta_gates_input_gradient", 13},
@@ -465,6 +484,7 @@ TEST(Rules, ResultsBesideTheFirstAreNamed) {
   const std::map<std::string_view, Words> words = {{"layer_norm", {"", ".mean", ".r"}},
                                                    {"rms_norm", {"", ".r"}},
                                                    {"attention", {"", ".log_sum_exp"}},
+                                                   {"clamped_glu_input_gradient", {"", ".up"}},
                                                    {"delta_gates", {"", ".beta"}},
                                                    {"delta_gates_input_gradient", {"", ".b"}},
                                                    {"gated_delta_rule_input_gradient", {"", ".k", ".v", ".g", ".beta"}},
