@@ -9,6 +9,7 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/config.cpp
   formats/hugging_face/experts.cpp
   formats/hugging_face/ignored_keys.cpp
+  formats/hugging_face/no_rope.cpp
   formats/hugging_face/rope.cpp
   formats/hugging_face/unsupported.cpp
   formats/llmc_file.cpp

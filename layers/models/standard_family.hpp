@@ -17,9 +17,11 @@ struct StandardBlocks {
   NormPlacement norms = NormPlacement::before;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool qkv_bias = false;         // biases on queries, keys and values, whatever attention_bias says
+  bool interleaved = false;      // rotary pairs are neighbours, not halves of the head
   double norm_offset = 0.0;      // subtracted from a norm's weight in files
   bool round_first = true;       // a norm rounds to the compute dtype before it multiplies by its weight
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
+  const char* mlp = "mlp";       // the module of a layer's MLP in files
   ExpertNames experts = {};      // the names of a mixture of experts in files
   ExpertsSpec (*experts_of)(const ModelConfig& config, kernels::Activation activation) = softmax_experts;
 };

@@ -96,10 +96,10 @@ TEST(Families, AreNamedByTheirNumericsToo) {
   EXPECT_EQ(model_parameters(config).at(1).name, "decoder.layers_0.pre_self_attention_norm.scale");
   EXPECT_EQ(family_title(config), "gemma (maxtext)");
   config.family = "gemma0";
-  tests::expect_error(
-      [&] { (void)resolve(config); }, ExitCode::model,
-      {"model.family = \"gemma0\", expected one of: llama, mistral, mixtral, gemma, gemma2, gemma3, qwen2, qwen3, qwen3_moe, olmo3, gpt2, "
-       "default, llama2, gpt3, simple, simple_mlp"});
+  tests::expect_error([&] { (void)resolve(config); }, ExitCode::model,
+                      {"model.family = \"gemma0\", expected one of: llama, mistral, mixtral, gemma, gemma2, gemma3, qwen2, qwen3, "
+                       "qwen3_moe, olmo3, llama4, gpt2, "
+                       "default, llama2, gpt3, simple, simple_mlp"});
 }
 
 TEST(Labels, AreMaxTexts) {

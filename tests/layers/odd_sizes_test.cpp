@@ -64,6 +64,15 @@ ModelConfig odd_model(const std::string& name) {
     config.norm_topk_prob = false;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
+  if (family == "llama4" && !maxtext) {
+    config.experts = 4, config.experts_per_token = 2, config.moe_intermediate_size = 11;
+    config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
+    config.layer_kinds = {LayerKind::chunked, LayerKind::full, LayerKind::chunked};
+    config.attention_chunk = 4;
+    config.layer_positions = {LayerPositions::rotary, LayerPositions::none, LayerPositions::rotary};
+    config.use_qk_norm = config.attn_temperature_tuning = true;
+    config.attn_scale = 0.3, config.floor_scale = 2;
+  }
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (maxtext && family == "mistral") config.fused_mlp = true;
   if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two

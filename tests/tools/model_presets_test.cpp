@@ -56,6 +56,8 @@ const std::map<std::string, std::int64_t> kParameters = {
     {"qwen3-30b-a3b", 30'532'122'624},
     {"qwen3-235b-a22b", 235'093'634'560},
     {"qwen3-480b-a35b", 480'154'875'392},
+    {"llama4-17b-16e", 107'769'861'120},
+    {"llama4-17b-128e", 400'711'848'960},
     {"olmo3-7b", 7'298'011'136},
     {"olmo3-32b", 32'233'522'176},
     {"gpt2", 124'439'808},
@@ -81,6 +83,13 @@ layers::ModelConfig preset(const std::string& name) {
 
 TEST(ModelPresets, HaveThePublishedParameters) {
   for (const auto& [name, count] : kParameters) EXPECT_EQ(layers::count_parameters(preset(name)), count) << name;
+}
+
+/// The published numbers of parameters that compute on a token.
+TEST(ModelPresets, HaveThePublishedActiveParameters) {
+  for (const auto& [name, count] :
+       std::map<std::string, std::int64_t>{{"llama4-17b-16e", 17'172'894'720}, {"llama4-17b-128e", 17'184'691'200}})
+    EXPECT_EQ(layers::parameter_counts(layers::model_parameters(preset(name))).active, count) << name;
 }
 
 /// Programs, layout, schedule and memory of every preset. Their weights would not fit on a test machine: planning must not

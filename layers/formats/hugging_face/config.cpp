@@ -184,7 +184,8 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   model.attention_bias = file.attention_bias && reader.boolean("attention_bias").value_or(false);
   model.mlp_bias = file.mlp_bias && reader.boolean("mlp_bias").value_or(false);
   read_sizes(reader, file, model);
-  read_layer_kinds(reader, file, model);
+  if (!file.no_rope) read_layer_kinds(reader, file, model);
+  read_no_rope(reader, file, model);
   read_causality(reader, file, model, warnings);
   read_rope(reader, file.rope, model, warnings);
   read_experts(reader, file, model, warnings);
@@ -223,6 +224,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
     json["final_logit_softcapping"] = cap(model.final_logit_softcapping);
   }
   write_layer_kinds(json, file, model);
+  write_no_rope(json, file, model);
   write_experts(json, file, model);
   write_causality(json, file, model);
   write_rope(json, file.rope, model);

@@ -27,6 +27,15 @@ struct HuggingFaceExperts {
   std::int64_t size = 0;          // of moe_intermediate_size
   std::optional<bool> normalise;  // of norm_topk_prob; not set: the class has no such key, and normalises
   bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers: some layers have an MLP in place of experts
+  bool has_moe_layers = false;    // interleave_moe_layer_step and moe_layers: the same
+  std::int64_t dense_size = 0;    // of intermediate_size_mlp, the width of an MLP where intermediate_size is an expert's; 0: no such key
+};
+
+/// A class some of whose layers have no rotation, while those with one attend to their own chunk (Llama 4): no_rope_layers, layer_types,
+/// use_qk_norm, attn_temperature_tuning.
+struct HuggingFaceNoRope {
+  std::int64_t interval = 4;  // of no_rope_layer_interval
+  std::int64_t chunk = 8192;  // of attention_chunk_size
 };
 
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
@@ -58,6 +67,7 @@ struct HuggingFaceClass {
   BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
   std::optional<HuggingFaceExperts> experts = {};
+  std::optional<HuggingFaceNoRope> no_rope = {};
 };
 
 /// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.
@@ -83,6 +93,11 @@ void write_causality(runtime::OrderedJson& json, const HuggingFaceClass& file, c
 /// Reads the keys of mixtures of experts, if the class has some. `model` has its layers already.
 void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
 void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+
+/// Reads which layers have a rotation, which attend to their own chunk, and what becomes of queries and keys there, if the class has such
+/// layers. `model` has its number of layers already.
+void read_no_rope(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_no_rope(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
 /// Puts in what every export has: the ids of special tokens, which the library would take from its class and which are tokens of our
 /// vocabularies, as null, and the dtype.

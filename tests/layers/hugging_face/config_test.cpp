@@ -315,7 +315,8 @@ TEST(ConfigFile, ExportIsReadBack) {
   not_truncated["rope_parameters"]["full_attention"] = yarn["rope_parameters"]["full_attention"];
   not_truncated["rope_parameters"]["truncate"] = false;
   std::vector<json> configs = {version_5(), linear, plain, yarn, other_base, not_truncated};
-  for (const char* name : {"gemma", "gemma2", "gemma3", "llama", "llama3", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_moe"})
+  for (const char* name :
+       {"gemma", "gemma2", "gemma3", "llama", "llama3", "llama4", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_moe"})
     configs.push_back(golden(name));
   for (const json& config : configs) {
     const ConfigFile file = parse(config);
@@ -463,6 +464,7 @@ TEST(ConfigFile, MissingLengthsAreThoseOfTheClass) {
                                      {"qwen3", 32768},
                                      {"mixtral", 131072},
                                      {"qwen3_moe", 32768},
+                                     {"llama4", 131072},
                                      {"olmo3", 2048}}) {
     json config = golden(name);
     config.erase("max_position_embeddings");
