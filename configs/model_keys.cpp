@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -142,6 +143,52 @@ Key mlp_layer_types(const char* doc) {
   return per_layer("model.mlp_layer_types", doc, &layers::ModelConfig::mlp_kinds,
                    std::array{std::pair{MlpKind::dense, "dense"}, std::pair{MlpKind::sparse, "sparse"}});
 }
+/// A key whose values are the members of an enum, by name.
+template <class Member, std::size_t N>
+Key choice_of(const char* name, const char* doc, Member layers::ModelConfig::*member,
+              const std::array<std::pair<Member, const char*>, N>& names) {
+  std::vector<std::string> choices;
+  for (const auto& [value, text] : names) choices.emplace_back(text);
+  return named(
+      name, doc, std::move(choices),
+      [member, names](const RunConfig& config) {
+        return std::ranges::find(names, config.model.*member, &std::pair<Member, const char*>::first)->second;
+      },
+      [member, names](RunConfig& config, const std::string& text) {
+        for (const auto& [value, name_of_value] : names)
+          if (text == name_of_value) config.model.*member = value;
+      });
+}
+
+/// How routers choose experts and weigh them, in the families that do not fix it.
+void router_keys(std::vector<Key>& keys) {
+  using enum kernels::RouterScore;
+  using kernels::RouterBias;
+  keys.push_back(
+      choice_of("model.routed_score_func",
+                "The score of an expert: the logit of the router, its part of the softmax, its sigmoid, or the root of its softplus.",
+                &layers::ModelConfig::routed_score,
+                std::array{std::pair{logit, "none"}, std::pair{kernels::RouterScore::softmax, "softmax"}, std::pair{sigmoid, "sigmoid"},
+                           std::pair{sqrt_softplus, "sqrtsoftplus"}}));
+  keys.push_back(choice_of(
+      "model.routed_bias",
+      "A learned bias per expert: none; choice: added to the scores when experts are chosen, and not to their weights; "
+      "score: part of the score.",
+      &layers::ModelConfig::routed_bias,
+      std::array{std::pair{RouterBias::none, "none"}, std::pair{RouterBias::choice, "choice"}, std::pair{RouterBias::score, "score"}}));
+  keys.push_back(between(
+      bind("model.routed_scaling_factor", identity, "Multiplies the weights of a token's experts.", MEMBER(model.routed_scaling_factor)), 0,
+      many));
+  keys.push_back(between(bind("model.routing_groups", identity, "Experts are chosen from the best of so many groups. 1: from all.",
+                              MEMBER(model.routing_groups)),
+                         1, 1 << 16));
+  keys.push_back(between(bind("model.kept_routing_groups", identity, "The number of groups that a token's experts are chosen from.",
+                              MEMBER(model.kept_routing_groups)),
+                         1, 1 << 16));
+  keys.push_back(bind("model.float32_gate_logits", identity, "maxtext: the router computes in fp32; else in the compute dtype.",
+                      MEMBER(model.float32_gate_logits)));
+}
+
 std::vector<std::string> family_names() {
   const auto names = layers::family_names();
   return {names.begin(), names.end()};
@@ -223,6 +270,7 @@ void model_keys(std::vector<Key>& keys) {
       0, 1 << 24));
   keys.push_back(
       bind("model.norm_topk_prob", identity, "The weights of a token's experts are divided by their sum.", MEMBER(model.norm_topk_prob)));
+  router_keys(keys);
   keys.push_back(mlp_layer_types(
       "Whether each layer has one MLP or experts; a list shorter than the model repeats. Empty: all have experts, if there are any."));
   keys.push_back(

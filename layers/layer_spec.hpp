@@ -80,6 +80,9 @@ struct ExpertsSpec {
   bool scale_input = false;            // weights multiply the experts' inputs, and their results are added as they are
   std::optional<MlpSpec> shared = {};  // an expert that every token has
   bool shared_gate = false;            // whose result is multiplied by the sigmoid of a learned product of the token
+  bool router_in_f32 = true;           // the router computes in fp32; else in the compute dtype
+  // The scores of whose softmax the balance loss takes the mean, to which a bias of the route is added. transformers takes the logits.
+  kernels::RouterScore balanced = kernels::RouterScore::logit;
 
   bool operator==(const ExpertsSpec&) const = default;
 };

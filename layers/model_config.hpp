@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/base/activation.hpp"
+#include "kernels/base/route_options.hpp"
 #include "runtime/program/loss_weights.hpp"
 
 namespace millrace::layers {
@@ -123,11 +124,17 @@ struct ModelConfig {
   std::int64_t floor_scale = 8192;
 
   // Mixtures of experts:
-  std::int64_t experts = 0;                // E; 0: every layer has one MLP
-  std::int64_t experts_per_token = 0;      // K
-  std::int64_t moe_intermediate_size = 0;  // width of an expert; 0: intermediate_size (expert_width())
-  bool norm_topk_prob = true;              // the weights of a token's experts are divided by their sum
-  std::vector<MlpKind> mlp_kinds;          // one per layer; empty: all are mixtures, if there are experts
+  std::int64_t experts = 0;                                         // E; 0: every layer has one MLP
+  std::int64_t experts_per_token = 0;                               // K
+  std::int64_t moe_intermediate_size = 0;                           // width of an expert; 0: intermediate_size (expert_width())
+  bool norm_topk_prob = true;                                       // the weights of a token's experts are divided by their sum
+  std::vector<MlpKind> mlp_kinds;                                   // one per layer; empty: all are mixtures, if there are experts
+  kernels::RouterScore routed_score = kernels::RouterScore::logit;  // maxtext: the score of an expert, a function of the router's logits
+  kernels::RouterBias routed_bias = kernels::RouterBias::none;      // maxtext: the use of a learned bias per expert
+  double routed_scaling_factor = 1.0;                               // multiplies the weights of a token's experts
+  std::int64_t routing_groups = 1;                                  // experts are chosen from the best of so many groups
+  std::int64_t kept_routing_groups = 1;                             // the number of these groups that are kept
+  bool float32_gate_logits = false;                                 // maxtext: the router computes in fp32; else in the compute dtype
 
   // Only with the numerics of MaxText:
   kernels::Activation activation = kernels::Activation::silu;

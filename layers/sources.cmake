@@ -14,6 +14,7 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/unsupported.cpp
   formats/llmc_file.cpp
   formats/maxtext/config.cpp
+  formats/maxtext/experts.cpp
   formats/maxtext/keys.cpp
   formats/maxtext/moba.cpp
   formats/model_folder.cpp
@@ -22,6 +23,7 @@ target_sources(millrace_layers PRIVATE
   initial_values.cpp
   losses/cross_entropy.cpp
   mlp.cpp
+  moe/maxtext_experts.cpp
   moe/mixture_of_experts.cpp
   moe/router_losses.cpp
   models/boundary.cpp

@@ -133,6 +133,10 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("floor_scale", expected.floor_scale, found.floor_scale),
                                   differs("moba_chunk_size", expected.moba_chunk_size, found.moba_chunk_size),
                                   differs("moba_topk", expected.moba_topk, found.moba_topk),
+                                  differs("routed_scaling_factor", expected.routed_scaling_factor, found.routed_scaling_factor),
+                                  differs("routing_groups", expected.routing_groups, found.routing_groups),
+                                  differs("kept_routing_groups", expected.kept_routing_groups, found.kept_routing_groups),
+                                  differs("float32_gate_logits", expected.float32_gate_logits, found.float32_gate_logits),
                                   differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
                                   differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
     if (!text.empty()) return text;
@@ -156,6 +160,9 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   recognised(reader).read_config(reader, result);
   if (result.losses.z_loss > 0)
     result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss includes this z-loss", where, result.losses.z_loss));
+  if (result.losses.balance_loss > 0)
+    result.warnings.push_back(
+        fmt::format("{}: load_balance_loss_weight = {}: the loss includes this balance loss", where, result.losses.balance_loss));
   check_weights(result.model, where);
   result.token_ids = token_ids_of(json);
   reader.warn_of_the_rest(result.warnings, ignored_hugging_face_keys());

@@ -62,6 +62,9 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   const auto kinds = static_cast<std::int64_t>(config.layer_kinds.size());
   MILLRACE_CHECK(kinds == 0 || kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: layer_types has {} entries, expected {}, one per layer", config.family, kinds, config.layers);
+  const auto mlp_kinds = static_cast<std::int64_t>(config.mlp_kinds.size());
+  MILLRACE_CHECK(mlp_kinds == 0 || mlp_kinds == config.layers, ExitCode::model, maxtext_component,
+                 "{}: mlp_layer_types has {} entries, expected {}, one per layer", config.family, mlp_kinds, config.layers);
   const auto has = [&](LayerKind kind) { return std::ranges::find(config.layer_kinds, kind) != config.layer_kinds.end(); };
   MILLRACE_CHECK(!has(LayerKind::chunked), ExitCode::model, maxtext_component,
                  "{}: layer_types has chunked layers, expected full and sliding ones", config.family);
@@ -94,6 +97,16 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.rotary = blocks_.attention && blocks_.rotary;
   file_.shares_kv = blocks_.shares_kv;
   file_.caps_scores = traits_.reads("model.attn_logit_softcapping");
+  file_.experts = blocks_.experts;
+  if (file_.experts) {
+    add({"model.experts", "model.experts_per_token", "model.routed_score_func", "model.routed_bias", "model.float32_gate_logits",
+         "model.mlp_layer_types"});
+    if (file_.experts->own_width) add({"model.moe_intermediate_size"});
+    if (file_.experts->weights == MaxTextWeights::scaled)
+      add({"model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"});
+    else if (file_.experts->weights != MaxTextWeights::sigmoid)
+      add({"model.norm_topk_prob"});
+  }
   file_.windows = !file_.kinds.empty() || !blocks_.parts.empty();
   if (file_.windows) add({"model.sliding_window", "model.rope_local_theta"});
   if (!file_.kinds.empty()) add({"model.layer_types"});
@@ -140,16 +153,20 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
                     .gated = config.gated_mlp,
                     .bias = blocks_.bias,
                     .fused = config.fused_mlp};
-  const auto layer_of = [&](LayerKind kind) {
+  std::optional<ExpertsSpec> experts;
+  if (blocks_.experts && config.experts > 0) experts = maxtext_experts_spec(config, *blocks_.experts);
+  const auto layer_of = [&](LayerKind kind, bool dense) {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
+    if (experts && !dense) layer.ffn = *experts;
     if (blocks_.attention) layer.mixer = attention(config, kind);
     return layer;
   };
   LayerSpec several;
-  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind));
+  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind, false));
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
     const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[i];
-    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind) : several);
+    const bool dense = !config.mlp_kinds.empty() && config.mlp_kinds[i] == MlpKind::dense;
+    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense) : several);
   }
   return model;
 }
@@ -204,8 +221,11 @@ ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, con
 
 Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, const Shape& shape) const {
   if (name == token_table || name == position_table) return {InitialKind::normal, 1.0};
-  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  if (name.ends_with(".bias") || name.ends_with("_bias")) return {InitialKind::zeros};
   if (shape.rank() == 1) return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
+  // MaxText's initialiser takes the experts' axis for the one of inputs and counts the last one as part of a receptive field.
+  if (shape.rank() == 3)
+    return {InitialKind::truncated_normal, 1.0 / std::sqrt(static_cast<double>(shape[0] * shape[2])) / truncated_deviation};
   const bool head = name == "decoder.logits_dense.kernel";  // programs have it transposed
   const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[head ? 1 : 0]));
   const bool in_attention = blocks_.attention && name.find(std::string(".") + blocks_.attention_module) != std::string::npos;

@@ -133,6 +133,8 @@ ValueId MaxTextLayer::attention(ValueId x) const {
 }
 
 ValueId MaxTextLayer::mlp(ValueId x) const {
+  if (const auto* experts = std::get_if<ExpertsSpec>(&spec_.ffn))
+    return maxtext_experts(builder_, x, x, model_, *experts, module_, blocks_.experts.value().module + suffix_);
   const MlpSpec& spec = spec_.mlp();
   const std::int64_t width = model_.width, inner = spec.width;
   const auto in = [&](const char* name, std::int64_t parts, Shape stored) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "layers/attention/dot_product.hpp"
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
+#include "layers/moe/maxtext_experts.hpp"
 #include "runtime/program/builder.hpp"
 
 namespace millrace::layers {
@@ -41,7 +43,8 @@ struct MaxTextBlocks {
   NormPlacement norms = NormPlacement::before;
   MaxTextNormNames norm_names = {};
   const char* attention_module = "self_attention";
-  std::vector<MaxTextPart> parts = {};  // not empty: every layer consists of these, one after the other
+  std::optional<MaxTextExperts> experts = {};  // set: layers have experts in place of the MLP, all or some of them
+  std::vector<MaxTextPart> parts = {};         // not empty: every layer consists of these, one after the other
 };
 
 /// One of MaxText's decoder layers, or a part of one, under its parameter paths (decoder.layers_N.…) and with its kernels, which have
@@ -58,6 +61,7 @@ class MaxTextLayer {
   /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
   [[nodiscard]] runtime::ValueId attention(runtime::ValueId x) const;
+  /// The MLP, or the experts that the layer has in its place.
   [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x) const;
   /// x · W with the bare parameter `<layer>.<name>` [inputs, outputs].
   [[nodiscard]] runtime::ValueId product(runtime::ValueId x, const std::string& name, std::int64_t inputs, std::int64_t outputs) const;

@@ -109,7 +109,7 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   if (spec.route.bias != kernels::RouterBias::none)
     route_bias = builder.parameter(module + "." + names.route_bias, {spec.experts}, runtime::in_f32);
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route", route_bias);
-  router_losses(builder, logits, routing.experts, model);
+  router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
 
   const ValueId weights = routing.weights, none;

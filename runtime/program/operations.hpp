@@ -102,6 +102,8 @@ ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_vie
 ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name);
 /// Splits the columns of x [T, N]: one result [T, width] per width; the widths add up to N.
 std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name);
+/// The softmax over each row: x [T, N] → same.
+ValueId softmax(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// x in fp32: x [T, D] f32 or bf16 → f32 [T, D]; x itself if it is f32 already. The gradient is rounded to x's dtype.
 ValueId to_f32(ProgramBuilder& builder, ValueId x, std::string_view name);
 

@@ -27,6 +27,7 @@
 #include "kernels/rope.hpp"
 #include "kernels/sgd.hpp"
 #include "kernels/sinusoid.hpp"
+#include "kernels/softmax.hpp"
 #include "kernels/square_sum.hpp"
 #include "tests/kernels/delta_net_calls.hpp"
 #include "tests/kernels/fixture.hpp"
@@ -85,6 +86,11 @@ void add_elements(std::vector<Call>& calls, DType type) {
                    [](const ExecutionContext& s, const Operands& o, Scratch) {
                      glu_input_gradient(s, Activation::silu, o[0], o[1], o[2], o[3], o[4]);
                    }});
+  calls.push_back(
+      {"softmax", {leader("x"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) { softmax(s, o[0], o[1]); }});
+  calls.push_back({"softmax_input_gradient",
+                   {leader("dy"), like("y"), like("dx")},
+                   [](const ExecutionContext& s, const Operands& o, Scratch) { softmax_input_gradient(s, o[0], o[1], o[2]); }});
   calls.push_back({"add", {leader("a"), like("b"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
                      add(s, o[0], o[1], o[2]);
                    }});

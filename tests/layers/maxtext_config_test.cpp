@@ -173,6 +173,9 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
       "rope_interleave", "rope_truncate"};
   expect_no_key_passed_over(maxtext("llama31_rope"), {}, {});
   for (const char* name : {"gemma", "mistral", "qwen2", "qwen3"}) expect_no_key_passed_over(maxtext(name), {}, unscaled);
+  const std::vector<std::string> of_experts{"num_experts_per_tok", "float32_gate_logits", "norm_topk_prob", "routed_bias"};
+  expect_no_key_passed_over(maxtext("mixtral"), of_experts, unscaled);
+  expect_no_key_passed_over(maxtext("qwen3_moe"), of_experts, {"rope_use_scale", "mlp_dim"});
   for (const char* name : {"gemma2", "gemma3"}) expect_no_key_passed_over(maxtext(name), {"local_rope_max_timescale"}, unscaled);
   expect_no_key_passed_over(maxtext("olmo3"), yarn, unscaled);
   expect_no_key_passed_over(maxtext("llama2_moba"), {}, unscaled);
@@ -221,6 +224,66 @@ TEST(ConfigFile, ReadsAndWritesWhatABlockOfMaxTextHas) {
   config["local_rope_max_timescale"] = 500;
   EXPECT_EQ(again(config).rope, (RopeConfig{.theta = 5e5}));
   EXPECT_EQ(again(config).rope_local, (RopeConfig{.theta = 500}));
+}
+
+TEST(ConfigFile, ReadsAndWritesMaxTextsExperts) {
+  const auto again = [](const json& config) {
+    const ConfigFile file = parse(config), other = parse_config_file(config_file_text(file, "float32"), "again");
+    EXPECT_EQ(other.model, file.model);
+    EXPECT_EQ(other.losses, file.losses);
+    return file.model;
+  };
+  json config = maxtext("qwen3_moe");
+  ModelConfig model = again(config);
+  EXPECT_EQ(model.experts, 6);
+  EXPECT_EQ(model.experts_per_token, 2);
+  EXPECT_EQ(model.moe_intermediate_size, 14);
+  EXPECT_TRUE(model.norm_topk_prob);
+  EXPECT_EQ(model.routed_score, kernels::RouterScore::logit);
+  EXPECT_EQ(model.routed_bias, kernels::RouterBias::none);
+  EXPECT_EQ(parse(config).losses.balance_loss, 0.02);
+  // An expert has its own width, and a dense layer's has no effect.
+  config["base_moe_mlp_dim"] = config["moe_mlp_dim"] = 9;
+  EXPECT_EQ(expert_width(again(config)), 9);
+  config.erase("base_moe_mlp_dim");
+  config.erase("moe_mlp_dim");
+  EXPECT_EQ(expert_width(again(config)), 14);
+  config["routed_score_func"] = "sqrtsoftplus";
+  config["routed_bias"] = true;
+  config["float32_gate_logits"] = true;
+  model = again(config);
+  EXPECT_EQ(model.routed_score, kernels::RouterScore::sqrt_softplus);
+  EXPECT_EQ(model.routed_bias, kernels::RouterBias::score);
+  EXPECT_TRUE(model.float32_gate_logits);
+  // The choice between implementations of one computation.
+  for (const char* key : {"sparse_matmul", "megablox"}) {
+    json changed = config;
+    changed[key] = !config[key].get<bool>();
+    EXPECT_EQ(parse(changed).model, model) << key;
+  }
+}
+
+TEST(ConfigFile, RejectsExpertsThatMaxTextsBlockHasNot) {
+  const auto refused = [&](const char* name, const char* key, const json& value, const char* says) {
+    json changed = maxtext(name);
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  for (const char* name : {"mixtral", "qwen3_moe"}) {
+    refused(name, "num_experts", 1, "supported are 2 to 4096");
+    refused(name, "num_experts_per_tok", 7, "expected at most num_experts");
+    refused(name, "routed_score_func", "tanh", "\"sigmoid\"");
+    refused(name, "use_random_routing", true, "supported is false");
+    refused(name, "prefuse_moe_weights", true, "supported is false");
+    refused(name, "moe_expert_input_dim", 8, "supported are -1 and emb_dim");
+    refused(name, "shared_experts", 1, "supported is 0");
+    refused(name, "first_num_dense_layers", 1, "supported is 0");
+    refused(name, "mlp_bias", true, "supported is false");
+    refused(name, "base_moe_mlp_dim", 8, "expected moe_mlp_dim");
+  }
+  json config = maxtext("mixtral");
+  config["base_moe_mlp_dim"] = config["moe_mlp_dim"] = 8;
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"moe_mlp_dim = 8", "is mlp_dim = 20"});
 }
 
 TEST(ConfigFile, RejectsWhatABlockOfMaxTextHasNot) {

@@ -73,8 +73,8 @@ TEST(Weights, ImportAndExportAreTheIdentity) {
       EXPECT_EQ(again.model, once.model);
       EXPECT_EQ(again.losses, once.losses);
       EXPECT_EQ(again.token_ids, once.token_ids);
-      // A z-loss that is in both is the only warning.
-      EXPECT_EQ(once.warnings.size(), once.losses.z_loss > 0 ? 1U : 0U);
+      // Losses that are in both are the only warnings.
+      EXPECT_EQ(once.warnings.size(), (once.losses.z_loss > 0 ? 1U : 0U) + (once.losses.balance_loss > 0 ? 1U : 0U));
       EXPECT_EQ(again.warnings.size(), once.warnings.size());
     }
   }

@@ -73,6 +73,9 @@ ModelConfig odd_model(const std::string& name) {
     config.use_qk_norm = config.attn_temperature_tuning = true;
     config.attn_scale = 0.3, config.floor_scale = 2;
   }
+  if (maxtext && family == "mixtral") config.routed_bias = kernels::RouterBias::score, config.routed_score = kernels::RouterScore::softmax;
+  if (maxtext && family == "qwen3_moe")
+    config.routed_bias = kernels::RouterBias::choice, config.routed_score = kernels::RouterScore::sigmoid;
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (maxtext && family == "mistral") config.fused_mlp = true;
   if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "layers/formats/maxtext/experts.hpp"
 #include "layers/formats/maxtext/keys.hpp"
 #include "layers/formats/maxtext/moba.hpp"
 
@@ -198,6 +199,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
   } else {
     pass_over(reader, {"fused_qkv", "fused_mlp", "share_kv_projections", "attn_logits_soft_cap", "mlp_activations"});
   }
+  read_maxtext_experts(reader, file, model, losses);
   const std::string name = read_model_name(reader, file, model);
   if (file.rotary) {
     read_maxtext_rope(reader, file, name, model);
@@ -235,6 +237,7 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   write_rope(json, model, file);
   if (file.attention) write_moba(json, model);
+  write_maxtext_experts(json, file, model, losses);
   json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;
   for (const FixedKey& fixed : maxtext_fixed_keys(file)) json[fixed.key] = fixed.value;

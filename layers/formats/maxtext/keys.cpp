@@ -18,10 +18,11 @@ bool is_off(const Json& value) { return value == false || value == 0 || value ==
 
 // Keys that cannot change any number that is computed here, grouped by reason.
 
-/// Parts that are disabled by a fixed key: layers of experts (num_experts = 1), prediction modules (mtp_num_layers = 0), hyper-connections
-/// (mhc_expansion_rate = 1), engrams (engram_layers = []), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent
-/// attention (attention_type = "global"), multimodal positions (use_mrope = false), clipping of products of queries and keys (use_qk_clip =
-/// false), scanned layers (scan_layers = false). Blocks that norm queries and keys fix qk_norm_with_scale; in others it has no effect.
+/// Parts that are disabled by a fixed key, or read by read_maxtext_experts where layers have experts (else num_experts = 1): prediction
+/// modules (mtp_num_layers = 0), hyper-connections (mhc_expansion_rate = 1), engrams (engram_layers = []), the sparse indexer (use_indexer
+/// = false), MoBA (moba = false), multi-head latent attention (attention_type = "global"), multimodal positions (use_mrope = false),
+/// clipping of products of queries and keys (use_qk_clip = false), scanned layers (scan_layers = false). Blocks that norm queries and keys
+/// fix qk_norm_with_scale; in others it has no effect.
 constexpr std::array parts_that_are_off = {
     "base_moe_mlp_dim",
     "capacity_factor",
@@ -128,13 +129,14 @@ void check_size(JsonReader& reader, const char* key, const char* derived, std::i
 }
 
 /// The sizes before MaxText applies global_parameter_scale = 2^(3q + r), which increases widths before depth.
-void check_sizes(JsonReader& reader) {
+void check_sizes(JsonReader& reader, bool experts) {
   const auto scale = reader.integer("global_parameter_scale", 1, 1 << 20).value_or(1);
   if (!std::has_single_bit(static_cast<std::uint64_t>(scale))) reader.refuse("global_parameter_scale", "expected a power of 2");
   const int power = std::countr_zero(static_cast<std::uint64_t>(scale)), q = power / 3, r = power % 3;
   const std::int64_t width = std::int64_t{1} << (q + (r > 1 ? 1 : 0)), inner = std::int64_t{1} << (q + (r > 0 ? 1 : 0));
   check_size(reader, "base_emb_dim", "emb_dim", width);
   check_size(reader, "base_mlp_dim", "mlp_dim", inner);
+  if (experts) check_size(reader, "base_moe_mlp_dim", "moe_mlp_dim", inner);
   check_size(reader, "base_num_query_heads", "num_query_heads", inner);
   check_size(reader, "base_num_kv_heads", "num_kv_heads", inner);
   check_size(reader, "base_num_decoder_layers", "num_decoder_layers", std::int64_t{1} << q);
@@ -210,6 +212,7 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
   for (const FixedKey& common : common_fixed_keys()) {
     if (file.windows && common.key == "sliding_window_size") continue;
     if (file.attention && common.key == "moba") continue;
+    if (file.experts && (common.key == "num_experts" || common.key == "load_balance_loss_weight")) continue;
     if (file.linear_rope && common.key == "rope_linear_scaling_factor") continue;
     if (std::ranges::find(file.fixed, common.key, &FixedKey::key) == file.fixed.end()) keys.push_back(common);
   }
@@ -222,7 +225,7 @@ void check_maxtext_keys(JsonReader& reader, const MaxTextFile& file) {
     const bool equal = value != nullptr ? *value == fixed.value : !reader.has(fixed.key) || is_off(fixed.value);
     if (!equal) reader.refuse(fixed.key, fmt::format("supported is {}", fixed.value.dump()));
   }
-  check_sizes(reader);
+  check_sizes(reader, file.experts.has_value());
   check_kernel(reader);
   check_cap(reader, file);
   const auto know = [&](const auto& keys) {
