@@ -271,6 +271,13 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(
       bind("model.norm_topk_prob", identity, "The weights of a token's experts are divided by their sum.", MEMBER(model.norm_topk_prob)));
   router_keys(keys);
+  keys.push_back(between(
+      bind("model.swiglu_limit", identity, "The clamped gate of experts: the gate is at most this, and the size of what it multiplies.",
+           MEMBER(model.swiglu_limit)),
+      above_zero, many));
+  keys.push_back(between(bind("model.swiglu_alpha", identity, "The clamped gate of experts: multiplies the gate within its sigmoid.",
+                              MEMBER(model.swiglu_alpha)),
+                         -many, many));
   keys.push_back(mlp_layer_types(
       "Whether each layer has one MLP or experts; a list shorter than the model repeats. Empty: all have experts, if there are any."));
   keys.push_back(

@@ -135,6 +135,8 @@ struct ModelConfig {
   std::int64_t routing_groups = 1;                                  // experts are chosen from the best of so many groups
   std::int64_t kept_routing_groups = 1;                             // the number of these groups that are kept
   bool float32_gate_logits = false;                                 // maxtext: the router computes in fp32; else in the compute dtype
+  double swiglu_limit = 7.0;                                        // above 0: an expert's gate is at most this, and the size of its up
+  double swiglu_alpha = 1.702;                                      // multiplies the gate within its sigmoid
 
   // Only with the numerics of MaxText:
   kernels::Activation activation = kernels::Activation::silu;

@@ -137,6 +137,8 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("routing_groups", expected.routing_groups, found.routing_groups),
                                   differs("kept_routing_groups", expected.kept_routing_groups, found.kept_routing_groups),
                                   differs("float32_gate_logits", expected.float32_gate_logits, found.float32_gate_logits),
+                                  differs("swiglu_limit", expected.swiglu_limit, found.swiglu_limit),
+                                  differs("swiglu_alpha", expected.swiglu_alpha, found.swiglu_alpha),
                                   differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
                                   differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
     if (!text.empty()) return text;

@@ -133,7 +133,7 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
   // To both sides the window leaves the query's own key out, in the kernel it counts it.
   if (kind == LayerKind::sliding) spec.window = config.causal ? config.sliding_window : config.sliding_window + 1;
   spec.chunk = kind == LayerKind::chunked ? config.attention_chunk : 0;
-  spec.sinks = config.attention_sinks;
+  spec.sinks = config.attention_sinks || blocks_.sinks;
   spec.qkv_bias = config.attention_bias || blocks_.qkv_bias;
   spec.out_bias = config.attention_bias;
   spec.norm = blocks_.query_key_norm;
@@ -145,6 +145,8 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
 
 ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   check_sizes(config);
+  MILLRACE_CHECK(config.experts > 0 || !blocks_.needs_experts, ExitCode::model, "layers.models", "{}: experts = 0, expected 1 or more",
+                 config.family);
   ModelSpec model;
   model.vocab_size = config.vocab_size;
   model.width = config.hidden_size;

@@ -18,6 +18,8 @@ struct StandardBlocks {
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool qkv_bias = false;         // biases on queries, keys and values, whatever attention_bias says
   bool interleaved = false;      // rotary pairs are neighbours, not halves of the head
+  bool sinks = false;            // sinks in every layer, whatever attention_sinks says
+  bool needs_experts = false;    // a layer without experts cannot be computed
   double norm_offset = 0.0;      // subtracted from a norm's weight in files
   bool round_first = true;       // a norm rounds to the compute dtype before it multiplies by its weight
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size

@@ -126,6 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"hf_mixtral", "", kernels::Implementation::fast}, Case{"hf_mixtral", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_qwen3_moe", "", kernels::Implementation::fast}, Case{"hf_qwen3_moe", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_llama4", "", kernels::Implementation::fast}, Case{"hf_llama4", "E t | t*2 | t H", kernels::Implementation::reference},
+        Case{"hf_gpt_oss", "", kernels::Implementation::fast}, Case{"hf_gpt_oss", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_gpt2", "", kernels::Implementation::fast}, Case{"hf_gpt2", "E t | t | t H", kernels::Implementation::reference},
         Case{"hf_olmo3", "", kernels::Implementation::fast}, Case{"hf_olmo3", "E t | t*2 | t H", kernels::Implementation::reference},
         Case{"hf_llama_dynamic", "", kernels::Implementation::fast},

@@ -34,7 +34,14 @@ void warn_of_unread(JsonReader& reader, const HuggingFaceClass& file, std::vecto
 
 /// The class's own key decides. The other key belongs to other classes or versions; if the file has it too, it must name the same
 /// function.
-std::optional<kernels::Activation> read_mlp_activation(JsonReader& reader, const HuggingFaceClass& file) {
+std::optional<kernels::Activation> read_mlp_activation(JsonReader& reader, const HuggingFaceClass& file,
+                                                       std::vector<std::string>& warnings) {
+  if (!file.reads_activation) {
+    if (const auto name = reader.text(file.activation_key); name && *name != activation_name(file.activation))
+      warnings.push_back(fmt::format("{}: {} = \"{}\" is not read by transformers in {}, and has no effect here", reader.where(),
+                                     file.activation_key, *name, file.architecture));
+    return std::nullopt;
+  }
   const auto read = [&](const char* key) -> std::optional<kernels::Activation> {
     const auto name = reader.text(key);
     if (!name) return std::nullopt;
@@ -180,8 +187,9 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   refuse_what_no_family_computes(reader);
   warn_of_unread(reader, file, warnings);
   ModelConfig model;
-  model.hidden_act = read_mlp_activation(reader, file);
-  model.attention_bias = file.attention_bias && reader.boolean("attention_bias").value_or(false);
+  model.hidden_act = read_mlp_activation(reader, file, warnings);
+  for (const char* key : file.unread) static_cast<void>(reader.find(key));
+  model.attention_bias = file.attention_bias && reader.boolean("attention_bias").value_or(file.has_attention_bias);
   model.mlp_bias = file.mlp_bias && reader.boolean("mlp_bias").value_or(false);
   read_sizes(reader, file, model);
   if (!file.no_rope) read_layer_kinds(reader, file, model);

@@ -29,6 +29,9 @@ struct HuggingFaceExperts {
   bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers: some layers have an MLP in place of experts
   bool has_moe_layers = false;    // interleave_moe_layer_step and moe_layers: the same
   std::int64_t dense_size = 0;    // of intermediate_size_mlp, the width of an MLP where intermediate_size is an expert's; 0: no such key
+  double balance_weight = 0.001;  // of router_aux_loss_coef
+  bool has_clamp = false;         // swiglu_limit and swiglu_alpha: the gate of an expert is clamped
+  bool needs_some = false;        // a layer without experts cannot be computed
 };
 
 /// A class some of whose layers have no rotation, while those with one attend to their own chunk (Llama 4): no_rope_layers, layer_types,
@@ -45,7 +48,9 @@ struct HuggingFaceClass {
   kernels::Activation activation = kernels::Activation::silu;
   const char* activation_key = "hidden_act";  // the key that it reads: "hidden_act" or "hidden_activation"
   bool gelu_is_tanh = false;                  // "gelu" in hidden_act has always meant the tanh form
+  bool reads_activation = true;               // false: the class has its activation whatever the keys say
   bool attention_bias = false;                // the class reads the key attention_bias
+  bool has_attention_bias = false;            // what it means if it is missing
   bool mlp_bias = false;                      // the class reads the key mlp_bias
   bool tied = false;
   std::int64_t head_dim = 0;  // 0: hidden_size / heads
@@ -68,6 +73,7 @@ struct HuggingFaceClass {
   RopeDefaults rope = {};
   std::optional<HuggingFaceExperts> experts = {};
   std::optional<HuggingFaceNoRope> no_rope = {};
+  std::vector<const char*> unread = {};  // keys of published files that the class does not read
 };
 
 /// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.

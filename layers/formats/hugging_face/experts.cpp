@@ -68,8 +68,7 @@ void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, Mod
   if (reader.number("router_jitter_noise", 0, 1e9).value_or(0) != 0)
     warnings.push_back(fmt::format("{}: router_jitter_noise is not applied", reader.where()));
   const bool adds_loss = reader.boolean("output_router_logits").value_or(false);
-  constexpr double default_weight = 0.001;  // of every class with experts
-  if (const double weight = reader.number("router_aux_loss_coef", 0, 1e9).value_or(default_weight); adds_loss && weight > 0)
+  if (const double weight = reader.number("router_aux_loss_coef", 0, 1e9).value_or(experts.balance_weight); adds_loss && weight > 0)
     warnings.push_back(
         fmt::format("{}: output_router_logits and router_aux_loss_coef = {} add no balance loss here: train.balance_loss does",
                     reader.where(), weight));
@@ -77,6 +76,11 @@ void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, Mod
   const bool all_dense = std::ranges::count(kinds, MlpKind::dense) == model.layers;
   if (experts.has_moe_layers && model.experts == 0 && !all_dense)
     reader.refuse(reader.has("num_local_experts") ? "num_local_experts" : "num_experts", "expected 1 or more: some layers have experts");
+  if (model.experts == 0 && experts.needs_some) reader.refuse("num_local_experts", "expected 1 or more: every layer has experts");
+  if (experts.has_clamp) {
+    model.swiglu_limit = reader.number("swiglu_limit", 1e-9, 1e9).value_or(model.swiglu_limit);
+    model.swiglu_alpha = reader.number("swiglu_alpha", -1e9, 1e9).value_or(model.swiglu_alpha);
+  }
   if (model.experts == 0) return;
   if (per_token > model.experts) reader.refuse("num_experts_per_tok", fmt::format("of {} experts", model.experts));
   model.experts_per_token = per_token;
@@ -101,6 +105,7 @@ void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, con
       if (model.mlp_kinds.empty() || model.mlp_kinds[static_cast<std::size_t>(i)] == MlpKind::sparse) json["moe_layers"].push_back(i);
   }
   if (file.experts->normalise) json["norm_topk_prob"] = model.norm_topk_prob;
+  if (file.experts->has_clamp) json["swiglu_limit"] = model.swiglu_limit, json["swiglu_alpha"] = model.swiglu_alpha;
   if (!file.experts->has_dense_layers) return;
   json["decoder_sparse_step"] = 1;
   json["mlp_only_layers"] = runtime::OrderedJson::array();

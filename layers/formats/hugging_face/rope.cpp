@@ -156,6 +156,13 @@ void read_one_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& 
   auto parameters = dictionary_of(reader, "rope_parameters"), scaling = dictionary_of(reader, "rope_scaling");
   if (parameters && (parameters->has("full_attention") || parameters->has("sliding_attention")))
     reader.refuse("rope_parameters", "expected one rotation, since all layers of this family share it");
+  if (family.scaled.kind != RopeKind::none && !parameters && !scaling) {
+    if (reader.find("rope_scaling") != nullptr && !reader.has("rope_scaling"))
+      reader.refuse("rope_scaling",
+                    fmt::format("with which transformers 4 scales nothing, and 5 has its class's {}: expected a dictionary with rope_type",
+                                to_string(family.scaled.kind)));
+    model.rope = family.scaled;
+  }
   model.rope.theta = outside.theta;
   if (parameters) {
     model.rope = read_rotation(*parameters, model, outside, warnings);
@@ -305,7 +312,9 @@ void write_rope(OrderedJson& json, const RopeDefaults& family, const ModelConfig
   const RopeConfig& local = local_rotation(model);
   if (family.local_theta > 0) json["rope_local_base_freq"] = local.theta;
   if (!needs_rope_parameters(family, model)) {
-    json["rope_scaling"] = model.rope.kind == RopeKind::none ? OrderedJson(nullptr) : rotation_json(model.rope);
+    // null would mean the class's scaled rotation, if it has one.
+    const bool plain = model.rope.kind == RopeKind::none && family.scaled.kind == RopeKind::none;
+    json["rope_scaling"] = plain ? OrderedJson(nullptr) : rotation_json(model.rope);
     return;
   }
   OrderedJson& parameters = json["rope_parameters"];

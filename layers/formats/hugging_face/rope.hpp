@@ -14,6 +14,7 @@ struct RopeDefaults {
   double theta = 10000.0;
   double local_theta = 0.0;  // base of sliding-window layers; 0: the same as the others, without a key in version 4
   bool two_ropes = false;    // rope_parameters has a dictionary for each kind of layer
+  RopeConfig scaled = {};    // not of kind none: the rotation if the file has no dictionary; theta is that above
 };
 
 /// The rotations of a config.json, in the spelling of version 4 (rope_theta, rope_scaling, rope_local_base_freq) or 5
