@@ -13,6 +13,7 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/rope.cpp
   formats/hugging_face/unsupported.cpp
   formats/llmc_file.cpp
+  formats/maxtext/chunks.cpp
   formats/maxtext/config.cpp
   formats/maxtext/experts.cpp
   formats/maxtext/keys.cpp

@@ -66,8 +66,17 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   MILLRACE_CHECK(mlp_kinds == 0 || mlp_kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: mlp_layer_types has {} entries, expected {}, one per layer", config.family, mlp_kinds, config.layers);
   const auto has = [&](LayerKind kind) { return std::ranges::find(config.layer_kinds, kind) != config.layer_kinds.end(); };
-  MILLRACE_CHECK(!has(LayerKind::chunked), ExitCode::model, maxtext_component,
+  MILLRACE_CHECK(!has(LayerKind::chunked) || blocks.chunks, ExitCode::model, maxtext_component,
                  "{}: layer_types has chunked layers, expected full and sliding ones", config.family);
+  MILLRACE_CHECK(!has(LayerKind::sliding) || !blocks.chunks, ExitCode::model, maxtext_component,
+                 "{}: layer_types has sliding layers, expected full and chunked ones", config.family);
+  expect(!has(LayerKind::chunked) || config.attention_chunk >= 1, "attention_chunk_size", config.attention_chunk,
+         "1 or more: the model has chunked layers");
+  const auto positions = static_cast<std::int64_t>(config.layer_positions.size());
+  MILLRACE_CHECK(positions == 0 || positions == config.layers, ExitCode::model, maxtext_component,
+                 "{}: layer_positions has {} entries, expected {}, one per layer", config.family, positions, config.layers);
+  expect(!config.attn_temperature_tuning || config.floor_scale >= 1, "floor_scale", config.floor_scale,
+         "1 or more with attn_temperature_tuning");
   const bool slides =
       has(LayerKind::sliding) || std::ranges::find(blocks.parts, LayerKind::sliding, &MaxTextPart::kind) != blocks.parts.end();
   expect(!slides || config.sliding_window >= 1, "sliding_window", config.sliding_window, "1 or more: the model has sliding layers");
@@ -96,6 +105,7 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.attention = blocks_.attention;
   file_.rotary = blocks_.attention && blocks_.rotary;
   file_.shares_kv = blocks_.shares_kv;
+  file_.chunks = blocks_.chunks;
   file_.caps_scores = traits_.reads("model.attn_logit_softcapping");
   file_.experts = blocks_.experts;
   if (file_.experts) {
@@ -112,23 +122,25 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   if (!file_.kinds.empty()) add({"model.layer_types"});
 }
 
-AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind) const {
+AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind, bool turns) const {
   AttentionSpec spec;
   spec.heads = config.heads;
   spec.kv_heads = config.kv_heads;
   spec.head_dim = config.head_dim;
-  spec.local_rope = blocks_.rotary && kind == LayerKind::sliding && config.rope_local.theta > 0;
-  if (blocks_.rotary) spec.rope = spec.local_rope ? config.rope_local : config.rope;
+  spec.local_rope = turns && kind == LayerKind::sliding && config.rope_local.theta > 0;
+  if (turns) spec.rope = spec.local_rope ? config.rope_local : config.rope;
   spec.interleaved = config.rope_interleaved;
   const double scaled_by = config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
   if (!blocks_.scale_in_weights) spec.scale = 1.0F / std::sqrt(static_cast<float>(scaled_by));
   spec.soft_cap = config.attn_logit_softcapping;
   if (kind == LayerKind::sliding) spec.window = config.sliding_window;
+  if (kind == LayerKind::chunked) spec.chunk = config.attention_chunk;
+  if (config.attn_temperature_tuning && !turns) spec.temperature = {.scale = config.attn_scale, .floor = config.floor_scale};
   spec.block = config.moba_chunk_size;
   if (spec.block > 0) spec.blocks = config.moba_topk;
   spec.qkv_bias = blocks_.bias || blocks_.qkv_bias;
   spec.out_bias = blocks_.bias;
-  spec.norm = blocks_.query_key_norm;
+  spec.norm = config.use_qk_norm && turns ? QueryKeyNorm::after_rotation : blocks_.query_key_norm;
   spec.fused = config.fused_qkv;
   spec.share_kv = config.share_kv;
   return spec;
@@ -155,18 +167,19 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
                     .fused = config.fused_mlp};
   std::optional<ExpertsSpec> experts;
   if (blocks_.experts && config.experts > 0) experts = maxtext_experts_spec(config, *blocks_.experts);
-  const auto layer_of = [&](LayerKind kind, bool dense) {
+  const auto layer_of = [&](LayerKind kind, bool dense, bool turns) {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
     if (experts && !dense) layer.ffn = *experts;
-    if (blocks_.attention) layer.mixer = attention(config, kind);
+    if (blocks_.attention) layer.mixer = attention(config, kind, blocks_.rotary && turns);
     return layer;
   };
   LayerSpec several;
-  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind, false));
+  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind, false, true));
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
     const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[i];
     const bool dense = !config.mlp_kinds.empty() && config.mlp_kinds[i] == MlpKind::dense;
-    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense) : several);
+    const bool turns = config.layer_positions.empty() || config.layer_positions[i] == LayerPositions::rotary;
+    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense, turns) : several);
   }
   return model;
 }

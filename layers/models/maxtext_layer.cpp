@@ -133,12 +133,18 @@ ValueId MaxTextLayer::attention(ValueId x) const {
 }
 
 ValueId MaxTextLayer::mlp(ValueId x) const {
-  if (const auto* experts = std::get_if<ExpertsSpec>(&spec_.ffn))
-    return maxtext_experts(builder_, x, x, model_, *experts, module_, blocks_.experts.value().module + suffix_);
-  const MlpSpec& spec = spec_.mlp();
+  const auto* experts = std::get_if<ExpertsSpec>(&spec_.ffn);
+  if (experts == nullptr) return mlp(x, spec_.mlp(), mlp_);
+  const MaxTextExperts& names = blocks_.experts.value();
+  const ValueId sum = maxtext_experts(builder_, x, x, model_, *experts, module_, names.module + suffix_);
+  if (!experts->shared) return sum;
+  return add(sum, mlp(x, *experts->shared, names.shared + suffix_), "shared_sum");
+}
+
+ValueId MaxTextLayer::mlp(ValueId x, const MlpSpec& spec, const std::string& module) const {
   const std::int64_t width = model_.width, inner = spec.width;
   const auto in = [&](const char* name, std::int64_t parts, Shape stored) {
-    return dense(x, {.path = fmt::format("{}.{}", mlp_, name),
+    return dense(x, {.path = fmt::format("{}.{}", module, name),
                      .inputs = width,
                      .outputs = parts * inner,
                      .stored = stored,
@@ -149,11 +155,11 @@ ValueId MaxTextLayer::mlp(ValueId x) const {
   if (!spec.gated) {
     const ValueId plain = in("wi", 1, spec.fused ? Shape{width, 1, inner} : Shape{width, inner});
     builder_.label(plain, "mlpwi");
-    hidden = runtime::activate(builder_, spec.activation, plain, mlp_ + ".activation");
+    hidden = runtime::activate(builder_, spec.activation, plain, module + ".activation");
   } else {
     ValueId gate, up;
     if (spec.fused) {
-      const auto parts = runtime::split(builder_, in("wi", 2, {width, 2, inner}), {inner, inner}, mlp_ + ".split");
+      const auto parts = runtime::split(builder_, in("wi", 2, {width, 2, inner}), {inner, inner}, module + ".split");
       gate = parts[0], up = parts[1];
     } else {
       gate = in("wi_0", 1, {width, inner});
@@ -161,12 +167,12 @@ ValueId MaxTextLayer::mlp(ValueId x) const {
     }
     builder_.label(gate, "mlpwi_0");
     builder_.label(up, "mlpwi_1");
-    hidden = runtime::glu(builder_, spec.activation, gate, up, mlp_ + ".activation");
+    hidden = runtime::glu(builder_, spec.activation, gate, up, module + ".activation");
   }
-  const ValueId dropped = maxtext_dropout(builder_, model_, hidden, mlp_ + ".dropout");
-  const ValueId out =
-      dense(dropped,
-            {.path = mlp_ + ".wo", .inputs = inner, .outputs = width, .stored = {inner, width}, .bias = spec.bias, .stored_bias = {width}});
+  const ValueId dropped = maxtext_dropout(builder_, model_, hidden, module + ".dropout");
+  const ValueId out = dense(
+      dropped,
+      {.path = module + ".wo", .inputs = inner, .outputs = width, .stored = {inner, width}, .bias = spec.bias, .stored_bias = {width}});
   builder_.label(out, "mlpwo");
   return out;
 }

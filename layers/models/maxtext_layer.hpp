@@ -31,6 +31,7 @@ struct MaxTextPart {
 struct MaxTextBlocks {
   bool attention = true;         // has attention and a gated MLP
   bool rotary = true;            // queries and keys are rotated
+  bool chunks = false;           // layers may attend to their own chunk of the row, and may have no rotation (Llama 4)
   bool bias = false;             // on all projections
   bool qkv_bias = false;         // on queries, keys and values
   bool scale_in_weights = true;  // 1/√head_dim is part of the query kernel; else scores are scaled when they are used
@@ -71,6 +72,8 @@ class MaxTextLayer {
 
  private:
   struct Kernel;
+  /// An MLP with the parameters `<layer>.<module>`.
+  [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x, const MlpSpec& spec, const std::string& module) const;
   [[nodiscard]] runtime::ValueId dense(runtime::ValueId x, const Kernel& kernel) const;
   /// Queries or keys with their norm, if the layer has it, and as scores use them. `name` is "query" or "key".
   [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, QueryOrKey which, std::int64_t width) const;

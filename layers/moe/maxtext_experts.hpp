@@ -21,8 +21,9 @@ enum class MaxTextWeights : std::uint8_t {
 struct MaxTextExperts {
   const char* module = "MoeBlock_0";  // with the router (gate) and the stacks wi_0, wi_1 and wo
   MaxTextWeights weights = MaxTextWeights::softmax;
-  bool bias = false;      // on the products of every expert
-  bool own_width = true;  // experts have a width of their own, moe_mlp_dim; else they are as wide as an MLP
+  bool bias = false;        // on the products of every expert
+  bool own_width = true;    // experts have a width of their own, moe_mlp_dim; else they are as wide as an MLP
+  const char* shared = "";  // not empty: the path of an expert that every token has, as wide as the others
 };
 
 /// The experts of a layer by the keys of a model. Throws Error(model) naming the key, its value and what is expected.

@@ -157,6 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"maxtext_llama2_fused", "E t | t H", kernels::Implementation::reference},
         Case{"maxtext_llama2_moba", "", kernels::Implementation::fast},
         Case{"maxtext_llama2_moba", "E t | t H", kernels::Implementation::reference},
+        Case{"maxtext_llama4", "", kernels::Implementation::fast},
+        Case{"maxtext_llama4", "E t | t*2 | t H", kernels::Implementation::reference},
         Case{"maxtext_llama2_tied_zloss", "", kernels::Implementation::fast},
         Case{"maxtext_llama2_tied_zloss", "E t | t H", kernels::Implementation::reference},
         Case{"maxtext_llama31_rope", "", kernels::Implementation::fast},

@@ -64,14 +64,15 @@ ModelConfig odd_model(const std::string& name) {
     config.norm_topk_prob = false;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
-  if (family == "llama4" && !maxtext) {
-    config.experts = 4, config.experts_per_token = 2, config.moe_intermediate_size = 11;
+  if (family == "llama4") {
+    config.experts = 4, config.experts_per_token = maxtext ? 1 : 2, config.moe_intermediate_size = 11;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
     config.layer_kinds = {LayerKind::chunked, LayerKind::full, LayerKind::chunked};
     config.attention_chunk = 4;
     config.layer_positions = {LayerPositions::rotary, LayerPositions::none, LayerPositions::rotary};
     config.use_qk_norm = config.attn_temperature_tuning = true;
     config.attn_scale = 0.3, config.floor_scale = 2;
+    config.rope_interleaved = maxtext;  // in hf always
   }
   if (maxtext && family == "mixtral") config.routed_bias = kernels::RouterBias::score, config.routed_score = kernels::RouterScore::softmax;
   if (maxtext && family == "qwen3_moe")

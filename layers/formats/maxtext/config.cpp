@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "layers/formats/maxtext/chunks.hpp"
 #include "layers/formats/maxtext/experts.hpp"
 #include "layers/formats/maxtext/keys.hpp"
 #include "layers/formats/maxtext/moba.hpp"
@@ -207,6 +208,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
     pass_over(reader, {"rope_max_timescale", "rope_type", "rope_use_scale"});
   }
   if (file.windows) read_windows(reader, file, model);
+  if (file.chunks) read_maxtext_chunks(reader, model);
   return model;
 }
 
@@ -237,6 +239,7 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   write_rope(json, model, file);
   if (file.attention) write_moba(json, model);
+  if (file.chunks) write_maxtext_chunks(json, model);
   write_maxtext_experts(json, file, model, losses);
   json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;

@@ -52,6 +52,8 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
   model.experts_per_token = reader.size("num_experts_per_tok", 1 << 16, 1);
   if (model.experts_per_token > model.experts)
     reader.refuse("num_experts_per_tok", fmt::format("expected at most num_experts = {}", model.experts));
+  if (file.experts->weights == MaxTextWeights::sigmoid && model.experts_per_token != 1)
+    reader.refuse("num_experts_per_tok", "supported is 1");
   const std::int64_t width = reader.integer("moe_mlp_dim", -1, 1 << 24).value_or(-1);
   if (width == 0) reader.refuse("moe_mlp_dim", "expected 1 or more, or -1");
   if (!file.experts->own_width && width > 0 && width != model.intermediate_size)
