@@ -179,6 +179,10 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   for (const char* name : {"gemma2", "gemma3"}) expect_no_key_passed_over(maxtext(name), {"local_rope_max_timescale"}, unscaled);
   expect_no_key_passed_over(maxtext("olmo3"), yarn, unscaled);
   expect_no_key_passed_over(maxtext("llama2_moba"), {}, unscaled);
+  expect_no_key_passed_over(
+      maxtext("llama4"),
+      {"float32_gate_logits", "interleave_moe_layer_step", "moe_mlp_dim", "norm_topk_prob", "routed_bias", "routed_score_func"},
+      {"inhomogeneous_layer_cycle_interval"});
 }
 
 /// What a block has and others do not: the values that it supports are read, and written so that they are read again.
