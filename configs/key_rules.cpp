@@ -128,8 +128,8 @@ class Checker {
         is(layers::RopeKind::llama3) || is(layers::RopeKind::yarn) || is(layers::RopeKind::dynamic) || is(layers::RopeKind::longrope);
     want(!is(layers::RopeKind::yarn) || rope.beta_fast >= rope.beta_slow, (prefix + "_beta_fast").c_str(),
          "expected {}_beta_slow = {} or more", prefix, rope.beta_slow);
-    want(!is(layers::RopeKind::llama3) || rope.high_freq_factor > rope.low_freq_factor, (prefix + "_high_freq_factor").c_str(),
-         "expected more than {}_low_freq_factor = {}", prefix, rope.low_freq_factor);
+    want(!is(layers::RopeKind::llama3) || rope.high_freq_factor >= rope.low_freq_factor, (prefix + "_high_freq_factor").c_str(),
+         "expected {}_low_freq_factor = {} or more", prefix, rope.low_freq_factor);
     const std::int64_t least = is(layers::RopeKind::longrope) ? 2 : 1;
     want(!needs_length || rope.original_max_position >= least, (prefix + "_original_max_position").c_str(),
          "expected {} or more for {} = {}", least, prefix, to_string(rope.kind));

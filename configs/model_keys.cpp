@@ -298,6 +298,17 @@ void model_keys(std::vector<Key>& keys) {
               0, huge, "tokens"));
   keys.push_back(
       layer_positions("The position encoding of each layer; a list shorter than the model repeats. Empty: rotary in all layers."));
+  keys.push_back(bind("model.use_qk_norm", identity,
+                      "Rotated queries and keys are divided by their root mean square, head by head, in layers with a rotation.",
+                      MEMBER(model.use_qk_norm)));
+  keys.push_back(
+      bind("model.attn_temperature_tuning", identity,
+           "In layers without a rotation, queries at position p are multiplied by attn_scale ln(1 + floor((p + 1) / floor_scale)) "
+           "+ 1.",
+           MEMBER(model.attn_temperature_tuning)));
+  keys.push_back(between(bind("model.attn_scale", identity, "The factor of that logarithm.", MEMBER(model.attn_scale)), -many, many));
+  keys.push_back(between(bind("model.floor_scale", identity, "After so many positions that logarithm rises.", MEMBER(model.floor_scale)), 1,
+                         huge, "tokens"));
   keys.push_back(bind("model.attention_sinks", identity, "Adds a learned score per query head to the sum of attention's softmax.",
                       MEMBER(model.attention_sinks)));
   keys.push_back(
@@ -381,6 +392,14 @@ void maxtext_keys(std::vector<Key>& keys) {
                       "maxtext: linear layers begin anew at every document of a packed row. false: as in MaxText, the state and the "
                       "convolution pass from one document to the next. hf: they always begin anew.",
                       MEMBER(model.gdn_reset_at_segments)));
+  keys.push_back(
+      between(bind("model.moba_chunk_size", identity,
+                   "maxtext: keys of a block of the row; every query chooses the blocks that it attends to. 0: it attends to all.",
+                   MEMBER(model.moba_chunk_size)),
+              0, huge, "tokens"));
+  keys.push_back(
+      between(bind("model.moba_topk", identity, "maxtext: so many blocks a query attends to, its own among them.", MEMBER(model.moba_topk)),
+              1, huge));
   keys.push_back(bind("model.normalize_embedding_logits", identity, "maxtext: a tied head divides by the square root of hidden_size.",
                       MEMBER(model.normalize_embedding_logits)));
 }

@@ -15,9 +15,22 @@
 /// differ. The family makes it from a ModelConfig (ModelFamily::resolve); only the builders of layers read it.
 namespace millrace::layers {
 
-/// Normalisation of queries and keys before the rotation: none, per head with a weight [head_dim], or over all heads at once with
-/// weights [heads·head_dim] and [kv_heads·head_dim].
-enum class QueryKeyNorm : std::uint8_t { none, per_head, all_heads };
+/// Normalisation of queries and keys: none; before the rotation, per head with a weight [head_dim], or over all heads at once with
+/// weights [heads·head_dim] and [kv_heads·head_dim]; or after the rotation, per head without a weight (Llama 4).
+enum class QueryKeyNorm : std::uint8_t { none, per_head, all_heads, after_rotation };
+
+/// Whether the norm has a weight, as those before the rotation do.
+[[nodiscard]] constexpr bool has_norm_weight(QueryKeyNorm norm) {
+  return norm == QueryKeyNorm::per_head || norm == QueryKeyNorm::all_heads;
+}
+
+/// Queries of position p are multiplied by 1 + scale·ln(1 + ⌊(p + 1) / floor⌋) (Llama 4).
+struct QueryTemperature {
+  double scale = 0.1;
+  std::int64_t floor = 8192;  // positions, 1 or more
+
+  bool operator==(const QueryTemperature&) const = default;
+};
 
 /// Self-attention with grouped queries (Ainslie et al., arXiv 2305.13245).
 struct AttentionSpec {
@@ -32,10 +45,13 @@ struct AttentionSpec {
   bool causal = true;              // a query attends to no later key; false: to both sides
   std::int64_t window = 0;         // a query attends to keys that are less than this many positions away; 0: no limit
   std::int64_t chunk = 0;          // a query attends to its own chunk of this many keys; 0: no limit
+  std::int64_t block = 0;          // a query attends only to the blocks of this many keys that it chooses (MoBA); 0: no limit
+  std::int64_t blocks = 0;         // with block: it chooses at most this many, its own block among them
   bool sinks = false;              // the softmax's sum includes a learned score per query head
   bool qkv_bias = false;
   bool out_bias = false;
   QueryKeyNorm norm = QueryKeyNorm::none;
+  std::optional<QueryTemperature> temperature = {};
   bool fused = false;     // one kernel for queries, keys and values
   bool share_kv = false;  // the values are the projected keys
   // The query projection is twice as wide: each head's second half is a gate, whose sigmoid multiplies the head's weighted values.

@@ -135,6 +135,12 @@ struct ModelConfig {
   std::int64_t linear_value_head_dim = 0;   // of values
   std::int64_t linear_conv_kernel_dim = 0;  // tokens that the convolution sees, its own the last
 
+  // In Llama 4:
+  bool use_qk_norm = false;              // rotated queries and keys are divided by their root mean square, head by head
+  bool attn_temperature_tuning = false;  // queries of layers without rotation are multiplied by a factor that rises with the position p:
+  double attn_scale = 0.1;               // attn_scale·ln(1 + ⌊(p + 1) / floor_scale⌋) + 1
+  std::int64_t floor_scale = 8192;
+
   // Mixtures of experts:
   std::int64_t experts = 0;                // E; 0: every layer has one MLP
   std::int64_t experts_per_token = 0;      // K
@@ -166,6 +172,8 @@ struct ModelConfig {
   double dropout_rate = 0.0;               // of features in training: embedding, MLP, layers' outputs, final norm
   bool normalize_embedding_logits = true;  // a tied head divides by √hidden_size
   bool gdn_reset_at_segments = false;      // linear layers begin anew at every document of a packed row
+  std::int64_t moba_chunk_size = 0;        // keys per block of MoBA, of which a query attends to moba_topk; 0: no such blocks
+  std::int64_t moba_topk = 8;
 
   bool operator==(const ModelConfig&) const = default;
 };

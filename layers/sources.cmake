@@ -15,15 +15,18 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/ignored_keys.cpp
   formats/hugging_face/linear_attention.cpp
   formats/hugging_face/latent.cpp
+  formats/hugging_face/no_rope.cpp
   formats/hugging_face/rope.cpp
   formats/hugging_face/routed_experts.cpp
   formats/hugging_face/unsupported.cpp
   formats/llmc_file.cpp
+  formats/maxtext/chunks.cpp
   formats/maxtext/config.cpp
   formats/maxtext/experts.cpp
   formats/maxtext/keys.cpp
   formats/maxtext/linear_attention.cpp
   formats/maxtext/latent.cpp
+  formats/maxtext/moba.cpp
   formats/model_folder.cpp
   formats/model_weights.cpp
   formats/stored_elements.cpp

@@ -28,6 +28,17 @@ namespace millrace::layers {
 /// The weighted values times the sigmoid of their gates, both [T, heads·head_dim].
 [[nodiscard]] runtime::ValueId gated_context(runtime::ProgramBuilder& builder, runtime::ValueId gate, runtime::ValueId context,
                                              std::string_view name);
+/// Queries or keys as scores use them: x [T, n·head_dim] rotated by the positions of its tokens, then, if the spec has that norm, divided
+/// by the root mean square of each head, and queries times their temperature. `stem` begins the operations' names: <stem>_rope,
+/// <stem>_l2_norm, <stem>_temperature.
+enum class QueryOrKey : std::uint8_t { query, key };
+[[nodiscard]] runtime::ValueId positioned(runtime::ProgramBuilder& builder, runtime::ValueId x, const AttentionSpec& spec, double epsilon,
+                                          QueryOrKey which, const std::string& stem);
+
+/// The values [T, heads·head_dim] that queries, keys and values as scores use them give; `sinks` as in runtime::attention. Operations:
+/// <module>.attention, and <module>.choose_blocks if the spec has blocks.
+[[nodiscard]] runtime::ValueId attended(runtime::ProgramBuilder& builder, runtime::ValueId q, runtime::ValueId k, runtime::ValueId v,
+                                        const AttentionSpec& spec, const std::string& module, runtime::ValueId sinks = {});
 
 /// The options of the attention kernel for a layer.
 [[nodiscard]] kernels::AttentionOptions attention_form(const AttentionSpec& spec);

@@ -84,6 +84,11 @@ ModelConfig plain(ModelConfig model) {
   if (model.rope.kind == RopeKind::none) model.rope = unscaled(model.rope);
   if (model.rope_local.kind == RopeKind::none && model.rope_local.theta > 0) model.rope_local = unscaled(model.rope_local);
   if (model.rope_local.theta == 0) model.rope_local = model.rope;
+  if (model.moba_chunk_size == 0) model.moba_topk = ModelConfig().moba_topk;
+  if (!model.attn_temperature_tuning) {
+    model.attn_scale = ModelConfig().attn_scale;
+    model.floor_scale = ModelConfig().floor_scale;
+  }
   if (model.numerics == "maxtext") model.initializer_range = 0;  // MaxText has its own standard deviations
   return model;
 }
@@ -150,6 +155,12 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
         differs("linear_value_head_dim", expected.linear_value_head_dim, found.linear_value_head_dim),
         differs("linear_conv_kernel_dim", expected.linear_conv_kernel_dim, found.linear_conv_kernel_dim),
         differs("gdn_reset_at_segments", expected.gdn_reset_at_segments, found.gdn_reset_at_segments),
+        differs("use_qk_norm", expected.use_qk_norm, found.use_qk_norm),
+        differs("attn_temperature_tuning", expected.attn_temperature_tuning, found.attn_temperature_tuning),
+        differs("attn_scale", expected.attn_scale, found.attn_scale),
+        differs("floor_scale", expected.floor_scale, found.floor_scale),
+        differs("moba_chunk_size", expected.moba_chunk_size, found.moba_chunk_size),
+        differs("moba_topk", expected.moba_topk, found.moba_topk),
         differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
         differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
     if (!text.empty()) return text;

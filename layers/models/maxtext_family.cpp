@@ -63,6 +63,8 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   MILLRACE_CHECK(!blocks.equal_heads || (config.heads == config.kv_heads && !config.share_kv), ExitCode::model, maxtext_component,
                  "{}: heads = {}, kv_heads = {}, share_kv = {}, expected as many kv_heads as heads, each with values of its own",
                  config.family, config.heads, config.kv_heads, config.share_kv);
+  expect(config.moba_chunk_size >= 0, "moba_chunk_size", config.moba_chunk_size, "0 or more");
+  expect(config.moba_chunk_size == 0 || config.moba_topk >= 1, "moba_topk", config.moba_topk, "1 or more with moba_chunk_size");
   const auto kinds = static_cast<std::int64_t>(config.layer_kinds.size());
   MILLRACE_CHECK(kinds == 0 || kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: layer_types has {} entries, expected {}, one per layer", config.family, kinds, config.layers);
@@ -74,8 +76,17 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
                  "{}: layer_types has linear layers, expected full and sliding ones", config.family);
   MILLRACE_CHECK(!blocks.hybrid || (!has(LayerKind::sliding) && !has(LayerKind::chunked)), ExitCode::model, maxtext_component,
                  "{}: layer_types has sliding or chunked layers, expected linear and full ones", config.family);
-  MILLRACE_CHECK(!has(LayerKind::chunked), ExitCode::model, maxtext_component,
+  MILLRACE_CHECK(!has(LayerKind::chunked) || blocks.chunks, ExitCode::model, maxtext_component,
                  "{}: layer_types has chunked layers, expected full and sliding ones", config.family);
+  MILLRACE_CHECK(!has(LayerKind::sliding) || !blocks.chunks, ExitCode::model, maxtext_component,
+                 "{}: layer_types has sliding layers, expected full and chunked ones", config.family);
+  expect(!has(LayerKind::chunked) || config.attention_chunk >= 1, "attention_chunk_size", config.attention_chunk,
+         "1 or more: the model has chunked layers");
+  const auto positions = static_cast<std::int64_t>(config.layer_positions.size());
+  MILLRACE_CHECK(positions == 0 || positions == config.layers, ExitCode::model, maxtext_component,
+                 "{}: layer_positions has {} entries, expected {}, one per layer", config.family, positions, config.layers);
+  expect(!config.attn_temperature_tuning || config.floor_scale >= 1, "floor_scale", config.floor_scale,
+         "1 or more with attn_temperature_tuning");
   const bool slides =
       has(LayerKind::sliding) || std::ranges::find(blocks.parts, LayerKind::sliding, &MaxTextPart::kind) != blocks.parts.end();
   expect(!slides || config.sliding_window >= 1, "sliding_window", config.sliding_window, "1 or more: the model has sliding layers");
@@ -94,7 +105,7 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   const auto add = [&](std::initializer_list<std::string_view> more) { traits_.keys.insert(traits_.keys.end(), more); };
   add(keys);
   const bool clamped = blocks_.experts && blocks_.experts->clamped;
-  if (blocks_.attention) add({"model.fused_qkv"});
+  if (blocks_.attention) add({"model.fused_qkv", "model.moba_chunk_size", "model.moba_topk"});
   if (blocks_.attention && !clamped) add({"model.activation", "model.gated_mlp", "model.fused_mlp"});
   if (clamped) add({"model.swiglu_limit"});
   if (blocks_.shares_kv) add({"model.share_kv"});
@@ -106,6 +117,7 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.attention = blocks_.attention;
   file_.rotary = blocks_.attention && blocks_.rotary;
   file_.shares_kv = blocks_.shares_kv;
+  file_.chunks = blocks_.chunks;
   file_.caps_scores = traits_.reads("model.attn_logit_softcapping");
   file_.hybrid = blocks_.hybrid;
   if (file_.hybrid)
@@ -119,7 +131,7 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
     if (file_.experts->dense_first)
       traits_.other_spellings = {{"decoder.dense_layers_", "decoder.dense_layer_"}, {"decoder.moe_layers_", "decoder.moe_layer_"}};
     add({file_.experts->dense_first ? "model.first_dense_layers" : "model.mlp_layer_types"});
-    if (file_.experts->shared != nullptr && file_.experts->shared_gate == nullptr) add({"model.shared_experts"});
+    if (file_.experts->shared != nullptr && !file_.experts->one_shared) add({"model.shared_experts"});
     if (file_.experts->own_width) add({"model.moe_intermediate_size"});
     if (file_.experts->weights == MaxTextWeights::scaled)
       add({"model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"});
@@ -135,22 +147,26 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   if (!file_.kinds.empty()) add({"model.layer_types"});
 }
 
-AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind) const {
+AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind, bool turns) const {
   AttentionSpec spec;
   spec.heads = config.heads;
   spec.kv_heads = config.kv_heads;
   spec.head_dim = config.head_dim;
-  spec.local_rope = blocks_.rotary && kind == LayerKind::sliding && config.rope_local.theta > 0;
-  if (blocks_.rotary) spec.rope = spec.local_rope ? config.rope_local : config.rope;
+  spec.local_rope = turns && kind == LayerKind::sliding && config.rope_local.theta > 0;
+  if (turns) spec.rope = spec.local_rope ? config.rope_local : config.rope;
   spec.interleaved = config.rope_interleaved;
   const double scaled_by = config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
   if (!blocks_.scale_in_weights) spec.scale = 1.0F / std::sqrt(static_cast<float>(scaled_by));
   spec.soft_cap = config.attn_logit_softcapping;
   if (kind == LayerKind::sliding) spec.window = config.sliding_window;
+  if (kind == LayerKind::chunked) spec.chunk = config.attention_chunk;
+  if (config.attn_temperature_tuning && !turns) spec.temperature = {.scale = config.attn_scale, .floor = config.floor_scale};
+  spec.block = config.moba_chunk_size;
+  if (spec.block > 0) spec.blocks = config.moba_topk;
   spec.qkv_bias = blocks_.bias || blocks_.qkv_bias;
   spec.out_bias = blocks_.bias;
   spec.sinks = blocks_.sinks;
-  spec.norm = blocks_.query_key_norm;
+  spec.norm = config.use_qk_norm && turns ? QueryKeyNorm::after_rotation : blocks_.query_key_norm;
   spec.fused = config.fused_qkv;
   spec.share_kv = config.share_kv;
   spec.output_gate = blocks_.hybrid;
@@ -208,7 +224,7 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
                     .fused = config.fused_mlp};
   std::optional<ExpertsSpec> experts;
   if (blocks_.experts && (config.experts > 0 || blocks_.experts->clamped)) experts = maxtext_experts_spec(config, *blocks_.experts);
-  const auto layer_of = [&](LayerKind kind, bool dense) {
+  const auto layer_of = [&](LayerKind kind, bool dense, bool turns) {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
     if (experts && !dense) layer.ffn = *experts;
     if (blocks_.latent)
@@ -216,16 +232,17 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
     else if (kind == LayerKind::linear)
       layer.mixer = delta_net(config);
     else if (blocks_.attention)
-      layer.mixer = attention(config, kind);
+      layer.mixer = attention(config, kind, blocks_.rotary && turns);
     return layer;
   };
   LayerSpec several;
-  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind, false));
+  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind, false, true));
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
     const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[i];
     const bool first = static_cast<std::int64_t>(i) < config.first_dense_layers;
     const bool dense = first || (!config.mlp_kinds.empty() && config.mlp_kinds[i] == MlpKind::dense);
-    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense) : several);
+    const bool turns = config.layer_positions.empty() || config.layer_positions[i] == LayerPositions::rotary;
+    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense, turns) : several);
   }
   return model;
 }

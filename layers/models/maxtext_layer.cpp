@@ -92,17 +92,18 @@ ValueId MaxTextLayer::dense(ValueId x, const Kernel& kernel) const {
   return runtime::add_bias(builder_, y, builder_.parameter(name + ".bias", {kernel.outputs}, form), kernel.path + "_bias");
 }
 
-ValueId MaxTextLayer::norm_and_rotate(ValueId x, const std::string& name, std::int64_t width) const {
+ValueId MaxTextLayer::norm_and_rotate(ValueId x, QueryOrKey which, std::int64_t width) const {
   const AttentionSpec& spec = spec_.attention();
+  const std::string name = which == QueryOrKey::query ? "query" : "key";
   ValueId normed = x;
-  if (spec.norm != QueryKeyNorm::none) {
+  if (has_norm_weight(spec.norm)) {
     const std::string path = attention_ + "." + name + "_norm";
     const std::int64_t vector = spec.norm == QueryKeyNorm::per_head ? spec.head_dim : width;
     const ValueId scale = builder_.parameter(module_ + "." + path + ".scale", {vector}, runtime::in_f32);
     const auto epsilon = static_cast<float>(model_.norm.epsilon), offset = static_cast<float>(model_.norm.offset);
     normed = runtime::rms_norm(builder_, x, scale, {.epsilon = epsilon, .offset = offset}, path);
   }
-  return rotated(builder_, normed, spec, attention_ + "." + name + "_rope");
+  return positioned(builder_, normed, spec, model_.norm.epsilon, which, attention_ + "." + name);
 }
 
 /// The kernels of latent attention: `<layer>.<attention>.query`, or wq_a, q_norm and wq_b; wkv_a, kv_norm, wkv_b and out.
@@ -174,14 +175,13 @@ ValueId MaxTextLayer::attention(ValueId x) const {
     k_plain = project("key", kv_heads, h);
     v = spec.share_kv ? k_plain : project("value", kv_heads, h);
   }
-  const ValueId q = norm_and_rotate(q_plain, "query", heads * h), k = norm_and_rotate(k_plain, "key", kv_heads * h);
+  const ValueId q = norm_and_rotate(q_plain, QueryOrKey::query, heads * h), k = norm_and_rotate(k_plain, QueryOrKey::key, kv_heads * h);
   builder_.label(q, "query_proj");
   builder_.label(k, "key_proj");
   builder_.label(v, "value_proj");
   ValueId sinks;
   if (spec.sinks) sinks = builder_.parameter(module_ + "." + attention_ + ".sinks", {heads}, runtime::in_f32);
-  const ValueId context =
-      runtime::attention(builder_, q, k, v, builder_.batch("segments"), attention_form(spec), attention_ + ".attention", sinks);
+  const ValueId context = attended(builder_, q, k, v, spec, attention_, sinks);
   builder_.label(context, "context");
   builder_.label(context, "attention_out");
   const ValueId gated = spec.output_gate ? gated_context(builder_, gate, context, attention_ + ".gate") : context;

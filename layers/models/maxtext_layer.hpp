@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "layers/attention/dot_product.hpp"
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
 #include "layers/moe/maxtext_experts.hpp"
@@ -30,6 +31,7 @@ struct MaxTextPart {
 struct MaxTextBlocks {
   bool attention = true;         // has attention and a gated MLP
   bool rotary = true;            // queries and keys are rotated
+  bool chunks = false;           // layers may attend to their own chunk of the row, and may have no rotation (Llama 4)
   bool bias = false;             // on all projections
   bool qkv_bias = false;         // on queries, keys and values
   bool sinks = false;            // a learned score per query head joins the softmax's sum
@@ -82,8 +84,8 @@ class MaxTextLayer {
   /// y times the sigmoid of x · `<layer>.<path>.kernel`, one number per token.
   [[nodiscard]] runtime::ValueId gated_by_token(runtime::ValueId x, runtime::ValueId y, const std::string& path) const;
   [[nodiscard]] runtime::ValueId dense(runtime::ValueId x, const Kernel& kernel) const;
-  /// Queries or keys with their norm, if the layer has it, and rotated. `name` is "query" or "key".
-  [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, const std::string& name, std::int64_t width) const;
+  /// Queries or keys with their norm, if the layer has it, and as scores use them. `name` is "query" or "key".
+  [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, QueryOrKey which, std::int64_t width) const;
 
   runtime::ProgramBuilder& builder_;
   const MaxTextBlocks& blocks_;

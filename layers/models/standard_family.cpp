@@ -76,6 +76,8 @@ void check_sizes(const ModelConfig& config) {
   one_per_layer("layer_positions", config.layer_positions.size());
   one_per_layer("mlp_layer_types", config.mlp_kinds.size());
   check_kinds(config);
+  MILLRACE_CHECK(!config.attn_temperature_tuning || config.floor_scale >= 1, ExitCode::model, component,
+                 "{}: floor_scale = {}, expected 1 or more with attn_temperature_tuning", config.family, config.floor_scale);
 }
 
 }  // namespace
@@ -185,6 +187,9 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
   spec.qkv_bias = config.attention_bias || blocks_.qkv_bias;
   spec.out_bias = config.attention_bias;
   spec.norm = blocks_.query_key_norm;
+  spec.interleaved = blocks_.interleaved;
+  if (config.use_qk_norm && turns) spec.norm = QueryKeyNorm::after_rotation;
+  if (config.attn_temperature_tuning && !turns) spec.temperature = {.scale = config.attn_scale, .floor = config.floor_scale};
   spec.output_gate = blocks_.output_gate;
   return spec;
 }
@@ -270,7 +275,7 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   const auto mlp = [&](ValueId from) {
     if (const auto* experts = std::get_if<ExpertsSpec>(&spec.ffn))
       return mixture_of_experts(builder, from, model, *experts, blocks_.experts, module + "." + blocks_.experts.module);
-    return gated_mlp(builder, from, model.width, spec.mlp(), module + ".mlp");
+    return gated_mlp(builder, from, model.width, spec.mlp(), module + "." + blocks_.mlp);
   };
   const auto add = [&](ValueId stream, ValueId branch, const char* name) { return runtime::add(builder, stream, branch, name); };
 

@@ -21,6 +21,7 @@ struct StandardBlocks {
   NormPlacement norms = NormPlacement::before;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool qkv_bias = false;         // biases on queries, keys and values, whatever attention_bias says
+  bool interleaved = false;      // rotary pairs are neighbours, not halves of the head
   bool sinks = false;            // sinks in every layer, whatever attention_sinks says
   bool needs_experts = false;    // a layer without experts cannot be computed
   double norm_offset = 0.0;      // subtracted from a norm's weight in files
@@ -28,6 +29,7 @@ struct StandardBlocks {
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
   bool output_gate = false;      // attention's result has a gate (AttentionSpec::output_gate)
   bool grouped_delta = false;    // the projections of linear attention are grouped by key head (DeltaNetSpec::grouped)
+  const char* mlp = "mlp";       // the module of a layer's MLP in files
   ExpertNames experts = {};      // the names of a mixture of experts in files
   ExpertsSpec (*experts_of)(const ModelConfig& config, kernels::Activation activation) = softmax_experts;
 };

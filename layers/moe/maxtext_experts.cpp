@@ -76,15 +76,18 @@ ExpertsSpec maxtext_experts_spec(const ModelConfig& config, const MaxTextExperts
          fmt::format("1 to the {} experts", config.experts));
   expect(experts.own_width || expert_width(config) == config.intermediate_size, "moe_intermediate_size", expert_width(config),
          fmt::format("intermediate_size = {}", config.intermediate_size));
+  const bool scales_input = experts.weights == MaxTextWeights::sigmoid;
+  expect(!scales_input || config.experts_per_token == 1, "experts_per_token", config.experts_per_token, "1");
   MlpSpec expert{.width = expert_width(config), .activation = config.activation, .bias = experts.bias};
   if (experts.clamped) expert.clamp = maxtext_clamp(config);
   std::optional<MlpSpec> shared;
-  const std::int64_t count = experts.shared_gate != nullptr ? 1 : config.shared_experts;
+  const std::int64_t count = experts.one_shared ? 1 : config.shared_experts;
   if (experts.shared != nullptr && count > 0)
     shared = {.width = count * expert_width(config), .activation = config.activation, .gated = config.gated_mlp, .fused = config.fused_mlp};
   return {.experts = config.experts,
           .route = maxtext_route(config, experts.weights),
           .expert = expert,
+          .scale_input = scales_input,
           .shared = shared,
           .shared_gate = experts.shared_gate != nullptr,
           .capacity_factor = config.capacity_factor,
@@ -118,7 +121,8 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
       added = builder.parameter(path + "." + name + "_bias", {experts, outputs}, {.dtype = kernels::DType::f32, .active = active});
     return runtime::grouped_linear_input_major(builder, from, weight, sorted.offsets, module + "." + name, added);
   };
-  const ValueId rows = runtime::gather_rows(builder, x, sorted.places, module + ".dispatch");
+  const ValueId rows =
+      runtime::gather_rows(builder, x, sorted.places, module + ".dispatch", spec.scale_input ? routing.weights : ValueId());
   const ValueId gate = product(rows, "wi_0", width, inner), up = product(rows, "wi_1", width, inner);
   const ValueId hidden = gated(builder, spec.expert, gate, up, path, module + ".glu");
   const ValueId out = product(hidden, "wo", inner, width);
@@ -127,7 +131,7 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
   for (const char* label : {"mlpwi_0", "moe_mlpwi_0"}) builder.label(gate, label);
   builder.label(up, "moe_mlpwi_1");
   for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(out, label);
-  return runtime::combine_rows(builder, out, sorted.places, module + ".combine", weights);
+  return runtime::combine_rows(builder, out, sorted.places, module + ".combine", spec.scale_input ? ValueId() : weights);
 }
 
 }  // namespace millrace::layers

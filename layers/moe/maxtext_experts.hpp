@@ -26,11 +26,9 @@ struct MaxTextExperts {
   bool bias = false;             // on the products of every expert
   bool clamped = false;          // the gate is clamped by mlp_activations_limit, and its activation is σ (GPT-OSS)
   bool own_width = true;         // experts have a width of their own, moe_mlp_dim; else they are as wide as an MLP
-  bool bias = false;             // on the products of every expert
-  bool own_width = true;         // experts have a width of their own, moe_mlp_dim; else they are as wide as an MLP
   const char* shared = nullptr;  // the MLP of every token, of the width of shared_experts experts; nullptr: the block has none
-  // The kernel [D, 1] whose product with a token, through a sigmoid, multiplies the result of that MLP; such a block always has one shared
-  // expert. nullptr: the block has none.
+  bool one_shared = false;       // there is always one such expert, whatever shared_experts says
+  // The kernel [D, 1] whose product with a token, through a sigmoid, multiplies the result of that MLP. nullptr: the block has none.
   const char* shared_gate = nullptr;
   bool optional = false;     // num_experts = 1 means that layers have an MLP
   bool dense_first = false;  // the first first_num_dense_layers layers have an MLP

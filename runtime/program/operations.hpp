@@ -61,9 +61,13 @@ ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inve
              std::string_view name);
 /// q [T, H·head_dim], k [T, K·head_dim], v [T, K·v_head_dim], segments i32 [T] → [T, H·v_head_dim] (v_head_dim 0: head_dim); within the
 /// builder's rows: `sequence` and `one_segment` are the builder's, whatever the options say (but without causal no row is promised to be
-/// one segment, since padding is another). `sinks` f32 [H]: a parameter that joins the softmax's sum of each query head.
+/// one segment, since padding is another). `sinks` f32 [H]: a parameter that joins the softmax's sum of each query head. `choice`, given if
+/// options.block > 0: the blocks of keys that each query sees, from choose_blocks.
 ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const kernels::AttentionOptions& options,
-                  std::string_view name, ValueId sinks = {});
+                  std::string_view name, ValueId sinks = {}, ValueId choice = {});
+/// The blocks of keys that each query attends to: q [T, H·head_dim], k [T, K·head_dim] → i32 [T, H·W], without gradient
+/// (kernels/choose_blocks.hpp); `sequence` is the builder's, whatever the options say.
+ValueId choose_blocks(ProgramBuilder& builder, ValueId q, ValueId k, const kernels::ChooseBlocksOptions& options, std::string_view name);
 /// The gated delta rule: q and k [T, Hk·head_k_dim], v [T, Hv·head_v_dim], g and beta f32 [T, Hv], segments i32 [T] → [T, Hv·head_v_dim];
 /// `sequence` and `one_segment` are the builder's, whatever the options say.
 ValueId gated_delta_rule(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId g, ValueId beta, ValueId segments,

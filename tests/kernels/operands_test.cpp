@@ -261,6 +261,32 @@ void add_attention(std::vector<Call>& calls, DType type, std::int64_t v_head_dim
                    },
                    scratch,
                    true});
+  AttentionOptions picked = options;
+  picked.block = 2;
+  picked.blocks = 1;
+  const Operand choice{"choice", DType::i32, {kTokens, kHeads, choice_words(kSequence, picked.block)}};
+  calls.push_back({"attention_forward",
+                   {q, k, like("v", values), segments, like("o", results), sums, choice},
+                   [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
+                     attention_forward(s, o[0], o[1], o[2], o[3], picked, o[4], o[5], memory, nullptr, &o[6]);
+                   },
+                   scratch,
+                   true});
+  calls.push_back({"attention_input_gradient",
+                   {like("d_o", results), q, k, like("v", values), like("o", results), sums, segments, like("dq", many), like("dk", few),
+                    like("dv", values), choice},
+                   [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
+                     attention_input_gradient(s, o[0], o[1], o[2], o[3], o[4], o[5], o[6], picked, o[7], o[8], o[9], memory, &o[10]);
+                   },
+                   scratch,
+                   true});
+  const ChooseBlocksOptions chosen{.sequence = kSequence, .block = 2, .blocks = 2};
+  calls.push_back(
+      {"choose_blocks",
+       {q, k, choice},
+       [=](const ExecutionContext& s, const Operands& o, Scratch memory) { choose_blocks(s, o[0], o[1], chosen, o[2], memory); },
+       [=](const ExecutionContext& s) { return choose_blocks_scratch_bytes(few, chosen, s.processor()); },
+       true});
   calls.push_back(
       {"attention_sink_gradient",
        {like("d_o", results), {"o", type, results, true}, sums, {"sinks", DType::f32, {kHeads}}, {"d_sinks", DType::f32, {kHeads}}},

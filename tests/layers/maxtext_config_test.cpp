@@ -31,7 +31,6 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
     expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
   };
   refused("decoder_block", "deepseek", "supported are \"default\"");
-  refused("moba", true, "supported is false");
   refused("mtp_num_layers", 1, "supported is 0");
   refused("num_experts", 8, "supported is 1");
   refused("use_qk_norm", true, "supported is false");
@@ -58,6 +57,34 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
   }
   // A cap of untied logits, which MaxText ignores.
   refused("final_logits_soft_cap", 30, "supported with logits_via_embedding = true");
+}
+
+/// In MaxText only the attention "dot_product" has blocks that queries choose.
+TEST(ConfigFile, ReadsMobaOfMaxText) {
+  json config = maxtext("llama2_moba");
+  EXPECT_EQ(parse(config).model.moba_chunk_size, 4);
+  EXPECT_EQ(parse(config).model.moba_topk, 2);
+  for (const char* name : {"llama2", "gemma2", "gpt3", "olmo3"}) {
+    json other = maxtext(name);
+    other["attention"] = "dot_product";
+    other["moba"] = true;
+    const ModelConfig model = parse(other).model;
+    EXPECT_EQ(model.moba_chunk_size, 1024) << name;
+    EXPECT_EQ(model.moba_topk, 8) << name;
+  }
+  const auto refused = [&](const char* key, const json& value, const char* says) {
+    json changed = config;
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  refused("attention", "flash", "supported with moba = true is attention = \"dot_product\"");
+  refused("moba_chunk_size", 0, "expected");
+  refused("moba_topk", 0, "expected");
+  config["moba"] = false;
+  EXPECT_EQ(parse(config).model.moba_chunk_size, 0);
+  config["moba"] = true;
+  config.erase("attention");
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"config.json: moba = true", "dot_product"});
 }
 
 /// The sizes before MaxText's common factor.
@@ -167,6 +194,11 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   expect_no_key_passed_over(maxtext("deepseek_v2"), latent, unread);
   latent.insert(latent.end(), {"n_routing_groups", "topk_routing_group", "model_name", "routed_bias_update_rate"});
   expect_no_key_passed_over(maxtext("deepseek"), latent, unread);
+  expect_no_key_passed_over(maxtext("llama2_moba"), {}, unscaled);
+  expect_no_key_passed_over(
+      maxtext("llama4"),
+      {"float32_gate_logits", "interleave_moe_layer_step", "moe_mlp_dim", "norm_topk_prob", "routed_bias", "routed_score_func"},
+      {"inhomogeneous_layer_cycle_interval"});
 }
 
 /// What a block has and others do not: the values that it supports are read, and written so that they are read again.

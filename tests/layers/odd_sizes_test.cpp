@@ -75,6 +75,16 @@ ModelConfig odd_model(const std::string& name) {
     config.linear_conv_kernel_dim = 3;
     config.rope.proportion = 0.7;  // 4 of 6 features
   }
+  if (family == "llama4") {
+    config.experts = 4, config.experts_per_token = maxtext ? 1 : 2, config.moe_intermediate_size = 11;
+    config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
+    config.layer_kinds = {LayerKind::chunked, LayerKind::full, LayerKind::chunked};
+    config.attention_chunk = 4;
+    config.layer_positions = {LayerPositions::rotary, LayerPositions::none, LayerPositions::rotary};
+    config.use_qk_norm = config.attn_temperature_tuning = true;
+    config.attn_scale = 0.3, config.floor_scale = 2;
+    config.rope_interleaved = maxtext;  // in hf always
+  }
   if (family == "gpt_oss") {
     config.experts = 5, config.experts_per_token = 2, config.swiglu_limit = 0.9, config.swiglu_alpha = 1.3;
     config.attention_bias = true;
@@ -106,6 +116,7 @@ ModelConfig odd_model(const std::string& name) {
   if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two
   if (maxtext && family == "gemma3") config.query_pre_attn_scalar = 10, config.rope.kind = RopeKind::linear, config.rope.factor = 4;
   if (maxtext && family == "qwen2") config.kv_heads = config.heads, config.fused_qkv = true;
+  if (maxtext && family == "qwen3") config.moba_chunk_size = 3, config.moba_topk = 2;
   if (maxtext && family == "olmo3")
     config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16}, config.rope_interleaved = true;
   if (both_sides) {
@@ -267,6 +278,8 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
         config.kv_heads = 4;
       },
       "fused_qkv and share_kv together");
+  refused(
+      "maxtext qwen3", [](ModelConfig& config) { config.moba_topk = 0; }, "moba_topk = 0, expected 1 or more with moba_chunk_size");
   refused(
       "maxtext llama2", [](ModelConfig& config) { config.final_logit_softcapping = 3; }, "MaxText caps logits of tied tables only");
   refused(

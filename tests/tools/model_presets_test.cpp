@@ -63,6 +63,8 @@ const std::map<std::string, std::int64_t> kParameters = {
     {"deepseek2-236b", 235'741'434'880},
     {"deepseek3-671b", 671'026'419'200},
     {"kimi-k2-1t", 1'026'408'232'448},
+    {"llama4-17b-16e", 107'769'861'120},
+    {"llama4-17b-128e", 400'711'848'960},
     {"olmo3-7b", 7'298'011'136},
     {"olmo3-32b", 32'233'522'176},
     {"gpt-oss-20b", 20'914'757'184},
@@ -81,10 +83,8 @@ const std::map<std::string, std::int64_t> kParameters = {
 };
 // The weights that compute on one token: all but those of experts that it does not have.
 const std::map<std::string, std::int64_t> kActive = {
-    {"deepseek2-16b", 2'661'150'208},
-    {"deepseek2-236b", 21'375'800'320},
-    {"deepseek3-671b", 37'552'297'472},
-    {"kimi-k2-1t", 32'861'500'928},
+    {"llama4-17b-16e", 17'172'894'720}, {"llama4-17b-128e", 17'184'691'200}, {"deepseek2-16b", 2'661'150'208},
+    {"deepseek2-236b", 21'375'800'320}, {"deepseek3-671b", 37'552'297'472},  {"kimi-k2-1t", 32'861'500'928},
 };
 const std::set<std::string> kOurOwn = {"bench-32m", "bench-moe-100m", "llama-125m", "quickstart-1m", "tiny"};
 

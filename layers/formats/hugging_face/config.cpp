@@ -197,9 +197,10 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   read_latent(reader, file, model, warnings);
   if (file.delta_net) {
     read_linear_attention(reader, file, model);
-  } else {
+  } else if (!file.no_rope) {
     read_layer_kinds(reader, file, model);
   }
+  read_no_rope(reader, file, model);
   read_causality(reader, file, model, warnings);
   read_rope(reader, file.rope, model, warnings);
   read_experts(reader, file, model, warnings);
@@ -242,6 +243,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
   }
   write_layer_kinds(json, file, model);
   write_linear_attention(json, file, model);
+  write_no_rope(json, file, model);
   write_experts(json, file, model);
   write_routed_experts(json, file, model);
   write_latent(json, file, model);

@@ -28,6 +28,8 @@ struct HuggingFaceExperts {
   std::int64_t shared = 0;        // of shared_expert_intermediate_size; 0: the class has no expert that every token has
   std::optional<bool> normalise;  // of norm_topk_prob; not set: the class has no such key, and normalises
   bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers: some layers have an MLP in place of experts
+  bool has_moe_layers = false;    // interleave_moe_layer_step and moe_layers: the same
+  std::int64_t dense_size = 0;    // of intermediate_size_mlp, the width of an MLP where intermediate_size is an expert's; 0: no such key
   double balance_weight = 0.001;  // of router_aux_loss_coef
   bool has_clamp = false;         // swiglu_limit and swiglu_alpha: the gate of an expert is clamped
   bool needs_some = false;        // a layer without experts cannot be computed
@@ -68,6 +70,13 @@ struct HuggingFaceDeltaNet {
   std::int64_t full_every = 4;        // of full_attention_interval: every so many layers one has full attention
 };
 
+/// A class some of whose layers have no rotation, while those with one attend to their own chunk (Llama 4): no_rope_layers, layer_types,
+/// use_qk_norm, attn_temperature_tuning.
+struct HuggingFaceNoRope {
+  std::int64_t interval = 4;  // of no_rope_layer_interval
+  std::int64_t chunk = 8192;  // of attention_chunk_size
+};
+
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
 struct HuggingFaceClass {
   const char* model_type;
@@ -99,6 +108,7 @@ struct HuggingFaceClass {
   BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
   std::optional<HuggingFaceExperts> experts = {};
+  std::optional<HuggingFaceNoRope> no_rope = {};        // some layers have no rotation
   std::optional<HuggingFaceDeltaNet> delta_net = {};    // layers are gated delta nets or have full attention; no windows
   bool has_mlp_size = true;                             // the key intermediate_size; without it every layer has experts
   std::vector<const char*> unread = {};                 // keys of published files that the class does not read
@@ -142,6 +152,10 @@ void write_routed_experts(runtime::OrderedJson& json, const HuggingFaceClass& fi
 /// the rotated part.
 void read_latent(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
 void write_latent(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+/// Reads which layers have a rotation, which attend to their own chunk, and what becomes of queries and keys there, if the class has such
+/// layers. `model` has its number of layers already.
+void read_no_rope(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_no_rope(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
 /// Puts in what every export has: the ids of special tokens, which the library would take from its class and which are tokens of our
 /// vocabularies, as null, and the dtype.

@@ -59,7 +59,7 @@ void read_yarn(JsonReader& dictionary, RopeConfig& rope) {
 void read_llama3(JsonReader& dictionary, RopeConfig& rope) {
   const auto low = dictionary.number("low_freq_factor", 1e-9, 1e9), high = dictionary.number("high_freq_factor", 1e-9, 1e9);
   if (!low) dictionary.refuse("low_freq_factor", "expected a number above 0");
-  if (!high || *high <= *low) dictionary.refuse("high_freq_factor", "expected a number above low_freq_factor");
+  if (!high || *high < *low) dictionary.refuse("high_freq_factor", "expected low_freq_factor or more");
   rope.low_freq_factor = *low;
   rope.high_freq_factor = *high;
 }

@@ -7,10 +7,12 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "layers/formats/maxtext/chunks.hpp"
 #include "layers/formats/maxtext/experts.hpp"
 #include "layers/formats/maxtext/keys.hpp"
 #include "layers/formats/maxtext/latent.hpp"
 #include "layers/formats/maxtext/linear_attention.hpp"
+#include "layers/formats/maxtext/moba.hpp"
 
 namespace millrace::layers {
 namespace {
@@ -211,6 +213,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
       read_clamped_gate(reader, file, model);
     else
       read_activations(reader, model);
+    read_moba(reader, model);
   } else {
     pass_over(reader, {"fused_qkv", "fused_mlp", "share_kv_projections", "attn_logits_soft_cap", "mlp_activations"});
   }
@@ -224,6 +227,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
   if (file.windows) read_windows(reader, file, model);
   read_maxtext_latent(reader, file, model);
   read_maxtext_linear_attention(reader, file, model);
+  if (file.chunks) read_maxtext_chunks(reader, model);
   return model;
 }
 
@@ -257,6 +261,8 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["attn_logits_soft_cap"] = cap(model.attn_logit_softcapping);
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   write_rope(json, model, file);
+  if (file.attention) write_moba(json, model);
+  if (file.chunks) write_maxtext_chunks(json, model);
   write_maxtext_experts(json, file, model, losses);
   write_maxtext_latent(json, file, model);
   write_maxtext_linear_attention(json, file, model);

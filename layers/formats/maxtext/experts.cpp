@@ -86,6 +86,8 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
   model.experts_per_token = reader.size("num_experts_per_tok", 1 << 16, 1);
   if (model.experts_per_token > model.experts)
     reader.refuse("num_experts_per_tok", fmt::format("expected at most num_experts = {}", model.experts));
+  if (file.experts->weights == MaxTextWeights::sigmoid && model.experts_per_token != 1)
+    reader.refuse("num_experts_per_tok", "supported is 1");
   const std::int64_t width = reader.integer("moe_mlp_dim", -1, 1 << 24).value_or(-1);
   if (width == 0) reader.refuse("moe_mlp_dim", "expected 1 or more, or -1");
   if (!file.experts->own_width && width > 0 && width != model.intermediate_size)
@@ -99,8 +101,8 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
       reader.refuse("first_num_dense_layers", fmt::format("expected at most num_decoder_layers = {}", model.layers));
     model.first_dense_layers = first;
   }
-  if (file.experts->shared_gate != nullptr && shared.value_or(1) != 1) reader.refuse("shared_experts", "supported is 1");
-  if (file.experts->shared != nullptr && file.experts->shared_gate == nullptr)
+  if (file.experts->one_shared && shared.value_or(1) != 1) reader.refuse("shared_experts", "supported is 1");
+  if (file.experts->shared != nullptr && !file.experts->one_shared)
     model.shared_experts = reader.integer("shared_experts", 0, 1 << 16).value_or(0);
   if (normalises(file)) model.norm_topk_prob = reader.boolean("norm_topk_prob").value_or(false);
   if (scales(file)) model.routed_scaling_factor = reader.number("routed_scaling_factor", 0, 1e9).value_or(1);
@@ -124,7 +126,7 @@ void write_maxtext_experts(runtime::OrderedJson& json, const MaxTextFile& file, 
   json["routed_score_func"] = std::ranges::find(score_functions, model.routed_score, &std::pair<RouterScore, const char*>::first)->second;
   json["routed_bias"] = model.routed_bias != RouterBias::none;
   if (file.experts->dense_first) json["first_num_dense_layers"] = model.first_dense_layers;
-  if (file.experts->shared != nullptr) json["shared_experts"] = file.experts->shared_gate != nullptr ? 1 : model.shared_experts;
+  if (file.experts->shared != nullptr) json["shared_experts"] = file.experts->one_shared ? 1 : model.shared_experts;
   if (!file.experts->choosing_prefixes.empty()) {
     json["n_routing_groups"] = model.routing_groups > 1 ? model.routing_groups : -1;
     json["topk_routing_group"] = model.routing_groups > 1 ? model.kept_routing_groups : -1;

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <string_view>
 
 namespace millrace::layers {
 namespace {
@@ -85,9 +86,13 @@ constexpr std::array numbers_of_yarn = {
     "rope_interleave", "rope_truncate",
 };
 
+/// Keys of Llama 4's layers, which read_maxtext_chunks reads. Other blocks have one value of them.
+constexpr std::array<std::string_view, 5> keys_of_chunks = {"chunk_attn_window_size", "inhomogeneous_layer_cycle_interval",
+                                                            "nope_layer_interval", "temperature_tuning", "use_qk_norm"};
+
 /// The choice between implementations of the same computation: a lookup as a product with one-hot rows, logits in slices, the
 /// precision of products on a TPU (here a product of fp32 operands is always in fp32).
-constexpr std::array arrangement = {"matmul_precision", "num_vocab_tiling", "use_iota_embed"};
+constexpr std::array arrangement = {"inhomogeneous_layer_cycle_interval", "matmul_precision", "num_vocab_tiling", "use_iota_embed"};
 
 /// Settings of the run: its dtype, rows and clipping are train.dtype, train.sequence, train.clip. Tensors have their own dtype, and
 /// initial values are the folder's weights, whatever distribution they were once drawn from.
@@ -214,6 +219,8 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
     if (file.windows && common.key == "sliding_window_size") continue;
     if (file.hybrid && (common.key == "inhomogeneous_layer_cycle_interval" || common.key == "partial_rotary_factor")) continue;
     if (file.sections && common.key == "use_mrope") continue;
+    if (file.attention && common.key == "moba") continue;
+    if (file.chunks && std::ranges::find(keys_of_chunks, common.key) != keys_of_chunks.end()) continue;
     if (file.experts && (common.key == "num_experts" || common.key == "load_balance_loss_weight")) continue;
     if (file.experts && file.experts->clamped && common.key == "mlp_activations_limit") continue;
     if (file.experts && file.experts->dense_first && common.key == "first_num_dense_layers") continue;

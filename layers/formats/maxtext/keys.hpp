@@ -25,6 +25,7 @@ struct MaxTextFile {
   bool caps_scores = false;                    // uses attn_logits_soft_cap
   bool shares_kv = false;                      // uses share_kv_projections
   bool windows = false;                        // has sliding layers: uses sliding_window_size and local_rope_max_timescale
+  bool chunks = false;                         // layers attend to chunks, or have no rotation (layers/formats/maxtext/chunks.hpp)
   bool linear_rope = false;                    // uses rope_linear_scaling_factor, in layers that do not slide
   bool yarn = false;                           // rope_type may be "yarn"
   std::optional<MaxTextExperts> experts = {};  // has layers of experts

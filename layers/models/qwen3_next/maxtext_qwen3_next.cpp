@@ -14,7 +14,9 @@ const ModelFamily& maxtext_qwen3_next() {
        .query_key_norm = QueryKeyNorm::per_head,
        .norm_names = {.before_attention = "input_layernorm", .before_mlp = "post_attention_layernorm"},
        .attention_module = "attention",
-       .experts = MaxTextExperts{.module = "mlp.routed_experts", .shared = "mlp.shared_expert", .shared_gate = "mlp.shared_expert_gate"}},
+       .experts =
+           MaxTextExperts{
+               .module = "mlp.routed_experts", .shared = "mlp.shared_expert", .one_shared = true, .shared_gate = "mlp.shared_expert_gate"}},
       {.fixed = {{"use_qk_norm_in_gdn", true}}});
   return family;
 }
