@@ -19,6 +19,7 @@ TEST(Wire, KeepsEveryField) {
                     41,
                     {{0, 1.5}, {7, 2.25}},
                     {{5, {"moe_lb_loss", 0.01, runtime::Denominator::microbatches, 12, true}, {0.5, -1.0}}},
+                    {{5, 2, "expert_load", "layers.2", 3, {0, 7, 9}}},
                     {1, 2, 3, 4, 5},
                     7,
                     8,
@@ -34,6 +35,8 @@ TEST(Wire, KeepsEveryField) {
   EXPECT_EQ(back.losses[0].stage, 5);
   EXPECT_EQ(back.losses[0].sums, report.losses[0].sums);
   EXPECT_EQ(back.losses[0].term.tie(), report.losses[0].term.tie());
+  ASSERT_EQ(back.observed.size(), 1U);
+  EXPECT_EQ(back.observed[0].tie(), report.observed[0].tie());
   EXPECT_EQ(back.times.data, 5);
   EXPECT_EQ(back.metrics, (std::vector<double>{0.5, 99}));
   EXPECT_EQ(back.device_used, 7U);
