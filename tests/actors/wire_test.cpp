@@ -19,11 +19,11 @@ TEST(Wire, KeepsEveryField) {
                     41,
                     {{0, 1.5}, {7, 2.25}},
                     {{5, {"moe_lb_loss", 0.01, runtime::Denominator::microbatches, 12, true}, {0.5, -1.0}}},
-                    {{5, 2, "expert_load", "layers.2", 3, {0, 7, 9}}},
                     {1, 2, 3, 4, 5},
                     7,
                     8,
-                    {0.5, 99}};
+                    {0.5, 99},
+                    {{5, 2, "expert_load", "layers.2", 3, {0, 7, 9}}}};
   const auto bytes = encode(ToCoordinator{report});
   auto back = std::get<StepReport>(decoded<ToCoordinator>(bytes));
   EXPECT_EQ(back.rank, 3);
