@@ -68,7 +68,7 @@ class Checker {
       if (!known) return;
     }
     want(model.heads % model.kv_heads == 0, "model.kv_heads", "which does not divide model.heads = {}", model.heads);
-    want(run_.given("model.head_dim") || model.hidden_size % model.heads == 0, "model.heads",
+    want(run_.given("model.head_dim") || model.qk_rope_head_dim > 0 || model.hidden_size % model.heads == 0, "model.heads",
          "which does not divide model.hidden_size = {} (and model.head_dim is not given)", model.hidden_size);
     want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "expected an even number (rotary embedding rotates pairs)");
     layers_of_kinds();
@@ -87,7 +87,20 @@ class Checker {
     const auto any = [&](layers::LayerKind kind) { return std::ranges::find(model.layer_kinds, kind) != model.layer_kinds.end(); };
     const bool slides = any(layers::LayerKind::sliding), chunks = any(layers::LayerKind::chunked);
     want(!slides || model.sliding_window > 0, "model.sliding_window", "expected 1 or more, model.layer_types has sliding layers");
+    if (any(layers::LayerKind::linear)) linear_attention();
     want(!chunks || model.attention_chunk > 0, "model.attention_chunk_size", "expected 1 or more, model.layer_types has chunked layers");
+  }
+
+  void linear_attention() const {
+    const auto& model = config_.model;
+    for (const auto& [key, size] : {std::pair{"model.linear_key_heads", model.linear_key_heads},
+                                    {"model.linear_value_heads", model.linear_value_heads},
+                                    {"model.linear_key_head_dim", model.linear_key_head_dim},
+                                    {"model.linear_value_head_dim", model.linear_value_head_dim},
+                                    {"model.linear_conv_kernel_dim", model.linear_conv_kernel_dim}})
+      want(size > 0, key, "expected 1 or more, model.layer_types has linear layers");
+    want(model.linear_value_heads % model.linear_key_heads == 0, "model.linear_value_heads",
+         "expected a multiple of model.linear_key_heads = {}", model.linear_key_heads);
   }
 
   void experts() const {
@@ -96,6 +109,13 @@ class Checker {
     want(!sparse || model.experts > 0, "model.experts", "expected 1 or more, model.mlp_layer_types has sparse layers");
     want(model.experts == 0 || model.experts_per_token >= 1, "model.experts_per_token", "expected 1 to model.experts = {}", model.experts);
     want(model.experts_per_token <= model.experts, "model.experts_per_token", "expected at most model.experts = {}", model.experts);
+    want(model.first_dense_layers <= model.layers, "model.first_dense_layers", "expected at most model.layers = {}", model.layers);
+    want(model.experts % model.routing_groups == 0, "model.routing_groups", "expected a divisor of model.experts = {}", model.experts);
+    want(model.kept_routing_groups <= model.routing_groups, "model.kept_routing_groups", "expected at most model.routing_groups = {}",
+         model.routing_groups);
+    const std::int64_t choices = model.experts / model.routing_groups * model.kept_routing_groups;
+    want(model.experts_per_token <= choices, "model.experts_per_token", "expected at most the {} experts of {} groups", choices,
+         model.kept_routing_groups);
     for (const auto& [key, weight] :
          {std::pair{"train.balance_loss", config_.train.balance_loss}, {"train.router_z_loss", config_.train.router_z_loss}})
       want(weight == 0 || model.experts > 0, key, "but the model has no experts: model.experts = 0");
@@ -108,8 +128,8 @@ class Checker {
         is(layers::RopeKind::llama3) || is(layers::RopeKind::yarn) || is(layers::RopeKind::dynamic) || is(layers::RopeKind::longrope);
     want(!is(layers::RopeKind::yarn) || rope.beta_fast >= rope.beta_slow, (prefix + "_beta_fast").c_str(),
          "expected {}_beta_slow = {} or more", prefix, rope.beta_slow);
-    want(!is(layers::RopeKind::llama3) || rope.high_freq_factor > rope.low_freq_factor, (prefix + "_high_freq_factor").c_str(),
-         "expected more than {}_low_freq_factor = {}", prefix, rope.low_freq_factor);
+    want(!is(layers::RopeKind::llama3) || rope.high_freq_factor >= rope.low_freq_factor, (prefix + "_high_freq_factor").c_str(),
+         "expected {}_low_freq_factor = {} or more", prefix, rope.low_freq_factor);
     const std::int64_t least = is(layers::RopeKind::longrope) ? 2 : 1;
     want(!needs_length || rope.original_max_position >= least, (prefix + "_original_max_position").c_str(),
          "expected {} or more for {} = {}", least, prefix, to_string(rope.kind));

@@ -12,6 +12,7 @@ struct ParserAssertion {};
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -297,23 +298,34 @@ void read_plan(Settings& given) {
   given["pipeline.plan"] = {std::string(), {Layer::file, file}};
 }
 
-/// Takes the model, the z-loss and the warnings from a model file. No format has the weights of other terms.
+/// Takes the model, the weights of losses and the warnings from a model file.
 void read_folder(const ModelFile& file, const std::string& from, const Settings& given, LoadedRun& run) {
   RunConfig config;
   config.model = file.model;
   config.train.z_loss = file.losses.z_loss;
+  config.train.balance_loss = file.losses.balance_loss;
+  config.train.routed_bias_update_rate = file.losses.routed_bias_update_rate;
+  struct Weight {
+    const char *key, *name;  // here and in MaxText's files, the only ones with weights of losses
+    double value;
+  };
+  const Weight weights[] = {{"train.z_loss", "z_loss_multiplier", file.losses.z_loss},
+                            {"train.balance_loss", "load_balance_loss_weight", file.losses.balance_loss},
+                            {"train.routed_bias_update_rate", "routed_bias_update_rate", file.losses.routed_bias_update_rate}};
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(from, error);
   const Origin origin{Layer::preset, is_file ? from : (std::filesystem::path(from) / "config.json").string()};
   for (const Key& key : schema()) {
     const bool size = key.name.starts_with("model.") && key.name != "model.preset" && key.name != "model.from";
-    if (size || (key.name == "train.z_loss" && file.losses.z_loss > 0)) run.settings[key.name] = {key.fetch(config), origin};
+    const bool weight = std::ranges::any_of(weights, [&](const Weight& each) { return each.value > 0 && key.name == each.key; });
+    if (size || weight) run.settings[key.name] = {key.fetch(config), origin};
   }
   run.model_warnings = file.warnings;
-  const auto own = given.find("train.z_loss");
-  if (file.losses.z_loss > 0 && own != given.end() && std::get<double>(own->second.value) != file.losses.z_loss) {
-    run.model_warnings.push_back(fmt::format("{}: train.z_loss = {} overrides z_loss_multiplier = {} in {}", own->second.origin.place,
-                                             to_text(own->second.value), to_text(Value(file.losses.z_loss)), origin.place));
+  for (const Weight& weight : weights) {
+    const auto own = given.find(weight.key);
+    if (weight.value > 0 && own != given.end() && std::get<double>(own->second.value) != weight.value)
+      run.model_warnings.push_back(fmt::format("{}: {} = {} overrides {} = {} in {}", own->second.origin.place, weight.key,
+                                               to_text(own->second.value), weight.name, to_text(Value(weight.value)), origin.place));
   }
 }
 
@@ -339,8 +351,10 @@ void derive(RunConfig& config, Settings& settings) {
     settings["model.kv_heads"] = {model.kv_heads, {Layer::built_in, "built-in: as model.heads"}};
   }
   if (model.head_dim == 0 && model.heads > 0) {
-    model.head_dim = model.hidden_size / model.heads;
-    settings["model.head_dim"] = {model.head_dim, {Layer::built_in, "built-in: model.hidden_size / model.heads"}};
+    const bool latent = model.qk_rope_head_dim > 0;
+    model.head_dim = latent ? model.qk_rope_head_dim : model.hidden_size / model.heads;
+    settings["model.head_dim"] = {
+        model.head_dim, {Layer::built_in, latent ? "built-in: as model.qk_rope_head_dim" : "built-in: model.hidden_size / model.heads"}};
   }
   // A pattern that is shorter than the model repeats.
   const auto repeat = [&](auto& entries, const char* key) {

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "configs/key_binding.hpp"
+#include "kernels/short_convolution.hpp"
 #include "layers/family_traits.hpp"
 
 namespace millrace::configs {
@@ -60,6 +62,11 @@ void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeCo
                              "ln(rope_original_max_position).",
                              &RopeConfig::attention_factor),
                          0, many));
+  if (!local)
+    keys.push_back(between(
+        add("_mscale_all_dim", "Latent attention, all kinds but default: multiplies the scores by (0.1 this ln(rope_factor) + 1)^2.",
+            &RopeConfig::mscale_all_dim),
+        0, many));
   keys.push_back(
       between(add("_proportion",
                   "The part of every head that is rotated: its first features, over which the frequencies are spread. proportional: its "
@@ -128,7 +135,7 @@ Key layer_types(const char* doc) {
   using layers::LayerKind;
   return per_layer("model.layer_types", doc, &layers::ModelConfig::layer_kinds,
                    std::array{std::pair{LayerKind::full, "full_attention"}, std::pair{LayerKind::sliding, "sliding_attention"},
-                              std::pair{LayerKind::chunked, "chunked_attention"}});
+                              std::pair{LayerKind::chunked, "chunked_attention"}, std::pair{LayerKind::linear, "linear_attention"}});
 }
 
 Key layer_positions(const char* doc) {
@@ -142,6 +149,79 @@ Key mlp_layer_types(const char* doc) {
   return per_layer("model.mlp_layer_types", doc, &layers::ModelConfig::mlp_kinds,
                    std::array{std::pair{MlpKind::dense, "dense"}, std::pair{MlpKind::sparse, "sparse"}});
 }
+
+/// The sizes of gated delta nets.
+void linear_attention_keys(std::vector<Key>& keys) {
+  keys.push_back(
+      between(bind("model.linear_key_heads", identity, "Linear attention: heads of queries and keys.", MEMBER(model.linear_key_heads)), 0,
+              1 << 16));
+  keys.push_back(
+      between(bind("model.linear_value_heads", identity,
+                   "Linear attention: heads of values, each with a state; a multiple of the key heads.", MEMBER(model.linear_value_heads)),
+              0, 1 << 16));
+  keys.push_back(between(bind("model.linear_key_head_dim", identity, "Linear attention: size of a head of queries and keys.",
+                              MEMBER(model.linear_key_head_dim)),
+                         0, 1 << 16));
+  keys.push_back(between(
+      bind("model.linear_value_head_dim", identity, "Linear attention: size of a head of values.", MEMBER(model.linear_value_head_dim)), 0,
+      1 << 16));
+  keys.push_back(between(bind("model.linear_conv_kernel_dim", identity,
+                              "Linear attention: tokens that the convolution of a token's queries, keys and values sees, its own the last.",
+                              MEMBER(model.linear_conv_kernel_dim)),
+                         0, kernels::max_convolution_taps, "tokens"));
+}
+
+/// A key whose values are the members of an enum, by name.
+template <class Member, std::size_t N>
+Key choice_of(const char* name, const char* doc, Member layers::ModelConfig::*member,
+              const std::array<std::pair<Member, const char*>, N>& names) {
+  std::vector<std::string> choices;
+  for (const auto& [value, text] : names) choices.emplace_back(text);
+  return named(
+      name, doc, std::move(choices),
+      [member, names](const RunConfig& config) {
+        return std::ranges::find(names, config.model.*member, &std::pair<Member, const char*>::first)->second;
+      },
+      [member, names](RunConfig& config, const std::string& text) {
+        for (const auto& [value, name_of_value] : names)
+          if (text == name_of_value) config.model.*member = value;
+      });
+}
+
+/// How routers choose experts and weigh them, in the families that do not fix it.
+void router_keys(std::vector<Key>& keys) {
+  using enum kernels::RouterScore;
+  using kernels::RouterBias;
+  keys.push_back(
+      choice_of("model.routed_score_func",
+                "The score of an expert: the logit of the router, its part of the softmax, its sigmoid, or the root of its softplus.",
+                &layers::ModelConfig::routed_score,
+                std::array{std::pair{logit, "none"}, std::pair{kernels::RouterScore::softmax, "softmax"}, std::pair{sigmoid, "sigmoid"},
+                           std::pair{sqrt_softplus, "sqrtsoftplus"}}));
+  keys.push_back(choice_of(
+      "model.routed_bias",
+      "A learned bias per expert: none; choice: added to the scores when experts are chosen, and not to their weights; "
+      "score: part of the score.",
+      &layers::ModelConfig::routed_bias,
+      std::array{std::pair{RouterBias::none, "none"}, std::pair{RouterBias::choice, "choice"}, std::pair{RouterBias::score, "score"}}));
+  keys.push_back(between(
+      bind("model.routed_scaling_factor", identity, "Multiplies the weights of a token's experts.", MEMBER(model.routed_scaling_factor)), 0,
+      many));
+  keys.push_back(between(bind("model.routing_groups", identity, "Experts are chosen from the best of so many groups. 1: from all.",
+                              MEMBER(model.routing_groups)),
+                         1, 1 << 16));
+  keys.push_back(between(bind("model.kept_routing_groups", identity, "The number of groups that a token's experts are chosen from.",
+                              MEMBER(model.kept_routing_groups)),
+                         1, 1 << 16));
+  keys.push_back(between(bind("model.capacity_factor", identity,
+                              "An expert computes on this many times its even share of a sequence's tokens, the first ones; of the other "
+                              "tokens that choose it the choice is dropped. 0: on all.",
+                              MEMBER(model.capacity_factor)),
+                         0, many));
+  keys.push_back(bind("model.float32_gate_logits", identity, "maxtext: the router computes in fp32; else in the compute dtype.",
+                      MEMBER(model.float32_gate_logits)));
+}
+
 std::vector<std::string> family_names() {
   const auto names = layers::family_names();
   return {names.begin(), names.end()};
@@ -172,14 +252,35 @@ void model_keys(std::vector<Key>& keys) {
       between(bind("model.kv_heads", identity, "Key and value heads; must divide the query heads. Not given: as many as query heads.",
                    MEMBER(model.kv_heads)),
               1, 1 << 16));
-  keys.push_back(
-      between(bind("model.head_dim", identity, "Size of a head, an even number. Not given: hidden_size / heads.", MEMBER(model.head_dim)),
-              2, 1 << 16));
+  keys.push_back(between(bind("model.head_dim", identity,
+                              "Size of a head, an even number. Not given: hidden_size / heads; with latent attention qk_rope_head_dim.",
+                              MEMBER(model.head_dim)),
+                         2, 1 << 16));
   keys.push_back(between(
       bind("model.rms_norm_eps", identity, "Epsilon of norms, added to the mean square or the variance.", MEMBER(model.rms_norm_eps)), 0,
       1));
   rope_keys(keys, "model.rope", &layers::ModelConfig::rope);
   rope_keys(keys, "model.rope_local", &layers::ModelConfig::rope_local);
+  keys.push_back(bind("model.rope_interleaved", identity, "Rotary pairs are neighbours, not halves of what is rotated.",
+                      MEMBER(model.rope_interleaved)));
+  keys.push_back(between(
+      bind("model.q_lora_rank", identity,
+           "Latent attention: width of the vector from which a token's queries are expanded. 0: there is none.", MEMBER(model.q_lora_rank)),
+      0, 1 << 20));
+  keys.push_back(
+      between(bind("model.kv_lora_rank", identity,
+                   "Latent attention: width of the vector from which a token's keys and values are expanded.", MEMBER(model.kv_lora_rank)),
+              0, 1 << 20));
+  keys.push_back(
+      between(bind("model.qk_nope_head_dim", identity, "Latent attention: features of a head of queries and keys that are not rotated.",
+                   MEMBER(model.qk_nope_head_dim)),
+              0, 1 << 16));
+  keys.push_back(between(
+      bind("model.qk_rope_head_dim", identity, "Latent attention: features of a head of queries and keys that are rotated, an even number.",
+           MEMBER(model.qk_rope_head_dim)),
+      0, 1 << 16));
+  keys.push_back(
+      between(bind("model.v_head_dim", identity, "Latent attention: features of a head of values.", MEMBER(model.v_head_dim)), 0, 1 << 16));
   keys.push_back(bind("model.causal", identity,
                       "A query attends to no later token. false: to both sides, within its document, window or chunk.",
                       MEMBER(model.causal)));
@@ -188,20 +289,35 @@ void model_keys(std::vector<Key>& keys) {
                               "side of its own.",
                               MEMBER(model.sliding_window)),
                          0, huge, "tokens"));
-  keys.push_back(
-      layer_types("The attention mask of each layer; a list shorter than the model repeats. Empty: full attention in all layers."));
+  keys.push_back(layer_types(
+      "How each layer mixes tokens: by attention with one of three masks, or by linear attention, a gated delta net. A list shorter "
+      "than the model repeats. Empty: full attention in all layers."));
   keys.push_back(
       between(bind("model.attention_chunk_size", identity,
                    "Keys of a chunk of the row: a query of a chunked layer attends to no other chunk.", MEMBER(model.attention_chunk)),
               0, huge, "tokens"));
   keys.push_back(
       layer_positions("The position encoding of each layer; a list shorter than the model repeats. Empty: rotary in all layers."));
+  keys.push_back(bind("model.use_qk_norm", identity,
+                      "Rotated queries and keys are divided by their root mean square, head by head, in layers with a rotation.",
+                      MEMBER(model.use_qk_norm)));
+  keys.push_back(
+      bind("model.attn_temperature_tuning", identity,
+           "In layers without a rotation, queries at position p are multiplied by attn_scale ln(1 + floor((p + 1) / floor_scale)) "
+           "+ 1.",
+           MEMBER(model.attn_temperature_tuning)));
+  keys.push_back(between(bind("model.attn_scale", identity, "The factor of that logarithm.", MEMBER(model.attn_scale)), -many, many));
+  keys.push_back(between(bind("model.floor_scale", identity, "After so many positions that logarithm rises.", MEMBER(model.floor_scale)), 1,
+                         huge, "tokens"));
   keys.push_back(bind("model.attention_sinks", identity, "Adds a learned score per query head to the sum of attention's softmax.",
                       MEMBER(model.attention_sinks)));
   keys.push_back(
       bind("model.attention_bias", identity, "Biases on queries, keys, values and the output of attention.", MEMBER(model.attention_bias)));
   keys.push_back(bind("model.mlp_bias", identity, "Biases on all projections of the MLP.", MEMBER(model.mlp_bias)));
-  keys.push_back(hidden_act("hf: the activation of the MLP; gelu is the tanh form, gelu_erf the exact one. default: the family's."));
+  linear_attention_keys(keys);
+  keys.push_back(
+      hidden_act("hf: the activation of the MLP and of linear attention's convolution; gelu is the tanh form, gelu_erf the exact one. "
+                 "default: the family's."));
   keys.push_back(between(bind("model.experts", identity, "Experts of a layer, from which its router chooses. 0: every layer has one MLP.",
                               MEMBER(model.experts)),
                          0, 1 << 16));
@@ -210,10 +326,30 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(between(
       bind("model.moe_intermediate_size", identity, "Width of an expert. 0: model.intermediate_size.", MEMBER(model.moe_intermediate_size)),
       0, 1 << 24));
+  keys.push_back(between(bind("model.shared_expert_intermediate_size", identity,
+                              "Width of the expert that every token has, in the families that have one. 0: that of the other experts.",
+                              MEMBER(model.shared_expert_intermediate_size)),
+                         0, 1 << 24));
   keys.push_back(
       bind("model.norm_topk_prob", identity, "The weights of a token's experts are divided by their sum.", MEMBER(model.norm_topk_prob)));
+  keys.push_back(between(
+      bind("model.swiglu_limit", identity, "The clamped gate of experts: the gate is at most this, and the size of what it multiplies.",
+           MEMBER(model.swiglu_limit)),
+      above_zero, many));
+  keys.push_back(between(bind("model.swiglu_alpha", identity, "The clamped gate of experts: multiplies the gate within its sigmoid.",
+                              MEMBER(model.swiglu_alpha)),
+                         -many, many));
+  router_keys(keys);
   keys.push_back(mlp_layer_types(
       "Whether each layer has one MLP or experts; a list shorter than the model repeats. Empty: all have experts, if there are any."));
+  keys.push_back(between(bind("model.first_dense_layers", identity,
+                              "The first layers, which have one MLP in place of experts, whatever model.mlp_layer_types says.",
+                              MEMBER(model.first_dense_layers)),
+                         0, 1 << 16));
+  keys.push_back(between(bind("model.shared_experts", identity,
+                              "Experts of every token beside those that its router chooses: one MLP of as many times an expert's width.",
+                              MEMBER(model.shared_experts)),
+                         0, 1 << 16));
   keys.push_back(
       bind("model.scale_by_layer", identity, "Attention scores of the n-th layer are also divided by n.", MEMBER(model.scale_by_layer)));
   keys.push_back(
@@ -243,8 +379,6 @@ void maxtext_keys(std::vector<Key>& keys) {
                       MEMBER(model.fused_qkv)));
   keys.push_back(bind("model.fused_mlp", identity, "maxtext: one kernel for wi_0 and wi_1.", MEMBER(model.fused_mlp)));
   keys.push_back(bind("model.share_kv", identity, "maxtext: the values are the projected keys.", MEMBER(model.share_kv)));
-  keys.push_back(bind("model.rope_interleaved", identity, "maxtext: rotary pairs are neighbours, not halves of the head.",
-                      MEMBER(model.rope_interleaved)));
   keys.push_back(bind("model.sinusoidal_positions", identity, "maxtext: sines and cosines of the position are added to the embedding.",
                       MEMBER(model.sinusoidal_positions)));
   keys.push_back(between(bind("model.learned_positions", identity, "maxtext: rows of a learned table added to the embedding. 0: none.",
@@ -254,6 +388,18 @@ void maxtext_keys(std::vector<Key>& keys) {
       bind("model.dropout_rate", identity,
            "maxtext: fraction of the features that dropout removes in training, in embedding, MLP and layers.", MEMBER(model.dropout_rate)),
       0, 0.999));
+  keys.push_back(bind("model.gdn_reset_at_segments", identity,
+                      "maxtext: linear layers begin anew at every document of a packed row. false: as in MaxText, the state and the "
+                      "convolution pass from one document to the next. hf: they always begin anew.",
+                      MEMBER(model.gdn_reset_at_segments)));
+  keys.push_back(
+      between(bind("model.moba_chunk_size", identity,
+                   "maxtext: keys of a block of the row; every query chooses the blocks that it attends to. 0: it attends to all.",
+                   MEMBER(model.moba_chunk_size)),
+              0, huge, "tokens"));
+  keys.push_back(
+      between(bind("model.moba_topk", identity, "maxtext: so many blocks a query attends to, its own among them.", MEMBER(model.moba_topk)),
+              1, huge));
   keys.push_back(bind("model.normalize_embedding_logits", identity, "maxtext: a tied head divides by the square root of hidden_size.",
                       MEMBER(model.normalize_embedding_logits)));
 }

@@ -128,6 +128,12 @@ void train_keys(std::vector<Key>& keys) {
                               "Weight of the squared logarithm of the sum of a router's softmax, a mean over tokens and layers. 0: none.",
                               MEMBER(train.router_z_loss)),
                          0, 1000));
+  keys.push_back(between(
+      bind("train.routed_bias_update_rate", identity,
+           "After each step this is added to the routers' bias of every expert that was chosen less often than the mean, and taken from "
+           "that of every expert that was chosen more often; requires routers with a bias. 0: biases stay.",
+           MEMBER(train.routed_bias_update_rate)),
+      0, 1000));
   keys.push_back(bind("train.find_nan", layout,
                       "Check the results of every operation, and end at the first value that is not finite, with the operation's name. "
                       "Slow. Without it, a step that is not finite is run once more to find the operation.",
@@ -150,7 +156,7 @@ void pipeline_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("pipeline.chunks", layout, "Stages per rank (Megatron: virtual pipeline stages).", MEMBER(pipeline.chunks)),
                          1, 1 << 10));
   keys.push_back(among(bind("pipeline.schedule", layout, "The order of forwards and backwards on each rank.", MEMBER(pipeline.schedule)),
-                       {runtime::schedule_choices.begin(), runtime::schedule_choices.end()}));
+                       {runtime::schedule_names().begin(), runtime::schedule_names().end()}));
   keys.push_back(bind("pipeline.layout", layout,
                       "Layers of each stage, such as \"E t*2 | t | t*3 H\". Empty: layers are distributed evenly.",
                       MEMBER(pipeline.layout)));
@@ -191,8 +197,9 @@ void other_keys(std::vector<Key>& keys) {
                          "checkpoints"));
 
   std::vector<std::string> policies = rematerialization_policies();
-  for (const char* label : {"decoder_layer_input", "query_proj", "key_proj", "value_proj", "context", "attention_out", "out_proj",
-                            "mlpwi_0", "mlpwi_1", "mlpwo", "moe_rows", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo"}) {
+  for (const char* label :
+       {"decoder_layer_input", "query_wa_proj", "mla_q", "kv_wa_proj", "mla_kv", "query_proj", "key_proj", "value_proj", "context",
+        "attention_out", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo", "moe_rows", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo"}) {
     policies.emplace_back(label);
     policies.push_back(fmt::format("offload:{}", label));
   }

@@ -12,13 +12,15 @@ namespace {
 constexpr int batches_ahead = 2;  // of the next step, loaded while this one computes
 
 runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage) {
-  return {spec.name,
-          spec.shape,
-          stage,
-          spec.use,
-          spec.order,
-          plan.decay.decays(spec.name, spec.shape),
-          plan.schedule.placement.replica_of(stage) > 0};
+  return {.name = spec.name,
+          .shape = spec.shape,
+          .stage = stage,
+          .use = spec.use,
+          .order = spec.order,
+          .decays = plan.decay.decays(spec.name, spec.shape),
+          .copy = plan.schedule.placement.replica_of(stage) > 0,
+          .router = spec.router,
+          .trained = spec.trained};
 }
 
 bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {

@@ -102,8 +102,8 @@ struct PipelinePlan {
   /// in logits.
   [[nodiscard]] runtime::ProgramSet programs(runtime::StageId stage, layers::Output output = layers::Output::loss,
                                              std::int64_t rows = 0) const;
-  /// Model FLOPs of one training step by the usual count: 6 per weight of a matmul and token, plus attention;
-  /// recomputation is not counted.
+  /// Model FLOPs of one training step by the usual count: 6 per weight of a matmul and token, plus attention and the states of linear
+  /// attention; recomputation is not counted.
   [[nodiscard]] double model_flops(std::int64_t microbatches) const;
   /// Everything that must agree between processes, as text; its hash is part of the run hash.
   [[nodiscard]] std::string text() const;

@@ -25,10 +25,18 @@ void copy(T* to, const T* from, std::int64_t count) {
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
 }
 
+/// Columns that are interleaved are heads of one feature: a call for each would take longer than its copy.
+template <class T>
+void copy_heads(T* to, std::int64_t to_step, const T* from, std::int64_t from_step, const HeadPart& place) {
+  if (place.width == 1)
+    for (std::int64_t head = 0; head < place.heads; ++head) to[head * to_step] = from[head * from_step];
+  else
+    for (std::int64_t head = 0; head < place.heads; ++head) copy(to + head * to_step, from + head * from_step, place.width);
+}
+
 template <class T>
 void join(T* whole, const T* part, const HeadPart& place) {
-  for (std::int64_t head = 0; head < place.heads; ++head)
-    copy(whole + head * place.head_width + place.offset, part + (place.shared ? 0 : head * place.width), place.width);
+  copy_heads(whole + place.offset, place.head_width, part, place.shared ? 0 : place.width, place);
 }
 
 // Adds the heads' parts in order, in fp32, a block of features at a time, whose sums are on the stack.
@@ -49,12 +57,10 @@ void add_heads(const T* first, const HeadPart& place, T* part) {
 
 template <class T>
 void split(const T* whole, T* part, const HeadPart& place) {
-  if (place.shared) {
+  if (place.shared)
     add_heads(whole + place.offset, place, part);
-  } else {
-    for (std::int64_t head = 0; head < place.heads; ++head)
-      copy(part + head * place.width, whole + head * place.head_width + place.offset, place.width);
-  }
+  else
+    copy_heads(part, place.width, whole + place.offset, place.head_width, place);
 }
 
 void join_heads(const ExecutionContext& context, std::span<const Tensor> parts, HeadPartsOptions options, const Tensor& y) {

@@ -1,6 +1,7 @@
 #include "layers/formats/model_folder.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <utility>
 #include <vector>
@@ -16,13 +17,29 @@
 namespace millrace::layers {
 namespace {
 
+/// Whether `name` is a tensor of layer `layers` or a later one: the prefix, then a number of them, then a dot.
+bool is_of_further_layer(std::string_view name, std::string_view prefix, int layers) {
+  if (prefix.empty() || !name.starts_with(prefix)) return false;
+  name.remove_prefix(prefix.size());
+  int layer = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  return error == std::errc() && end != name.data() + name.size() && *end == '.' && layer >= layers;
+}
+
 /// Tensors that a checkpoint may contain although they are no parameters of the model.
-std::vector<std::string> ignored_names(const runtime::TensorSource& source, const FamilyTraits& family, bool tied) {
+std::vector<std::string> ignored_names(const runtime::TensorSource& source, const std::vector<ParameterSpec>& specs,
+                                       const FamilyTraits& family, bool tied) {
+  int layers = 0;
+  for (const ParameterSpec& spec : specs) layers = std::max(layers, spec.layer + 1);
+
   std::vector<std::string> names;
   if (tied) names.emplace_back("lm_head.weight");
   for (const std::string& name : source.names()) {
     const auto ends = [&](std::string_view end) { return name.ends_with(end); };
-    if (ends(".rotary_emb.inv_freq") || std::ranges::any_of(family.ignored_tensors, ends)) names.push_back(name);
+    const auto begins = [&](std::string_view begin) { return name.starts_with(begin); };
+    if (ends(".rotary_emb.inv_freq") || std::ranges::any_of(family.ignored_tensors, ends) ||
+        std::ranges::any_of(family.ignored_prefixes, begins) || is_of_further_layer(name, family.layer_prefix, layers))
+      names.push_back(name);
   }
   return names;
 }
@@ -48,25 +65,45 @@ std::string absent_prefix_of(const runtime::TensorSource& source, const std::vec
   return {};
 }
 
+/// The family's other spellings that the folder has in place of ours.
+std::vector<std::pair<std::string, std::string>> spellings_of(const runtime::TensorSource& source, const FamilyTraits& family) {
+  std::vector<std::pair<std::string, std::string>> used;
+  const auto any = [&](std::string_view prefix) {
+    return std::ranges::any_of(source.names(), [&](const std::string& name) { return name.starts_with(prefix); });
+  };
+  for (const auto& [ours, other] : family.other_spellings)
+    if (!any(ours) && any(other)) used.emplace_back(ours, other);
+  return used;
+}
+
 }  // namespace
 
 FolderWeights::FolderWeights(const std::string& folder, const ModelConfig& config)
     : FolderWeights(folder, model_parameters(config), family_of(config).traits(), config.tie_word_embeddings) {}
 
 FolderWeights::FolderWeights(const std::string& folder, const std::vector<ParameterSpec>& specs, const FamilyTraits& family, bool tied)
-    : source_(folder, ExitCode::model), absent_prefix_(absent_prefix_of(source_, specs, family.optional_prefix)) {
+    : source_(folder, ExitCode::model),
+      spellings_(spellings_of(source_, family)),
+      absent_prefix_(absent_prefix_of(source_, specs, family.optional_prefix)) {
   std::vector<runtime::ExpectedTensor> expected;
   for (const ParameterSpec& spec : specs)
     for (const std::string& tensor : tensors_of(spec)) expected.push_back({file_name(tensor), spec.stored.shape.sizes()});
-  std::vector<std::string> ignored = ignored_names(source_, family, tied);
+  std::vector<std::string> ignored = ignored_names(source_, specs, family, tied);
   const std::vector<FixedTensor> fixed = fixed_tensors(specs);
   for (const FixedTensor& tensor : fixed) ignored.push_back(file_name(tensor.name));
   source_.check(expected, ignored);
   for (const FixedTensor& tensor : fixed)
     if (source_.has(file_name(tensor.name))) check_fixed(source_, file_name(tensor.name), tensor.value);
+  for (const ParameterSpec& spec : specs) {
+    if (!spec.trained) continue;
+    for (const std::string& tensor : tensors_of(spec))
+      trained_in_bf16_ = trained_in_bf16_ && source_.at(file_name(tensor)).dtype == runtime::FileDType::bf16;
+  }
 }
 
 std::string FolderWeights::file_name(const std::string& tensor) const {
+  for (const auto& [ours, other] : spellings_)
+    if (tensor.starts_with(ours)) return other + tensor.substr(ours.size());
   return tensor.starts_with(absent_prefix_) ? tensor.substr(absent_prefix_.size()) : tensor;
 }
 
@@ -75,16 +112,15 @@ void FolderWeights::read(const ParameterSpec& spec, std::span<float> destination
   for (const std::string& tensor : tensors_of(spec)) {
     const auto part = destination.first(elements);
     source_.read(file_name(tensor), part);
-    if (spec.stored.transposed) std::ranges::copy(transposed(part, spec.stored.shape[0], spec.stored.shape[1]), part.begin());
+    if (spec.stored.transposed) {
+      const auto [rows, columns] = matrix_of(spec.stored.shape);
+      std::ranges::copy(transposed(part, rows, columns), part.begin());
+    }
     destination = destination.subspan(elements);
   }
 }
 
-kernels::DType FolderWeights::dtype() const {
-  const bool all =
-      std::ranges::all_of(source_.names(), [&](const std::string& name) { return source_.at(name).dtype == runtime::FileDType::bf16; });
-  return all ? kernels::DType::bf16 : kernels::DType::f32;
-}
+kernels::DType FolderWeights::dtype() const { return trained_in_bf16_ ? kernels::DType::bf16 : kernels::DType::f32; }
 
 void write_weights(const std::string& folder, const std::vector<ParameterSpec>& specs, kernels::DType dtype, const ParameterReader& reader,
                    std::uint64_t max_shard_bytes) {
@@ -95,7 +131,7 @@ void write_weights(const std::string& folder, const std::vector<ParameterSpec>& 
   for (const ParameterSpec& spec : specs) {
     const auto names = tensors_of(spec);
     for (std::size_t part = 0; part < names.size(); ++part) {
-      tensors.push_back({names[part], file_dtype, spec.stored.shape.sizes(), 0, 0});
+      tensors.push_back({names[part], spec.trained ? file_dtype : runtime::FileDType::f32, spec.stored.shape.sizes(), 0, 0});
       sources.emplace(names[part], std::pair{&spec, part});
     }
   }
@@ -110,8 +146,9 @@ void write_weights(const std::string& folder, const std::vector<ParameterSpec>& 
     const auto [spec, part] = sources.find(tensor.name)->second;
     const auto size = static_cast<std::size_t>(spec->stored.shape.elements());
     const auto elements = reader(*spec).subspan(part * size, size);
-    if (!spec->stored.transposed) return write_elements(elements, file_dtype, sink);
-    write_elements(transposed(elements, spec->stored.shape[1], spec->stored.shape[0]), file_dtype, sink);
+    if (!spec->stored.transposed) return write_elements(elements, tensor.dtype, sink);
+    const auto [rows, columns] = matrix_of(spec->stored.shape);
+    write_elements(transposed(elements, columns, rows), tensor.dtype, sink);
   };
   runtime::write_tensor_folder(folder, std::move(tensors), {{"format", "pt"}}, produce, max_shard_bytes);
 }

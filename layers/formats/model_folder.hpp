@@ -23,7 +23,7 @@ class FolderWeights final : public ModelWeights {
  public:
   /// `folder` has model.safetensors, or the files of model.safetensors.index.json. All names and shapes are checked against the whole
   /// model, even if only a part is read later: Error(model) listing what is missing, unexpected or misshapen. Ignored are rotary inverse
-  /// frequencies in old checkpoints, and a tied model's second copy of its table.
+  /// frequencies in old checkpoints, a tied model's second copy of its table, and layers beyond the model's where the family may have them.
   FolderWeights(const std::string& folder, const ModelConfig& config);
   /// The same for a list of parameters.
   FolderWeights(const std::string& folder, const std::vector<ParameterSpec>& specs, const FamilyTraits& family, bool tied);
@@ -35,14 +35,16 @@ class FolderWeights final : public ModelWeights {
   [[nodiscard]] std::string file_name(const std::string& tensor) const;
 
   runtime::TensorSource source_;
-  std::string absent_prefix_;  // of our names
+  std::vector<std::pair<std::string, std::string>> spellings_;  // prefixes of our names, and the files'
+  std::string absent_prefix_;                                   // of our names
+  bool trained_in_bf16_ = true;                                 // all parameters that are trained are bf16 in the files
 };
 
 /// The elements of a parameter while it is exported, whole; called once per tensor of the file, from the calling thread.
 using ParameterReader = std::function<std::span<const float>(const ParameterSpec& spec)>;
 
 /// Writes the parameters as model.safetensors (sharded with an index above `max_shard_bytes`) in their stored forms. `dtype`: f32, or bf16
-/// (rounded to nearest even). Throws Error(storage) naming file and operation.
+/// (rounded to nearest even), of all that is trained; the rest is f32. Throws Error(storage) naming file and operation.
 void write_weights(const std::string& folder, const std::vector<ParameterSpec>& specs, kernels::DType dtype, const ParameterReader& reader,
                    std::uint64_t max_shard_bytes = 5'000'000'000);
 

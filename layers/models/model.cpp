@@ -80,7 +80,9 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .use = value.use,
                      .initial = family.initial(model, value.name, value.type.shape),
                      .stored = value.stored,
-                     .active = value.active});
+                     .active = value.active,
+                     .router = value.router,
+                     .trained = value.trained});
   }
   return specs;
 }

@@ -8,7 +8,10 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/activation.hpp"
+#include "layers/attention/delta_net_spec.hpp"
 #include "layers/attention/dot_product.hpp"
+#include "layers/attention/gated_delta_net.hpp"
+#include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
 #include "layers/losses/cross_entropy.hpp"
 #include "layers/mlp.hpp"
@@ -58,6 +61,13 @@ void check_sizes(const ModelConfig& config) {
                  "{}: heads = {}, kv_heads = {}, expected heads a multiple of kv_heads", config.family, config.heads, config.kv_heads);
   MILLRACE_CHECK(config.head_dim >= 2 && config.head_dim % 2 == 0, ExitCode::model, component, "{}: head_dim = {}, expected an even number",
                  config.family, config.head_dim);
+  const bool latent = config.kv_lora_rank > 0;
+  MILLRACE_CHECK(!latent || config.heads == config.kv_heads, ExitCode::model, component,
+                 "{}: kv_heads = {}, expected heads = {}: with latent attention every head has keys of its own", config.family,
+                 config.kv_heads, config.heads);
+  MILLRACE_CHECK(!latent || config.head_dim == config.qk_rope_head_dim, ExitCode::model, component,
+                 "{}: head_dim = {}, expected qk_rope_head_dim = {} with latent attention", config.family, config.head_dim,
+                 config.qk_rope_head_dim);
   const auto one_per_layer = [&](const char* name, std::size_t entries) {
     MILLRACE_CHECK(entries == 0 || static_cast<std::int64_t>(entries) == config.layers, ExitCode::model, component,
                    "{}: {} has {} entries, expected {}, one per layer", config.family, name, entries, config.layers);
@@ -66,16 +76,23 @@ void check_sizes(const ModelConfig& config) {
   one_per_layer("layer_positions", config.layer_positions.size());
   one_per_layer("mlp_layer_types", config.mlp_kinds.size());
   check_kinds(config);
-}
-
-/// The mixture of experts of Mixtral and Qwen 3: an expert's weight is its part of the softmax over all experts.
-ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
-  return {.experts = config.experts,
-          .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
-          .expert = {.width = expert_width(config), .activation = activation}};
+  MILLRACE_CHECK(!config.attn_temperature_tuning || config.floor_scale >= 1, ExitCode::model, component,
+                 "{}: floor_scale = {}, expected 1 or more with attn_temperature_tuning", config.family, config.floor_scale);
 }
 
 }  // namespace
+
+ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation) {
+  return {.experts = config.experts,
+          .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
+          .expert = {.width = expert_width(config), .activation = activation},
+          .capacity_factor = config.capacity_factor};
+}
+
+std::optional<MlpSpec> shared_expert_of(const ModelConfig& config, kernels::Activation activation) {
+  if (config.shared_experts == 0) return std::nullopt;
+  return MlpSpec{.width = config.shared_experts * expert_width(config), .activation = activation, .bias = config.mlp_bias};
+}
 
 std::vector<std::string_view> standard_keys(std::initializer_list<std::string_view> more) {
   std::vector<std::string_view> keys = {"model.rope",
@@ -102,6 +119,33 @@ std::vector<std::string_view> standard_keys(std::initializer_list<std::string_vi
   return keys;
 }
 
+std::vector<std::string_view> latent_keys(std::initializer_list<std::string_view> more) {
+  std::vector<std::string_view> keys = {"model.rope",
+                                        "model.rope_theta",
+                                        "model.rope_factor",
+                                        "model.rope_low_freq_factor",
+                                        "model.rope_high_freq_factor",
+                                        "model.rope_original_max_position",
+                                        "model.rope_beta_fast",
+                                        "model.rope_beta_slow",
+                                        "model.rope_truncate",
+                                        "model.rope_attention_factor",
+                                        "model.rope_mscale_all_dim",
+                                        "model.rope_proportion",
+                                        "model.rope_short_factors",
+                                        "model.rope_long_factors",
+                                        "model.q_lora_rank",
+                                        "model.kv_lora_rank",
+                                        "model.qk_nope_head_dim",
+                                        "model.qk_rope_head_dim",
+                                        "model.v_head_dim",
+                                        "model.causal",
+                                        "model.attention_bias",
+                                        "model.hidden_act"};
+  keys.insert(keys.end(), more);
+  return keys;
+}
+
 std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> keys) {
   for (const char* key : {"model.rope_local", "model.rope_local_theta", "model.rope_local_factor", "model.rope_local_low_freq_factor",
                           "model.rope_local_high_freq_factor", "model.rope_local_original_max_position", "model.rope_local_beta_fast",
@@ -111,8 +155,15 @@ std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> 
   return keys;
 }
 
+std::vector<std::string_view> linear_attention_keys(std::vector<std::string_view> keys) {
+  for (const char* key : {"model.linear_key_heads", "model.linear_value_heads", "model.linear_key_head_dim", "model.linear_value_head_dim",
+                          "model.linear_conv_kernel_dim"})
+    keys.emplace_back(key);
+  return keys;
+}
+
 std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys) {
-  for (const char* key : {"model.experts", "model.experts_per_token"}) keys.emplace_back(key);
+  for (const char* key : {"model.experts", "model.experts_per_token", "model.capacity_factor"}) keys.emplace_back(key);
   return keys;
 }
 
@@ -132,15 +183,52 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
   // To both sides the window leaves the query's own key out, in the kernel it counts it.
   if (kind == LayerKind::sliding) spec.window = config.causal ? config.sliding_window : config.sliding_window + 1;
   spec.chunk = kind == LayerKind::chunked ? config.attention_chunk : 0;
-  spec.sinks = config.attention_sinks;
+  spec.sinks = config.attention_sinks || blocks_.sinks;
   spec.qkv_bias = config.attention_bias || blocks_.qkv_bias;
   spec.out_bias = config.attention_bias;
   spec.norm = blocks_.query_key_norm;
+  spec.interleaved = blocks_.interleaved;
+  if (config.use_qk_norm && turns) spec.norm = QueryKeyNorm::after_rotation;
+  if (config.attn_temperature_tuning && !turns) spec.temperature = {.scale = config.attn_scale, .floor = config.floor_scale};
+  spec.output_gate = blocks_.output_gate;
+  return spec;
+}
+
+DeltaNetSpec StandardFamily::delta_net(const ModelConfig& config) const {
+  DeltaNetSpec spec = delta_net_spec(config);
+  spec.activation = config.hidden_act.value_or(file_.activation);
+  spec.grouped = blocks_.grouped_delta;
+  MILLRACE_CHECK(kernels::activation_parameters(spec.activation) == 0, ExitCode::model, "layers.models",
+                 "{}: hidden_act = {} with linear layers, expected an activation without learned numbers", config.family,
+                 kernels::to_string(spec.activation));
+  return spec;
+}
+
+LatentAttentionSpec StandardFamily::latent(const ModelConfig& config) const {
+  LatentAttentionSpec spec;
+  spec.heads = config.heads;
+  spec.query_rank = config.q_lora_rank;
+  spec.kv_rank = config.kv_lora_rank;
+  spec.nope_head_dim = config.qk_nope_head_dim;
+  spec.rope_head_dim = config.qk_rope_head_dim;
+  spec.v_head_dim = config.v_head_dim;
+  spec.rope = config.rope;
+  spec.interleaved = config.rope_interleaved || !file_.latent->reads_interleave;
+  double scale = 1.0 / std::sqrt(static_cast<double>(spec.nope_head_dim + spec.rope_head_dim));
+  if (config.rope.kind != RopeKind::none && config.rope.mscale_all_dim > 0)
+    scale *= latent_score_factor(config.rope.mscale_all_dim, config.rope.factor);
+  spec.scale = static_cast<float>(scale);
+  spec.causal = config.causal;
+  spec.norm_epsilon = file_.latent->norm_epsilon;
+  spec.bias = config.attention_bias;
+  check_latent_attention(config.family, spec);
   return spec;
 }
 
 ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   check_sizes(config);
+  MILLRACE_CHECK(config.experts > 0 || !blocks_.needs_experts, ExitCode::model, "layers.models", "{}: experts = 0, expected 1 or more",
+                 config.family);
   ModelSpec model;
   model.vocab_size = config.vocab_size;
   model.width = config.hidden_size;
@@ -150,9 +238,16 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   if (blocks_.scale_embedding) model.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
   const MlpSpec mlp{.width = config.intermediate_size, .activation = config.hidden_act.value_or(file_.activation), .bias = config.mlp_bias};
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
-    LayerSpec layer{attention(config, i), mlp, blocks_.norms};
-    if (config.experts > 0 && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse))
-      layer.ffn = experts_of(config, mlp.activation);
+    LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
+    if (file_.latent)
+      layer.mixer = latent(config);
+    else if (!config.layer_kinds.empty() && config.layer_kinds[i] == LayerKind::linear)
+      layer.mixer = delta_net(config);
+    else
+      layer.mixer = attention(config, i);
+    const bool may_be_sparse = static_cast<std::int64_t>(i) >= config.first_dense_layers;
+    if (config.experts > 0 && may_be_sparse && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse))
+      layer.ffn = blocks_.experts_of(config, mlp.activation);
     model.layers.push_back(std::move(layer));
   }
   return model;
@@ -170,28 +265,32 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   const auto norm = [&](ValueId from, const std::string& name) {
     return rms_norm(builder, from, model.width, form, module + "." + name, name);
   };
-  const auto attention = [&](ValueId from) {
+  const auto mix = [&](ValueId from) {
+    if (const auto* net = std::get_if<DeltaNetSpec>(&spec.mixer))
+      return gated_delta_net(builder, from, model.width, *net, model.norm.epsilon, module + ".linear_attn");
+    if (const auto* latent = std::get_if<LatentAttentionSpec>(&spec.mixer))
+      return latent_attention(builder, from, model.width, *latent, form, module + ".self_attn");
     return dot_product_attention(builder, from, model.width, spec.attention(), form, module + ".self_attn");
   };
   const auto mlp = [&](ValueId from) {
     if (const auto* experts = std::get_if<ExpertsSpec>(&spec.ffn))
       return mixture_of_experts(builder, from, model, *experts, blocks_.experts, module + "." + blocks_.experts.module);
-    return gated_mlp(builder, from, model.width, spec.mlp(), module + ".mlp");
+    return gated_mlp(builder, from, model.width, spec.mlp(), module + "." + blocks_.mlp);
   };
   const auto add = [&](ValueId stream, ValueId branch, const char* name) { return runtime::add(builder, stream, branch, name); };
 
   builder.label(x, "decoder_layer_input");
   if (spec.norms == NormPlacement::around) {
-    const ValueId attended = norm(attention(norm(x, "input_layernorm")), "post_attention_layernorm");
+    const ValueId attended = norm(mix(norm(x, "input_layernorm")), "post_attention_layernorm");
     const ValueId middle = add(x, attended, "attention_residual");
     const ValueId fed = norm(mlp(norm(middle, "pre_feedforward_layernorm")), "post_feedforward_layernorm");
     return add(middle, fed, "mlp_residual");
   }
   if (spec.norms == NormPlacement::after) {
-    const ValueId middle = add(x, norm(attention(x), "post_attention_layernorm"), "attention_residual");
+    const ValueId middle = add(x, norm(mix(x), "post_attention_layernorm"), "attention_residual");
     return add(middle, norm(mlp(middle), "post_feedforward_layernorm"), "mlp_residual");
   }
-  const ValueId middle = add(x, attention(norm(x, "input_layernorm")), "attention_residual");
+  const ValueId middle = add(x, mix(norm(x, "input_layernorm")), "attention_residual");
   return add(middle, mlp(norm(middle, "post_attention_layernorm")), "mlp_residual");
 }
 
@@ -208,7 +307,8 @@ ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, co
 }
 
 Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {
-  if (name.ends_with(".bias")) return {InitialKind::zeros};
+  if (const auto recurrent = initial_delta_net_parameter(name, ".linear_attn.norm.weight", 0.01)) return *recurrent;
+  if (name.ends_with("bias")) return {InitialKind::zeros};
   if (const auto learned = initial_activation_parameter(name, "act_fn")) return *learned;
   if (shape.rank() >= 2 || name.ends_with(".sinks")) return {InitialKind::normal};
   return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};

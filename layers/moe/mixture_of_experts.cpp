@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "layers/activation.hpp"
+#include "layers/mlp.hpp"
+#include "layers/moe/capacity.hpp"
 #include "layers/moe/router_losses.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -12,15 +16,88 @@ namespace {
 using runtime::ProgramBuilder;
 using runtime::ValueId;
 
-/// The matrices `name` of all experts, each [outputs, inputs], as one parameter [E, outputs, inputs].
-ValueId stack_of(ProgramBuilder& builder, const ExpertsSpec& spec, const std::string& module, const char* name, std::int64_t outputs,
-                 std::int64_t inputs) {
-  runtime::StoredForm stored{.shape = {outputs, inputs}};
-  for (std::int64_t expert = 0; expert < spec.experts; ++expert)
-    stored.parts.push_back(fmt::format("{}.experts.{}.{}.weight", module, expert, name));
-  const double active = static_cast<double>(spec.route.experts_per_token) / static_cast<double>(spec.experts);
-  return builder.parameter(fmt::format("{}.experts.{}.weight", module, name), {spec.experts, outputs, inputs},
-                           {.stored = std::move(stored), .active = active});
+/// The projections of all experts, of rows in the order of experts.
+class ExpertProjections {
+ public:
+  ExpertProjections(ProgramBuilder& builder, const ExpertsSpec& spec, const ExpertNames& names, std::string experts, ValueId offsets)
+      : builder_(builder),
+        spec_(spec),
+        names_(names),
+        experts_(std::move(experts)),
+        offsets_(offsets),
+        active_(static_cast<double>(spec.route.experts_per_token) / static_cast<double>(spec.experts)) {}
+
+  /// rows [R, D] → gate and up [R, F].
+  [[nodiscard]] std::pair<ValueId, ValueId> gate_and_up(ValueId rows, std::int64_t width) const {
+    const std::int64_t hidden = spec_.expert.width;
+    if (names_.storage == ExpertStorage::matrices) {
+      const ValueId gate = project(rows, names_.gate, "mlp.gate_proj", hidden, width);
+      return {gate, project(rows, names_.up, "mlp.up_proj", hidden, width)};
+    }
+    const ValueId both = project(rows, names_.gate_up, "mlp.gate_up_proj", 2 * hidden, width);
+    const auto parts = names_.storage == ExpertStorage::interleaved_input_major
+                           ? runtime::split_heads(builder_, both, hidden, {1, 1}, "mlp.split")
+                           : runtime::split(builder_, both, {hidden, hidden}, "mlp.split");
+    return {parts[0], parts[1]};
+  }
+  /// hidden [R, F] → [R, D].
+  [[nodiscard]] ValueId down(ValueId hidden, std::int64_t width) const {
+    return project(hidden, names_.down, "mlp.down_proj", width, spec_.expert.width);
+  }
+
+ private:
+  [[nodiscard]] ValueId project(ValueId from, const char* name, const char* operation, std::int64_t outputs, std::int64_t inputs) const {
+    const std::int64_t experts = spec_.experts;
+    ValueId weight, bias;
+    if (names_.storage == ExpertStorage::matrices) {
+      weight = stack_of(fmt::format("{}.weight", name), {outputs, inputs}, {experts, outputs, inputs}, {});
+      if (spec_.expert.bias) bias = stack_of(fmt::format("{}.bias", name), {outputs}, {experts, outputs}, kernels::DType::f32);
+      return runtime::grouped_linear(builder_, from, weight, offsets_, operation, bias);
+    }
+    const std::string stack = experts_ + "." + name;
+    if (spec_.expert.bias)
+      bias = builder_.parameter(stack + "_bias", {experts, outputs}, {.dtype = kernels::DType::f32, .active = active_});
+    if (names_.storage == ExpertStorage::stacks)
+      return runtime::grouped_linear(builder_, from, builder_.parameter(stack, {experts, outputs, inputs}, {.active = active_}), offsets_,
+                                     operation, bias);
+    weight = builder_.parameter(stack, {experts, inputs, outputs}, {.active = active_});
+    return runtime::grouped_linear_input_major(builder_, from, weight, offsets_, operation, bias);
+  }
+
+  /// The tensors `name` of all experts, each of shape `part`, as one parameter of shape `whole`.
+  [[nodiscard]] ValueId stack_of(const std::string& name, kernels::Shape part, kernels::Shape whole,
+                                 std::optional<kernels::DType> dtype) const {
+    runtime::StoredForm stored{.shape = part};
+    for (std::int64_t expert = 0; expert < spec_.experts; ++expert) stored.parts.push_back(fmt::format("{}.{}.{}", experts_, expert, name));
+    return builder_.parameter(experts_ + "." + name, whole, {.dtype = dtype, .stored = std::move(stored), .active = active_});
+  }
+
+  ProgramBuilder& builder_;
+  const ExpertsSpec& spec_;
+  const ExpertNames& names_;
+  std::string experts_;
+  ValueId offsets_;
+  double active_;
+};
+
+/// logits f32 [T, E].
+ValueId router_logits(ProgramBuilder& builder, ValueId x, std::int64_t width, const ExpertsSpec& spec, const std::string& router) {
+  const ValueId weight = builder.parameter(router + ".weight", {spec.experts, width}, runtime::in_f32);
+  const ValueId product = runtime::linear(builder, runtime::to_f32(builder, x, "mlp.router_input"), weight, "mlp.router");
+  if (!spec.router_bias) return product;
+  return runtime::add_bias(builder, product, builder.parameter(router + ".bias", {spec.experts}, runtime::in_f32), "mlp.router_bias");
+}
+
+/// The result of the expert that every token has.
+ValueId shared_expert(ProgramBuilder& builder, ValueId x, std::int64_t width, const ExpertsSpec& spec, const ExpertNames& names,
+                      const std::string& module) {
+  const ValueId y = gated_mlp(builder, x, width, *spec.shared, module + "." + names.shared, "mlp.shared");
+  if (!spec.shared_gate) return y;
+  const ValueId weight = builder.parameter(fmt::format("{}.{}.weight", module, names.shared_gate), {1, width});
+  const ValueId gate = runtime::linear(builder, x, weight, "mlp.shared_gate");
+  // The one feature of the gate stands for every feature of y.
+  const ValueId everywhere = runtime::join_heads(builder, {gate}, {.heads = width, .shared = 1}, "mlp.shared_gate_copies");
+  return runtime::glu(builder, kernels::Activation::sigmoid, everywhere, y, "mlp.shared_gated");
 }
 
 }  // namespace
@@ -28,29 +105,31 @@ ValueId stack_of(ProgramBuilder& builder, const ExpertsSpec& spec, const std::st
 ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& model, const ExpertsSpec& spec, const ExpertNames& names,
                            const std::string& module) {
   const std::int64_t width = model.width;
-  const ValueId router = builder.parameter(module + ".gate.weight", {spec.experts, width}, runtime::in_f32);
-  const ValueId logits = runtime::linear(builder, runtime::to_f32(builder, x, "mlp.router_input"), router, "mlp.router");
-  const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route");
-  router_losses(builder, logits, routing.experts, model);
+  const ValueId logits = router_logits(builder, x, width, spec, module + "." + names.router);
+  ValueId route_bias;
+  if (spec.route.bias != kernels::RouterBias::none)
+    route_bias = builder.parameter(module + "." + names.route_bias, {spec.experts},
+                                   {.dtype = kernels::DType::f32, .chooses_experts = true, .trained = spec.route_bias_trained});
+  const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route", route_bias);
+  router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
+  const ValueId weights = weights_within_capacity(builder, routing, spec, "mlp"), none;
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
   builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, "mlp.load"));
 
-  const std::int64_t hidden_width = spec.expert.width;
-  const ValueId rows = runtime::gather_rows(builder, x, sorted.places, "mlp.dispatch");
-  const auto project = [&](ValueId from, const char* name, const char* operation, std::int64_t outputs, std::int64_t inputs) {
-    return runtime::grouped_linear(builder, from, stack_of(builder, spec, module, name, outputs, inputs), sorted.offsets, operation);
-  };
-  const ValueId gate = project(rows, names.gate, "mlp.gate_proj", hidden_width, width);
-  const ValueId up = project(rows, names.up, "mlp.up_proj", hidden_width, width);
-  const auto learned = activation_parameters(builder, spec.expert.activation, module + ".experts.act_fn");
-  const ValueId hidden = runtime::glu(builder, spec.expert.activation, gate, up, "mlp.glu", learned);
-  const ValueId down = project(hidden, names.down, "mlp.down_proj", width, hidden_width);
+  const std::string experts = module + "." + names.experts;
+  const ExpertProjections projections(builder, spec, names, experts, sorted.offsets);
+  const ValueId rows = runtime::gather_rows(builder, x, sorted.places, "mlp.dispatch", spec.scale_input ? weights : none);
+  const auto [gate, up] = projections.gate_and_up(rows, width);
+  const ValueId hidden = gated(builder, spec.expert, gate, up, experts, "mlp.glu");
+  const ValueId down = projections.down(hidden, width);
 
   builder.label(rows, "moe_rows");
   for (const char* label : {"mlpwi_0", "moe_mlpwi_0"}) builder.label(gate, label);
   builder.label(up, "moe_mlpwi_1");
   for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(down, label);
-  return runtime::combine_rows(builder, down, sorted.places, "mlp.combine", routing.weights);
+  const ValueId sum = runtime::combine_rows(builder, down, sorted.places, "mlp.combine", spec.scale_input ? none : weights);
+  if (!spec.shared) return sum;
+  return runtime::add(builder, sum, shared_expert(builder, x, width, spec, names, module), "mlp.shared_sum");
 }
 
 }  // namespace millrace::layers

@@ -8,20 +8,36 @@
 
 namespace millrace::layers {
 
-/// The names under which a family's checkpoints have a mixture of experts: a module of the layer with the router `gate` and the modules
-/// `experts.0`, `experts.1`, …, each with three matrices.
+/// How checkpoints store the matrices of E experts, each from D to F features and back. With biases a tensor has another one beside it:
+/// `.bias` where matrices end in `.weight`, else the name with `_bias`.
+enum class ExpertStorage : std::uint8_t {
+  matrices,                 // <experts>.e.<gate>.weight and .<up>.weight [F, D], .<down>.weight [D, F] for every expert e
+  stacks,                   // <experts>.<gate_up> [E, 2F, D], the rows of the gate before those of up, and .<down> [E, D, F]
+  stacks_input_major,       // <experts>.<gate_up> [E, D, 2F], the columns of the gate before those of up, and .<down> [E, F, D]
+  interleaved_input_major,  // the same with the columns of gate and up by turns, the gate's first
+};
+
+/// The names under which a family's checkpoints have a mixture of experts: modules and tensors of `module`, which is one of the layer.
 struct ExpertNames {
   const char* module = "mlp";
+  const char* router = "gate";  // .weight [E, D] and, if it has one, .bias [E]
+  const char* experts = "experts";
   const char* gate = "gate_proj";
   const char* up = "up_proj";
   const char* down = "down_proj";
+  const char* gate_up = "gate_up_proj";  // of stacks
+  ExpertStorage storage = ExpertStorage::matrices;
+  const char* route_bias = "gate.e_score_correction_bias";  // [E], of a route that has a bias
+  const char* shared = "shared_experts";                    // a gated MLP
+  const char* shared_gate = "shared_expert_gate";           // .weight [1, D]
 };
 
 /// A mixture of experts: x [T, D] → [T, D], D = model.width, each token the sum of its experts' results, weighted by the router, in the
-/// order in which they were chosen. The router computes in fp32. Weights under `module`: gate [E, D] and, in programs, one stack per matrix
-/// of the experts, [E, F, D] and [E, D, F], F = spec.expert.width, whose parts are the tensors of files. An activation's learned numbers
-/// are shared by all experts: experts.act_fn. Labels: moe_rows (the tokens in the order of experts), mlpwi_0 and moe_mlpwi_0 (gate),
-/// moe_mlpwi_1 (up), mlpwo and moe_mlpwo (results of experts).
+/// order in which they were chosen, plus that of the shared expert, if there is one. The router computes in fp32. Weights under `module`
+/// (the full name): router [E, D] and, in programs, one stack per matrix of the experts, [E, F, D] and [E, D, F], F = spec.expert.width,
+/// whose parts are the tensors of files; stored stacks are used as they are. An activation's learned numbers are shared by all experts:
+/// <experts>.act_fn. Labels: moe_rows (the tokens in the order of experts), mlpwi_0 and moe_mlpwi_0 (gate), moe_mlpwi_1 (up), mlpwo and
+/// moe_mlpwo (results of experts); those of the shared expert are an MLP's.
 [[nodiscard]] runtime::ValueId mixture_of_experts(runtime::ProgramBuilder& builder, runtime::ValueId x, const ModelSpec& model,
                                                   const ExpertsSpec& spec, const ExpertNames& names, const std::string& module);
 

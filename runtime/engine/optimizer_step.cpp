@@ -54,10 +54,11 @@ void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScala
   const auto updates = shard.updates();
   if (updates.empty()) return;
   if (!shard.packs()) return shard.optimizer().update(context, scalars, updates);
-  const auto& tensors = shard.tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    shard.optimizer().update(context, scalars, updates.subspan(i, 1));
-    shard.pack_copies(context, tensors[i]);  // before the next tensor, since bf16 copies may share memory
+  std::size_t next = 0;
+  for (const StoredParameter& tensor : shard.tensors()) {
+    if (!tensor.trained) continue;
+    shard.optimizer().update(context, scalars, updates.subspan(next++, 1));
+    shard.pack_copies(context, tensor);  // before the next tensor, since bf16 copies may share memory
   }
 }
 

@@ -57,7 +57,7 @@ class StageShard {
   /// the host can read.
   [[nodiscard]] std::span<const kernels::Tensor> owned_gradients() const noexcept { return owned_gradients_; }
   [[nodiscard]] kernels::Tensor square_sums() const;
-  /// The optimizer's operands, tensor by tensor.
+  /// The optimizer's operands, tensor by tensor; parameters that are not trained have none.
   [[nodiscard]] std::span<const kernels::OptimizerTensors> updates() const noexcept { return updates_; }
 
   // -- copies, snapshots ------------------------------------------------------------------------------------------------------------------

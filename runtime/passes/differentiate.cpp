@@ -86,6 +86,8 @@ class Differentiator final : public GradientBuilder {
     const auto& parameter = set_.value(id);
     MILLRACE_CHECK(parameter.role == Role::parameter, ExitCode::internal, component, "{}: input {} is '{}', expected a parameter",
                    forward_->name, i, parameter.name);
+    MILLRACE_CHECK(parameter.trained, ExitCode::internal, component, "{}: a gradient flows to '{}', which is not trained", forward_->name,
+                   parameter.name);
     Value value;
     value.type = {kernels::DType::f32, parameter.type.shape};
     value.role = Role::accumulator;

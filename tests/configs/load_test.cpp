@@ -113,7 +113,10 @@ TEST(Load, TakesTheModelFromAFolder) {
     model.head_dim = 32;
     model.rope.kind = layers::RopeKind::llama3;
     model.rope.original_max_position = 16;
-    return ModelFile{.model = model, .losses = {.z_loss = 0.25}, .warnings = {"strange is not known"}};
+    model.family = "mixtral";
+    model.experts = 4;
+    model.experts_per_token = 2;
+    return ModelFile{.model = model, .losses = {.z_loss = 0.25, .balance_loss = 0.125}, .warnings = {"strange is not known"}};
   };
   const LoadedRun run = load(request);
   EXPECT_EQ(run.config.model.vocab_size, 1000);
@@ -122,12 +125,15 @@ TEST(Load, TakesTheModelFromAFolder) {
   EXPECT_EQ(run.config.model.layers, 3);  // a key overrides the folder
   EXPECT_EQ(run.settings.at("model.hidden_size").origin.place, "llama/config.json");
   EXPECT_EQ(run.config.train.z_loss, 0.25);
-  EXPECT_EQ(run.settings.at("train.z_loss").origin.place, "llama/config.json");
+  EXPECT_EQ(run.config.train.balance_loss, 0.125);
+  for (const char* key : {"train.z_loss", "train.balance_loss"}) EXPECT_EQ(run.settings.at(key).origin.place, "llama/config.json");
   EXPECT_EQ(run.model_warnings, std::vector<std::string>{"strange is not known"});
-  request.overrides = {"train.z_loss=0.5"};
+  request.overrides = {"train.z_loss=0.5", "train.balance_loss=0"};
   const LoadedRun other = load(request);
   EXPECT_EQ(other.config.train.z_loss, 0.5);
-  ASSERT_EQ(other.model_warnings.size(), 2u);
+  ASSERT_EQ(other.model_warnings.size(), 3u);
+  EXPECT_EQ(other.model_warnings[2],
+            "command line: train.balance_loss = 0.0 overrides load_balance_loss_weight = 0.125 in llama/config.json");
   EXPECT_EQ(other.model_warnings[1], "command line: train.z_loss = 0.5 overrides z_loss_multiplier = 0.25 in llama/config.json");
 }
 

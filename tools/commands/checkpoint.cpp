@@ -68,16 +68,19 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   layers::ConfigFile config{model};
   while (out.size() > 1 && out.back() == '/') out.pop_back();
   const auto& identity = checkpoint.meta().identity;
+  const bool maxtext = model.numerics == "maxtext";
   const auto read_weight = [&](const char* key, bool exported) {
     const auto found = identity.find(key);
     const double weight = found == identity.end() ? 0 : std::stod(found->second);
     if (weight > 0 && !exported)
-      print_warnings(std::vector{fmt::format("{}/config.json: transformers has no key for {} = {}: it is not exported", out, key, weight)});
+      print_warnings(std::vector{fmt::format("{}/config.json: {} has no key for {} = {}: it is not exported", out,
+                                             maxtext ? "MaxText" : "transformers", key, weight)});
     return weight;
   };
-  config.losses = {.z_loss = read_weight("train.z_loss", model.numerics == "maxtext"),
-                   .balance_loss = read_weight("train.balance_loss", false),
-                   .router_z_loss = read_weight("train.router_z_loss", false)};
+  config.losses = {.z_loss = read_weight("train.z_loss", maxtext),
+                   .balance_loss = read_weight("train.balance_loss", maxtext),
+                   .router_z_loss = read_weight("train.router_z_loss", false),
+                   .routed_bias_update_rate = read_weight("train.routed_bias_update_rate", maxtext)};
   want_nothing_at(out, true, component);
   write_whole_folder(out, component, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);

@@ -68,7 +68,8 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     request.overrides = {"train.batch=4",
                          fmt::format("train.sequence={}", std::min<std::int64_t>(512, model.model.max_position_embeddings))};
   }
-  if (model.losses.z_loss > 0) request.overrides.push_back(fmt::format("train.z_loss={}", configs::to_text(model.losses.z_loss)));
+  for (const auto& [key, weight] : {std::pair{"train.z_loss", model.losses.z_loss}, {"train.balance_loss", model.losses.balance_loss}})
+    if (weight > 0) request.overrides.push_back(fmt::format("{}={}", key, configs::to_text(weight)));
   for (const auto& [key, value] : model.identity) {
     const bool rows = key == "train.batch" || key == "train.sequence" || key == "train.z_loss" || key == "train.balance_loss" ||
                       key == "train.router_z_loss" || key == "data.packing";

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <string_view>
 
 namespace millrace::layers {
 namespace {
@@ -18,10 +19,11 @@ bool is_off(const Json& value) { return value == false || value == 0 || value ==
 
 // Keys that cannot change any number that is computed here, grouped by reason.
 
-/// Parts that are disabled by a fixed key: layers of experts (num_experts = 1), prediction modules (mtp_num_layers = 0), hyper-connections
-/// (mhc_expansion_rate = 1), engrams (engram_layers = []), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent
-/// attention (attention_type = "global"), multimodal positions (use_mrope = false), clipping of products of queries and keys (use_qk_clip =
-/// false), scanned layers (scan_layers = false). Blocks that norm queries and keys fix qk_norm_with_scale; in others it has no effect.
+/// Parts that are disabled by a fixed key, or read by read_maxtext_experts where layers have experts (else num_experts = 1): prediction
+/// modules (mtp_num_layers = 0), hyper-connections (mhc_expansion_rate = 1), engrams (engram_layers = []), the sparse indexer (use_indexer
+/// = false), MoBA (moba = false), multi-head latent attention (attention_type = "global"), multimodal positions (use_mrope = false),
+/// clipping of products of queries and keys (use_qk_clip = false), scanned layers (scan_layers = false). Blocks that norm queries and keys
+/// fix qk_norm_with_scale; in others it has no effect.
 constexpr std::array parts_that_are_off = {
     "base_moe_mlp_dim",
     "capacity_factor",
@@ -69,12 +71,13 @@ constexpr std::array parts_that_are_off = {
     "v_head_dim",
 };
 
-/// Parts of blocks that are refused by decoder_block: the gated delta net of Qwen3-Next, the global and sliding layers and the value norm
-/// of Gemma 4. Where no layer slides, nothing rotates by local_rope_max_timescale; where one does, read_maxtext reads it.
+/// Parts of other blocks: the gated delta net of hybrids, whose sizes read_maxtext_linear_attention reads there (its result does not depend
+/// on gdn_chunk_size, the length of the chunks in which MaxText computes it); the global and sliding layers and the value norm of Gemma 4.
+/// Where no layer slides, nothing rotates by local_rope_max_timescale; where one does, read_maxtext reads it.
 constexpr std::array parts_of_other_blocks = {
     "gdn_chunk_size",           "gdn_conv_kernel_dim", "gdn_key_head_dim",    "gdn_num_key_heads",         "gdn_num_value_heads",
     "gdn_value_head_dim",       "global_head_dim",     "global_num_kv_heads", "global_rope_max_timescale", "global_rope_proportion",
-    "local_rope_max_timescale", "use_qk_norm_in_gdn",  "v_norm_with_scale",
+    "local_rope_max_timescale", "v_norm_with_scale",
 };
 
 /// YaRN's numbers; where rope_type = "yarn" is supported, read_maxtext reads them.
@@ -83,9 +86,13 @@ constexpr std::array numbers_of_yarn = {
     "rope_interleave", "rope_truncate",
 };
 
+/// Keys of Llama 4's layers, which read_maxtext_chunks reads. Other blocks have one value of them.
+constexpr std::array<std::string_view, 5> keys_of_chunks = {"chunk_attn_window_size", "inhomogeneous_layer_cycle_interval",
+                                                            "nope_layer_interval", "temperature_tuning", "use_qk_norm"};
+
 /// The choice between implementations of the same computation: a lookup as a product with one-hot rows, logits in slices, the
 /// precision of products on a TPU (here a product of fp32 operands is always in fp32).
-constexpr std::array arrangement = {"matmul_precision", "num_vocab_tiling", "use_iota_embed"};
+constexpr std::array arrangement = {"inhomogeneous_layer_cycle_interval", "matmul_precision", "num_vocab_tiling", "use_iota_embed"};
 
 /// Settings of the run: its dtype, rows and clipping are train.dtype, train.sequence, train.clip. Tensors have their own dtype, and
 /// initial values are the folder's weights, whatever distribution they were once drawn from.
@@ -128,13 +135,14 @@ void check_size(JsonReader& reader, const char* key, const char* derived, std::i
 }
 
 /// The sizes before MaxText applies global_parameter_scale = 2^(3q + r), which increases widths before depth.
-void check_sizes(JsonReader& reader) {
+void check_sizes(JsonReader& reader, bool experts) {
   const auto scale = reader.integer("global_parameter_scale", 1, 1 << 20).value_or(1);
   if (!std::has_single_bit(static_cast<std::uint64_t>(scale))) reader.refuse("global_parameter_scale", "expected a power of 2");
   const int power = std::countr_zero(static_cast<std::uint64_t>(scale)), q = power / 3, r = power % 3;
   const std::int64_t width = std::int64_t{1} << (q + (r > 1 ? 1 : 0)), inner = std::int64_t{1} << (q + (r > 0 ? 1 : 0));
   check_size(reader, "base_emb_dim", "emb_dim", width);
   check_size(reader, "base_mlp_dim", "mlp_dim", inner);
+  if (experts) check_size(reader, "base_moe_mlp_dim", "moe_mlp_dim", inner);
   check_size(reader, "base_num_query_heads", "num_query_heads", inner);
   check_size(reader, "base_num_kv_heads", "num_kv_heads", inner);
   check_size(reader, "base_num_decoder_layers", "num_decoder_layers", std::int64_t{1} << q);
@@ -209,6 +217,14 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
   std::vector<FixedKey> keys = file.fixed;
   for (const FixedKey& common : common_fixed_keys()) {
     if (file.windows && common.key == "sliding_window_size") continue;
+    if (file.hybrid && (common.key == "inhomogeneous_layer_cycle_interval" || common.key == "partial_rotary_factor")) continue;
+    if (file.sections && common.key == "use_mrope") continue;
+    if (file.attention && common.key == "moba") continue;
+    if (file.chunks && std::ranges::find(keys_of_chunks, common.key) != keys_of_chunks.end()) continue;
+    if (file.experts && (common.key == "num_experts" || common.key == "load_balance_loss_weight")) continue;
+    if (file.experts && file.experts->clamped && common.key == "mlp_activations_limit") continue;
+    if (file.experts && file.experts->dense_first && common.key == "first_num_dense_layers") continue;
+    if (file.experts && file.experts->shared != nullptr && common.key == "shared_experts") continue;
     if (file.linear_rope && common.key == "rope_linear_scaling_factor") continue;
     if (std::ranges::find(file.fixed, common.key, &FixedKey::key) == file.fixed.end()) keys.push_back(common);
   }
@@ -221,7 +237,7 @@ void check_maxtext_keys(JsonReader& reader, const MaxTextFile& file) {
     const bool equal = value != nullptr ? *value == fixed.value : !reader.has(fixed.key) || is_off(fixed.value);
     if (!equal) reader.refuse(fixed.key, fmt::format("supported is {}", fixed.value.dump()));
   }
-  check_sizes(reader);
+  check_sizes(reader, file.experts.has_value());
   check_kernel(reader);
   check_cap(reader, file);
   const auto know = [&](const auto& keys) {
@@ -229,6 +245,7 @@ void check_maxtext_keys(JsonReader& reader, const MaxTextFile& file) {
   };
   know(parts_that_are_off);
   know(parts_of_other_blocks);
+  if (!file.hybrid) static_cast<void>(reader.find("use_qk_norm_in_gdn"));
   know(numbers_of_yarn);
   know(arrangement);
   know(decided_by_the_run);

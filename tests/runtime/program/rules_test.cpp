@@ -76,6 +76,16 @@ Body latent_attention(bool sinks) {
   };
 }
 
+/// Attention of queries that choose two of four blocks, of one key each.
+Body attention_of_blocks(bool sinks) {
+  return [sinks](ProgramBuilder& b, ValueId x) {
+    const auto k = linear(b, x, b.parameter("k", {4, 8}), "k"), v = linear(b, x, b.parameter("v", {4, 8}), "v");
+    const auto choice = choose_blocks(b, x, k, {.head_dim = 4, .block = 1, .blocks = 2}, "choice");
+    return attention(b, x, k, v, b.batch("segments"), {.head_dim = 4, .scale = 0.7F, .block = 1, .blocks = 2}, "attention",
+                     sinks ? b.parameter("sinks", {2}, in_f32) : ValueId{}, choice);
+  };
+}
+
 std::vector<ValueId> learned_numbers(ProgramBuilder& builder, Activation activation) {
   std::vector<ValueId> numbers;
   for (std::size_t i = 0; i < kernels::activation_parameters(activation); ++i)
@@ -114,6 +124,7 @@ std::vector<Net> nets() {
        },
        {}},
       {"scale", [](ProgramBuilder& b, ValueId x) { return scale(b, x, 1.7, "scale"); }, {}},
+      {"softmax", [](ProgramBuilder& b, ValueId x) { return softmax(b, x, "softmax"); }, {}},
       {"dropout", [](ProgramBuilder& b, ValueId x) { return dropout(b, x, 0.25, "dropout"); }, {}},
       {"copy", [](ProgramBuilder& b, ValueId x) { return copy(b, x, "copy"); }, {}},
       {"add", [](ProgramBuilder& b, ValueId x) { return add(b, x, scale(b, x, 0.3, "scale"), "add"); }, {}},
@@ -130,6 +141,8 @@ std::vector<Net> nets() {
       {"chunks", attention_of({.scale = 0.7F, .chunk = 3}), {}},
       {"both ways", attention_of({.scale = 0.7F, .causal = false}), {}},
       {"sinks", attention_of({.scale = 0.7F}, true), {}},
+      {"blocks", attention_of_blocks(false), {}},
+      {"blocks with sinks", attention_of_blocks(true), {}},
       {"latent attention", latent_attention(false), {}},
       {"latent attention with sinks", latent_attention(true), {}},
       {"rms_norm without weight", [](ProgramBuilder& b, ValueId x) { return rms_norm_without_weight(b, x, 4, {1e-2F}, "norm"); }, {}},
@@ -142,6 +155,23 @@ std::vector<Net> nets() {
        [](ProgramBuilder& b, ValueId x) {
          const auto own = linear(b, x, b.parameter("own", {4, 8}), "own"), shared = linear(b, x, b.parameter("shared", {2, 8}), "shared");
          return join_heads(b, {own, shared}, {.heads = 2, .shared = 1}, "join");
+       },
+       {}},
+      {"interleaved columns",
+       [](ProgramBuilder& b, ValueId x) {
+         const auto parts = split_heads(b, x, 4, {1, 1}, "split");
+         return linear(b, glu(b, Activation::silu, parts[0], parts[1], "glu"), b.parameter("back", {8, 4}), "back");
+       },
+       {}},
+      {"one feature for all",
+       [](ProgramBuilder& b, ValueId x) {
+         const auto gate = linear(b, x, b.parameter("gate", {1, 8}), "gate");
+         return glu(b, Activation::sigmoid, join_heads(b, {gate}, {.heads = 8, .shared = 1}, "copies"), x, "gated");
+       },
+       {}},
+      {"clamped gate",
+       [](ProgramBuilder& b, ValueId x) {
+         return clamped_glu(b, linear(b, x, b.parameter("gate", {8, 8}), "gate"), x, {0.6F, 1.7F, 1.0F}, "glu");
        },
        {}},
       {"shaped head", [](ProgramBuilder& b, ValueId x) { return scale(b, x, 0.5, "scale"); }, {0.05F, 0.6F, 2.0F}},
@@ -386,6 +416,8 @@ TEST(Rules, CostsAreCounted) {
   const std::map<std::string, double> flops = {{"add", 1},
                                                {"bias", 1},
                                                {"bias_weight_gradient", 1},
+                                               {"clamped_glu", 10},
+                                               {"clamped_glu_input_gradient", 17},
                                                {"copy", 0},
                                                {"delta_gates", 12},
                                                {"delta_gates_input_gradient", 13},
@@ -403,6 +435,8 @@ TEST(Rules, CostsAreCounted) {
                                                {"rms_norm_weight_gradient", 3},
                                                {"rope", 3},
                                                {"scale", 1},
+                                               {"softmax", 6},
+                                               {"softmax_input_gradient", 4},
                                                {"split", 0},
                                                {"join_heads", 0},
                                                {"attention_temperature", 1},
@@ -453,6 +487,7 @@ TEST(Rules, ResultsBesideTheFirstAreNamed) {
   const std::map<std::string_view, Words> words = {{"layer_norm", {"", ".mean", ".r"}},
                                                    {"rms_norm", {"", ".r"}},
                                                    {"attention", {"", ".log_sum_exp"}},
+                                                   {"clamped_glu_input_gradient", {"", ".up"}},
                                                    {"delta_gates", {"", ".beta"}},
                                                    {"delta_gates_input_gradient", {"", ".b"}},
                                                    {"gated_delta_rule_input_gradient", {"", ".k", ".v", ".g", ".beta"}},
