@@ -99,12 +99,12 @@ struct StepReport {
   std::int32_t rank = 0;
   std::int64_t step = 0;
   std::vector<runtime::TensorSquareSum> squares;
-  std::vector<runtime::LossTermSums> losses;    // the loss terms of the rank's stages
-  std::vector<runtime::ObservedSums> observed;  // and their observations
+  std::vector<runtime::LossTermSums> losses;  // the loss terms of the rank's stages
   StepTimes times;
   std::uint64_t device_used = 0, device_total = 0;                         // bytes of the rank's GPU; 0 on a CPU
   std::vector<double> metrics = std::vector<double>(step_metrics.size());  // the rank's values of step_metrics, in their order
-  auto tie() { return std::tie(rank, step, squares, losses, observed, times, device_used, device_total, metrics); }
+  std::vector<runtime::ObservedSums> observed = {};                        // the observations of the rank's stages
+  auto tie() { return std::tie(rank, step, squares, losses, times, device_used, device_total, metrics, observed); }
 };
 
 struct Optimized {

@@ -167,6 +167,41 @@ TEST(StatusJson, TellsOfCheckpoints) {
   EXPECT_NE(metrics.find("\nmillrace_checkpoint_problems 2\n"), std::string::npos) << metrics;
 }
 
+TEST(StatusJson, TellsOfExpertsWhereThereAreSome) {
+  auto view = made_up(1);
+  EXPECT_TRUE(nlohmann::json::parse(status_json(view))["experts"].is_null());
+  EXPECT_TRUE(nlohmann::json::parse(status_json(view))["activations"].is_null());
+  EXPECT_EQ(metrics_text(view).find("expert"), std::string::npos);
+  LiveHistory history;
+  for (int step = 1; step <= 2; ++step) {
+    auto one = record(step, 1.0);
+    one.experts = {{0, "layers.0", {8, 8}, 0}, {1, "layers.1", {16, 0}, 3}};
+    one.activations = {{1, 0.25, 0.5, 2.0}};
+    history.add(one);
+  }
+  view.totals = history.read();
+  const auto json = nlohmann::json::parse(status_json(view));
+  const auto& experts = json["experts"];
+  ASSERT_EQ(experts["routers"].size(), 2U);
+  const auto& router = experts["routers"][1];
+  EXPECT_EQ(router["name"], "layers.1");
+  EXPECT_EQ(router["tokens"], (nlohmann::json{16, 0}));
+  EXPECT_EQ(router["entropy"], 0.0);
+  EXPECT_EQ(router["hottest"], 0);
+  EXPECT_EQ(router["hottest_share"], 1.0);
+  EXPECT_EQ(router["dropped"], 3);
+  EXPECT_NEAR(experts["routers"][0]["evenness"].get<double>(), 1.0, 1e-15);
+  ASSERT_EQ(experts["evenness"].size(), 2U);
+  EXPECT_EQ(experts["evenness"][1][0], 2);
+  EXPECT_NEAR(experts["evenness"][1][1].get<double>(), 0.5, 1e-15) << "the mean";
+  EXPECT_NEAR(experts["evenness"][1][2].get<double>(), 0.0, 1e-15) << "the least";
+  EXPECT_NEAR(experts["evenness"][1][3].get<double>(), 1.0, 1e-15) << "the most";
+  EXPECT_EQ(json["activations"][0]["stdev"], 2.0);
+  const auto metrics = metrics_text(view);
+  EXPECT_NE(metrics.find("\nmillrace_expert_hottest_share_ratio{router=\"layers.1\"} 1\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("\nmillrace_expert_dropped_tokens{router=\"layers.1\"} 3\n"), std::string::npos) << metrics;
+}
+
 TEST(StatusJson, TellsOfAGpusMemoryWhereThereIsOne) {
   auto view = made_up(1);
   EXPECT_TRUE(nlohmann::json::parse(status_json(view))["last_step"]["device_bytes"].is_null());

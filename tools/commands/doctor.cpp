@@ -220,7 +220,7 @@ int doctor(const Arguments& parsed) {
   folders(report);
   if (report.failures() > 0) {
     fmt::print("{} failed, {} to look at\n", report.failures(), report.warnings());
-    return static_cast<int>(ExitCode::numerics);
+    return static_cast<int>(ExitCode::difference);
   }
   fmt::print("{}\n", report.warnings() == 0 ? std::string("all is well") : fmt::format("{} to look at", report.warnings()));
   return 0;
