@@ -66,7 +66,7 @@ ModelConfig odd_model(const std::string& name) {
   }
   if (family == "qwen3_next" || family == "qwen3_5_moe" || (maxtext && family == "qwen3_5")) {
     config.experts = 5, config.experts_per_token = 3, config.moe_intermediate_size = 11;
-    config.shared_expert_intermediate_size = 13;
+    if (!maxtext) config.shared_expert_intermediate_size = 13;
   }
   if (family == "qwen3_next" && !maxtext) config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   if (family.starts_with("qwen3_5") || family == "qwen3_next") {
