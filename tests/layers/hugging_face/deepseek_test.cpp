@@ -156,8 +156,8 @@ TEST(DeepSeekKeys, ScaleScoresAndRotation) {
       config["rope_parameters"].merge_patch(patch);
       return model_of(config);
     };
-    EXPECT_FLOAT_EQ(attention_of(model({})).scale, scale_of(1.0));
-    EXPECT_EQ(model({}).rope.attention_factor, 1.0);
+    EXPECT_FLOAT_EQ(attention_of(model(json::object())).scale, scale_of(1.0));
+    EXPECT_EQ(model(json::object()).rope.attention_factor, 1.0);
     EXPECT_FLOAT_EQ(attention_of(model({{"mscale_all_dim", 0.707}, {"mscale", 0.707}})).scale, scale_of(0.707));
     const ModelConfig ratio = model({{"mscale_all_dim", 0.5}});
     EXPECT_FLOAT_EQ(attention_of(ratio).scale, scale_of(0.5));
