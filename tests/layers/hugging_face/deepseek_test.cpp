@@ -23,10 +23,11 @@ namespace {
 using nlohmann::json;
 using tests::expect_error;
 
+/// The golden model's config.json with some keys replaced, by null too.
 json v3(const json& patch = json::object()) {
   std::ifstream stream(tests::source_path("tests/golden/hf_deepseek_v3/config.json"));
   json config = json::parse(stream);
-  config.merge_patch(patch);
+  config.update(patch);
   return config;
 }
 
@@ -38,7 +39,7 @@ json v2(const json& patch = json::object()) {
                     {"norm_topk_prob", false},
                     {"topk_method", "greedy"},
                     {"scoring_func", "softmax"}});
-  config.merge_patch(patch);
+  config.update(patch);
   return config;
 }
 
