@@ -113,7 +113,8 @@ void Coordinator::update() {
   rate_ = setup_.learning_rate(step_);
   phase_ = Phase::optimizing;
   answers_ = 0;
-  port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train), rate_});
+  port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train), rate_,
+                          runtime::bias_update(setup_.train.routed_bias_update_rate, observed_)});
 }
 
 /// The step is run again from its start, whose state is unchanged, so that the operation at fault raises the error.

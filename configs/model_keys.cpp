@@ -195,11 +195,6 @@ void router_keys(std::vector<Key>& keys) {
                               "tokens that choose it the choice is dropped. 0: on all.",
                               MEMBER(model.capacity_factor)),
                          0, many));
-  keys.push_back(between(bind("model.routed_bias_update_rate", identity,
-                              "After each step this is added to the bias of every expert that had fewer tokens than the mean, and taken "
-                              "from the others' (routed_bias = choice). 0: the bias stays.",
-                              MEMBER(model.routed_bias_update_rate)),
-                         0, 1000));
   keys.push_back(bind("model.float32_gate_logits", identity, "maxtext: the router computes in fp32; else in the compute dtype.",
                       MEMBER(model.float32_gate_logits)));
 }

@@ -128,6 +128,12 @@ void train_keys(std::vector<Key>& keys) {
                               "Weight of the squared logarithm of the sum of a router's softmax, a mean over tokens and layers. 0: none.",
                               MEMBER(train.router_z_loss)),
                          0, 1000));
+  keys.push_back(between(
+      bind("train.routed_bias_update_rate", identity,
+           "After each step this is added to the routers' bias of every expert that was chosen less often than the mean, and taken from "
+           "that of every expert that was chosen more often; requires routers with a bias. 0: biases stay.",
+           MEMBER(train.routed_bias_update_rate)),
+      0, 1000));
   keys.push_back(bind("train.find_nan", layout,
                       "Check the results of every operation, and end at the first value that is not finite, with the operation's name. "
                       "Slow. Without it, a step that is not finite is run once more to find the operation.",

@@ -86,9 +86,8 @@ struct ExpertsSpec {
   std::optional<MlpSpec> shared = {};  // an expert that every token has
   bool shared_gate = false;            // whose result is multiplied by the sigmoid of a learned product of the token
   bool route_bias_trained = true;      // false: the bias of the route is stored with the weights and stays as it is
-  double capacity_factor = 0;   // an expert takes this many times its even share of a sequence's choices; 0: all (layers/moe/capacity.hpp)
-  double bias_update_rate = 0;  // of the bias for the choice of experts, after every step; 0: it is not updated
-  bool router_in_f32 = true;    // the router computes in fp32; else in the compute dtype
+  double capacity_factor = 0;  // an expert takes this many times its even share of a sequence's choices; 0: all (layers/moe/capacity.hpp)
+  bool router_in_f32 = true;   // the router computes in fp32; else in the compute dtype
   // The scores of whose softmax the balance loss takes the mean, to which a bias of the route is added. transformers takes the logits.
   kernels::RouterScore balanced = kernels::RouterScore::logit;
 

@@ -142,9 +142,8 @@ struct ModelConfig {
   double routed_scaling_factor = 1.0;                               // multiplies the weights of a token's experts
   std::int64_t routing_groups = 1;                                  // experts are chosen from the best of so many groups
   std::int64_t kept_routing_groups = 1;                             // the number of these groups that are kept
-  double capacity_factor = 0;          // an expert takes this many times its even share of a sequence's choices; 0: all
-  double routed_bias_update_rate = 0;  // by which a step moves the bias of each expert towards an even load; 0: not at all
-  bool float32_gate_logits = false;    // maxtext: the router computes in fp32; else in the compute dtype
+  double capacity_factor = 0;        // an expert takes this many times its even share of a sequence's choices; 0: all
+  bool float32_gate_logits = false;  // maxtext: the router computes in fp32; else in the compute dtype
 
   // Only with the numerics of MaxText:
   kernels::Activation activation = kernels::Activation::silu;

@@ -28,6 +28,7 @@ struct ParameterSpec {
   Initial initial;
   runtime::StoredForm stored;  // as files have it
   double active = 1;           // the share of the tokens that it is multiplied with; K / E for experts
+  std::string router = {};     // of a bias by which a router chooses: the scope of the router; empty: it is none
   bool trained = true;         // false: it has no gradient, and optimizers leave it as it is
   int order = 0;  // position of the tensor in the model's list, the same for both uses of a tied table; sums over tensors are in this order
 

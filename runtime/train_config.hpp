@@ -38,6 +38,7 @@ struct TrainConfig {
   double z_loss = 0.0;                  // weight of log(Z)^2
   double balance_loss = 0.0;            // of routers, a mean over the layers with experts
   double router_z_loss = 0.0;           // weight of log(Z)^2 of routers
+  double routed_bias_update_rate = 0;   // by which a step moves the biases of routers towards even loads
   bool find_nan = false;
 
   bool operator==(const TrainConfig&) const = default;

@@ -19,6 +19,7 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
           .order = spec.order,
           .decays = plan.decay.decays(spec.name, spec.shape),
           .copy = plan.schedule.placement.replica_of(stage) > 0,
+          .router = spec.router,
           .trained = spec.trained};
 }
 

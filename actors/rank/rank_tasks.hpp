@@ -12,7 +12,8 @@ namespace millrace::actors {
 /// Work on all shards of a rank for the compute worker, with its arguments.
 struct RankTask {
   RankTaskKind work = RankTaskKind::sums;
-  runtime::UpdateScalars scalars;  // for the optimizer
+  runtime::UpdateScalars scalars = {};  // for the optimizer
+  runtime::BiasUpdate biases = {};      // after it
 };
 
 /// The end of a step: what a rank asks of the shards of its stages, one after another: gradient sums, their squares, the optimizer,

@@ -127,6 +127,10 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
     for (const auto& action : rank) plan.split_backward = plan.split_backward || action.kind == runtime::ActionKind::input_gradient;
 
   plan.parameters = layers::model_parameters(plan.model);
+  MILLRACE_CHECK(
+      train.routed_bias_update_rate == 0 || std::ranges::any_of(plan.parameters, [](const auto& spec) { return !spec.router.empty(); }),
+      ExitCode::config, "actors.plan", "train.routed_bias_update_rate = {}, but no router of the model has a bias",
+      train.routed_bias_update_rate);
   plan.rematerialize = policies_of(request.rematerialize, plan.model, static_cast<std::size_t>(stages));
   plan.compute = runtime::compute_dtype(train);
   plan.device = request.device;

@@ -128,7 +128,6 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
                                   differs("swiglu_limit", expected.swiglu_limit, found.swiglu_limit),
                                   differs("swiglu_alpha", expected.swiglu_alpha, found.swiglu_alpha),
                                   differs("capacity_factor", expected.capacity_factor, found.capacity_factor),
-                                  differs("routed_bias_update_rate", expected.routed_bias_update_rate, found.routed_bias_update_rate),
                                   differs("first_dense_layers", expected.first_dense_layers, found.first_dense_layers),
                                   differs("shared_experts", expected.shared_experts, found.shared_experts),
                                   differs("routed_scaling_factor", expected.routed_scaling_factor, found.routed_scaling_factor),
@@ -167,6 +166,9 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
   if (result.losses.balance_loss > 0)
     result.warnings.push_back(
         fmt::format("{}: load_balance_loss_weight = {}: the loss includes this balance loss", where, result.losses.balance_loss));
+  if (result.losses.routed_bias_update_rate > 0)
+    result.warnings.push_back(fmt::format("{}: routed_bias_update_rate = {}: training moves the routers' biases by it after each step",
+                                          where, result.losses.routed_bias_update_rate));
   check_weights(result.model, where);
   result.token_ids = token_ids_of(json);
   reader.warn_of_the_rest(result.warnings, ignored_hugging_face_keys());

@@ -81,6 +81,7 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .initial = family.initial(model, value.name, value.type.shape),
                      .stored = value.stored,
                      .active = value.active,
+                     .router = value.router,
                      .trained = value.trained});
   }
   return specs;

@@ -17,9 +17,11 @@ runtime::ValueId weights_within_capacity(runtime::ProgramBuilder& builder, const
   const std::int64_t sequences = builder.options().rows;
   const std::int64_t capacity =
       expert_capacity(builder.options().sequence, spec.route.experts_per_token, spec.experts, spec.capacity_factor);
-  return runtime::apply_capacity(builder, routing.weights, routing.experts,
-                                 {.experts = spec.experts, .sequences = sequences, .capacity = capacity}, module + ".capacity")
-      .weights;
+  const runtime::KeptChoices kept =
+      runtime::apply_capacity(builder, routing.weights, routing.experts,
+                              {.experts = spec.experts, .sequences = sequences, .capacity = capacity}, module + ".capacity");
+  builder.observe(runtime::dropped_tokens_name, kept.dropped);
+  return kept.weights;
 }
 
 }  // namespace millrace::layers

@@ -13,7 +13,8 @@ namespace millrace::layers {
 
 /// The weights f32 [T, K] by which the results of a token's experts are added: those of `routing`, but 0 for the choices that exceed the
 /// capacity of their expert (kernels/capacity.hpp), if the spec has one. What is kept is not scaled up, and a token whose choices are all
-/// dropped gets 0 from its experts. `module` begins the operation's name.
+/// dropped gets 0 from its experts. How many are dropped is observed (runtime/program/observation.hpp). `module` begins the operation's
+/// name.
 [[nodiscard]] runtime::ValueId weights_within_capacity(runtime::ProgramBuilder& builder, const runtime::Routing& routing,
                                                        const ExpertsSpec& spec, const std::string& module);
 

@@ -94,12 +94,14 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
   const ValueId read = spec.router_in_f32 ? runtime::to_f32(builder, router_input, module + ".gate_input") : router_input;
   const ValueId logits = runtime::linear_input_major(builder, read, kernel, module + ".gate");
   ValueId bias;
-  if (spec.route.bias != RouterBias::none) bias = builder.parameter(path + ".gate.bias", {experts}, runtime::in_f32);
+  if (spec.route.bias != RouterBias::none)
+    bias = builder.parameter(path + ".gate.bias", {experts}, {.dtype = kernels::DType::f32, .chooses_experts = true});
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, module + ".route", bias);
   const ValueId scores = model.losses.balance_loss > 0 ? balanced_scores(builder, logits, bias, spec.balanced, module) : logits;
   router_losses(builder, {.logits = logits, .scores = scores, .experts = routing.experts}, model, module);
   const ValueId weights = weights_within_capacity(builder, routing, spec, module);
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, experts, module + ".sort");
+  builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, module + ".load"));
 
   const double active = static_cast<double>(spec.route.experts_per_token) / static_cast<double>(experts);
   const auto product = [&](ValueId from, const std::string& name, std::int64_t inputs, std::int64_t outputs) {

@@ -109,7 +109,7 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   ValueId route_bias;
   if (spec.route.bias != kernels::RouterBias::none)
     route_bias = builder.parameter(module + "." + names.route_bias, {spec.experts},
-                                   {.dtype = kernels::DType::f32, .trained = spec.route_bias_trained});
+                                   {.dtype = kernels::DType::f32, .chooses_experts = true, .trained = spec.route_bias_trained});
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route", route_bias);
   router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
   const ValueId weights = weights_within_capacity(builder, routing, spec, "mlp"), none;

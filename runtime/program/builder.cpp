@@ -111,6 +111,7 @@ ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const 
   value.use = form.use;
   value.active = form.active;
   value.trained = form.trained;
+  if (form.chooses_experts) value.router = scope_;
   return add_named("parameter " + std::to_string(form.use) + " " + name, std::move(value));
 }
 

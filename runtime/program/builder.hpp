@@ -17,7 +17,8 @@ struct ParameterForm {
   StoredForm stored = {};                    // without a shape: stored in the shape that the program uses
   int use = 0;                               // 1: the output head's use of a tied table
   double active = 1;                         // the share of the tokens that it is multiplied with; K / E for experts
-  bool trained = true;                       // false: no gradient may flow to it, and optimizers leave it as it is
+  bool chooses_experts = false;  // a bias [E] by which the scope's router chooses: loads move it (runtime/engine/load_balance.hpp)
+  bool trained = true;           // false: no gradient may flow to it, and optimizers leave it as it is
 };
 
 /// For parameters that are used in fp32 whatever the compute dtype is: those that multiply or are added elementwise (norm scales,

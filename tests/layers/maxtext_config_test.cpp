@@ -150,6 +150,10 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   for (const char* name : {"gemma", "mistral", "qwen2", "qwen3"}) expect_no_key_passed_over(maxtext(name), {}, unscaled);
   const std::vector<std::string> of_experts{"num_experts_per_tok", "float32_gate_logits", "norm_topk_prob", "routed_bias"};
   expect_no_key_passed_over(maxtext("mixtral"), of_experts, unscaled);
+  // A capacity has an effect without the dropless path alone.
+  expect_no_key_passed_over(
+      maxtext("mixtral_capacity"),
+      {"num_experts_per_tok", "float32_gate_logits", "norm_topk_prob", "routed_bias", "capacity_factor", "sparse_matmul"}, unscaled);
   expect_no_key_passed_over(maxtext("qwen3_moe"), of_experts, {"rope_use_scale", "mlp_dim"});
   for (const char* name : {"gemma2", "gemma3"}) expect_no_key_passed_over(maxtext(name), {"local_rope_max_timescale"}, unscaled);
   expect_no_key_passed_over(maxtext("olmo3"), yarn, unscaled);
@@ -160,7 +164,7 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   // The heads have widths of their own, and weights are never normalised by this key.
   const std::vector<std::string> unread{"rope_use_scale", "head_dim"};
   expect_no_key_passed_over(maxtext("deepseek_v2"), latent, unread);
-  latent.insert(latent.end(), {"n_routing_groups", "topk_routing_group", "model_name"});
+  latent.insert(latent.end(), {"n_routing_groups", "topk_routing_group", "model_name", "routed_bias_update_rate"});
   expect_no_key_passed_over(maxtext("deepseek"), latent, unread);
 }
 

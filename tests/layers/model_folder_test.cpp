@@ -74,7 +74,8 @@ TEST(Weights, ImportAndExportAreTheIdentity) {
       EXPECT_EQ(again.losses, once.losses);
       EXPECT_EQ(again.token_ids, once.token_ids);
       // Losses that are in both are the only warnings.
-      EXPECT_EQ(once.warnings.size(), (once.losses.z_loss > 0 ? 1U : 0U) + (once.losses.balance_loss > 0 ? 1U : 0U));
+      EXPECT_EQ(once.warnings.size(), (once.losses.z_loss > 0 ? 1U : 0U) + (once.losses.balance_loss > 0 ? 1U : 0U) +
+                                          (once.losses.routed_bias_update_rate > 0 ? 1U : 0U));
       EXPECT_EQ(again.warnings.size(), once.warnings.size());
     }
   }

@@ -79,7 +79,8 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   };
   config.losses = {.z_loss = read_weight("train.z_loss", maxtext),
                    .balance_loss = read_weight("train.balance_loss", maxtext),
-                   .router_z_loss = read_weight("train.router_z_loss", false)};
+                   .router_z_loss = read_weight("train.router_z_loss", false),
+                   .routed_bias_update_rate = read_weight("train.routed_bias_update_rate", maxtext)};
   want_nothing_at(out, true, component);
   write_whole_folder(out, component, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);

@@ -19,8 +19,13 @@ using runtime::JsonReader;
 constexpr std::array score_functions = {std::pair{RouterScore::logit, ""}, std::pair{RouterScore::softmax, "softmax"},
                                         std::pair{RouterScore::sigmoid, "sigmoid"}, std::pair{RouterScore::sqrt_softplus, "sqrtsoftplus"}};
 
-/// Whether weights are scores times a factor, so that the factor has an effect, and norm_topk_prob has none.
+/// Whether weights are scores times a factor, so that the factor has an effect.
 bool scales(const MaxTextFile& file) { return file.experts->weights == MaxTextWeights::scaled; }
+
+/// Whether weights are a softmax, of which norm_topk_prob makes the sum 1.
+bool normalises(const MaxTextFile& file) {
+  return file.experts->weights == MaxTextWeights::softmax || file.experts->weights == MaxTextWeights::probability;
+}
 
 /// A part of experts that is not computed, and the value with which it is off.
 void refuse_parts(JsonReader& reader, const ModelConfig& model) {
@@ -90,12 +95,15 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
     model.first_dense_layers = first;
   }
   if (file.experts->shared != nullptr) model.shared_experts = reader.integer("shared_experts", 0, 1 << 16).value_or(0);
-  model.norm_topk_prob = reader.boolean("norm_topk_prob").value_or(false);
+  if (normalises(file)) model.norm_topk_prob = reader.boolean("norm_topk_prob").value_or(false);
   if (scales(file)) model.routed_scaling_factor = reader.number("routed_scaling_factor", 0, 1e9).value_or(1);
   // Without the dropless path a capacity of 0 or less means none; the dropless path has none.
   const double capacity = reader.number("capacity_factor", -1e9, 1e9).value_or(-1);
   if (!reader.boolean("sparse_matmul").value_or(true)) model.capacity_factor = std::max(capacity, 0.0);
   model.float32_gate_logits = reader.boolean("float32_gate_logits").value_or(false);
+  // Only DeepSeek's blocks move the bias.
+  if (scales(file) && model.routed_bias != RouterBias::none)
+    losses.routed_bias_update_rate = reader.number("routed_bias_update_rate", 0, 1e3).value_or(0);
   losses.balance_loss = reader.number("load_balance_loss_weight", 0, 1e3).value_or(0);
 }
 
@@ -113,11 +121,12 @@ void write_maxtext_experts(runtime::OrderedJson& json, const MaxTextFile& file, 
     json["n_routing_groups"] = model.routing_groups > 1 ? model.routing_groups : -1;
     json["topk_routing_group"] = model.routing_groups > 1 ? model.kept_routing_groups : -1;
   }
-  json["norm_topk_prob"] = model.norm_topk_prob;
+  if (normalises(file)) json["norm_topk_prob"] = model.norm_topk_prob;
   if (scales(file)) json["routed_scaling_factor"] = model.routed_scaling_factor;
   json["sparse_matmul"] = model.capacity_factor <= 0;
   json["capacity_factor"] = model.capacity_factor > 0 ? model.capacity_factor : -1.0;
   json["float32_gate_logits"] = model.float32_gate_logits;
+  if (scales(file)) json["routed_bias_update_rate"] = losses.routed_bias_update_rate;
   json["load_balance_loss_weight"] = losses.balance_loss;
 }
 
