@@ -106,11 +106,15 @@ void Coordinator::update() {
         fmt::format("{}. When the step was run again, all values were finite: the same computation gave two results on this machine",
                     bad_step_));
   loss_ = loss;
+  std::vector<runtime::ObservedSums> observed;
+  for (const auto& report : reports_) observed.insert(observed.end(), report.observed.begin(), report.observed.end());
+  observed_ = runtime::add_observations(std::move(observed), setup_.model_stages);
   norm_ = runtime::global_norm(squares);
   rate_ = setup_.learning_rate(step_);
   phase_ = Phase::optimizing;
   answers_ = 0;
-  port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train), rate_});
+  port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train), rate_,
+                          runtime::bias_update(setup_.train.routed_bias_update_rate, observed_)});
 }
 
 /// The step is run again from its start, whose state is unchanged, so that the operation at fault raises the error.
@@ -136,6 +140,8 @@ StepRecord Coordinator::record() const {
   record.steps = setup_.train.steps;
   record.loss = loss_.total;
   record.terms = loss_.shown();
+  record.experts = runtime::expert_loads(observed_);
+  record.activations = runtime::layer_activations(observed_);
   record.gradient_norm = norm_;
   record.learning_rate = rate_;
   record.tokens = setup_.train.batch * setup_.train.sequence * setup_.train.microbatches;

@@ -8,6 +8,9 @@
 
 #include "actors/messages/messages.hpp"
 #include "kernels/base/check.hpp"
+#include "runtime/engine/expert_load.hpp"
+#include "runtime/engine/layer_activation.hpp"
+#include "runtime/engine/observation_sums.hpp"
 #include "runtime/engine/step_loss.hpp"
 #include "runtime/train_config.hpp"
 
@@ -39,7 +42,9 @@ struct CoordinatorSetup {
 struct StepRecord {
   std::int64_t step = 0, steps = 0;  // step is counted from 1 here
   double loss = 0, gradient_norm = 0, learning_rate = 0;
-  std::vector<runtime::StepLoss::Named> terms;  // of the loss; empty if it has only one
+  std::vector<runtime::StepLoss::Named> terms;        // of the loss; empty if it has only one
+  std::vector<runtime::ExpertLoad> experts;           // of all routers, in model order
+  std::vector<runtime::LayerActivation> activations;  // of all layers, with run.record_internal_metrics
   std::int64_t tokens = 0, targets = 0;
   double seconds = 0;
   double flops = 0;
@@ -140,6 +145,7 @@ class Coordinator {
   bool stopping_ = false, last_ = false, save_due_ = false, abandoned_ = false;
   std::int64_t step_begin_ = 0;
   runtime::StepLoss loss_;
+  std::vector<runtime::Observation> observed_;  // of the step, from before its update
   double norm_ = 0, rate_ = 0;
   std::vector<StepReport> reports_;            // by rank
   std::vector<EvaluationReport> evaluations_;  // by rank

@@ -8,10 +8,11 @@
 #      3  GPT-2 124M relative to plain C loops                 8  peak memory of 1 relative to PyTorch's
 #      4  2 ranks relative to PyTorch's pipelines              9  start to the first step, minus mpirun alone
 #      5  2 ranks of 1 thread relative to 1 rank of 2         10  growth with sequence, layers, microbatches, stages
+#     11  train step of a mixture relative to transformers'   12  gated delta rule relative to transformers'
 #
 # Environment: ROUNDS (3): rounds in which every alternative runs; STEPS (10): timed steps per round (fewer if steps are long, more if they are short);
 # MILLRACE (build/release/millrace; the other programs are beside it); PEERS (folder of torch_train.py and torch_pipeline.py; default shared/peers beside
-# the repository); PYTHON (a Python with torch; by default one is installed under build/peers and kept); CC (cc); LIMIT (1800): seconds that one program
+# the repository); PYTHON (a Python with torch, for 11 and 12 also transformers; by default one is installed under build/peers and kept); CC (cc); LIMIT (1800): seconds that one program
 # may take. The script says what it skips. Results stay in build/peers/readings.jsonl until the next call; peers/goals.py lists the comparisons and their
 # expected values, peers/table.py computes the table.
 set -euo pipefail
@@ -21,12 +22,12 @@ markdown=() goals=()
 while (($#)); do
   case $1 in
     --markdown) markdown=(--markdown "${2:?a file after --markdown}"); shift ;;
-    [1-9] | 10) goals+=("$1") ;;
+    [1-9] | 1[0-2]) goals+=("$1") ;;
     *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
   esac
   shift
 done
-((${#goals[@]})) || goals=({1..10})
+((${#goals[@]})) || goals=({1..12})
 
 rounds=${ROUNDS:-3} steps=${STEPS:-10} limit=${LIMIT:-1800}
 few=$(((steps + 1) / 2))
@@ -283,6 +284,56 @@ goal_10() {
   for law in sequence layers microbatches stages; do
     take growth $law python3 "$programs/growth.py" $law --millrace "$millrace" --tokens "$(tokens 512)" --rounds $((3 * rounds)) --steps $((2 * steps)) --threads 2
   done
+}
+
+# Sets torch_python if it has transformers too, or prints why not.
+find_transformers() {
+  find_torch || return 1
+  "$torch_python" -c 'import transformers' 2> "$scratch/errors" && return
+  if [ -n "${PYTHON:-}" ]; then
+    left_out "transformers: $PYTHON does not import it"
+    return 1
+  fi
+  echo "  installing transformers under build/peers/venv"
+  if ! "$torch_python" -m pip install --quiet transformers > "$scratch/errors" 2>&1; then
+    tail -3 "$scratch/errors" >&2
+    left_out "transformers: it could not be installed; is there a network?"
+    return 1
+  fi
+}
+
+goal_11() {
+  local file transformers=
+  file=$(run_file bench-moe-100m 8192 4 512 1)
+  if find_transformers; then transformers=yes; fi
+  in_turns mixture_round
+}
+mixture_round() {
+  local dtype kind experts kinds peer
+  for dtype in fp32 bf16; do
+    trained 3 "$few" "$file" train.threads=2 train.dtype=$dtype
+    take mixture "millrace $dtype" "${command[@]}"
+    [ -n "$transformers" ] || continue
+    kinds=(fp32)
+    [ $dtype = fp32 ] || kinds=(bf16 autocast)
+    for kind in "${kinds[@]}"; do
+      for experts in eager grouped_mm; do
+        peer=("$torch_python" "$programs/transformers_mixture.py" --dtype "$kind" --experts $experts --threads 2 --steps "$few")
+        OMP_NUM_THREADS=2 take mixture "transformers $kind $experts" "${peer[@]}"
+      done
+      OMP_NUM_THREADS=2 take mixture "transformers $kind compile" "${peer[@]}" --compile
+    done
+  done
+}
+
+goal_12() {
+  local transformers=
+  if find_transformers; then transformers=yes; fi
+  in_turns delta_rule_round
+}
+delta_rule_round() {
+  take "delta rule" millrace "$benches/kernels/delta_bench" 2 json
+  [ -z "$transformers" ] || OMP_NUM_THREADS=2 take "delta rule" transformers "$torch_python" "$programs/transformers_delta_rule.py" --threads 2
 }
 
 # -- main ----------------------------------------------------------------------------------

@@ -88,7 +88,20 @@ class Checker {
     const auto any = [&](layers::LayerKind kind) { return std::ranges::find(model.layer_kinds, kind) != model.layer_kinds.end(); };
     const bool slides = any(layers::LayerKind::sliding), chunks = any(layers::LayerKind::chunked);
     want(!slides || model.sliding_window > 0, "model.sliding_window", "expected 1 or more, model.layer_types has sliding layers");
+    if (any(layers::LayerKind::linear)) linear_attention();
     want(!chunks || model.attention_chunk > 0, "model.attention_chunk_size", "expected 1 or more, model.layer_types has chunked layers");
+  }
+
+  void linear_attention() const {
+    const auto& model = config_.model;
+    for (const auto& [key, size] : {std::pair{"model.linear_key_heads", model.linear_key_heads},
+                                    {"model.linear_value_heads", model.linear_value_heads},
+                                    {"model.linear_key_head_dim", model.linear_key_head_dim},
+                                    {"model.linear_value_head_dim", model.linear_value_head_dim},
+                                    {"model.linear_conv_kernel_dim", model.linear_conv_kernel_dim}})
+      want(size > 0, key, "expected 1 or more, model.layer_types has linear layers");
+    want(model.linear_value_heads % model.linear_key_heads == 0, "model.linear_value_heads",
+         "expected a multiple of model.linear_key_heads = {}", model.linear_key_heads);
   }
 
   void experts() const {
@@ -133,8 +146,8 @@ class Checker {
         is(layers::RopeKind::llama3) || is(layers::RopeKind::yarn) || is(layers::RopeKind::dynamic) || is(layers::RopeKind::longrope);
     want(!is(layers::RopeKind::yarn) || rope.beta_fast >= rope.beta_slow, (prefix + "_beta_fast").c_str(),
          "expected {}_beta_slow = {} or more", prefix, rope.beta_slow);
-    want(!is(layers::RopeKind::llama3) || rope.high_freq_factor > rope.low_freq_factor, (prefix + "_high_freq_factor").c_str(),
-         "expected more than {}_low_freq_factor = {}", prefix, rope.low_freq_factor);
+    want(!is(layers::RopeKind::llama3) || rope.high_freq_factor >= rope.low_freq_factor, (prefix + "_high_freq_factor").c_str(),
+         "expected {}_low_freq_factor = {} or more", prefix, rope.low_freq_factor);
     const std::int64_t least = is(layers::RopeKind::longrope) ? 2 : 1;
     want(!needs_length || rope.original_max_position >= least, (prefix + "_original_max_position").c_str(),
          "expected {} or more for {} = {}", least, prefix, to_string(rope.kind));

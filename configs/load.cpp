@@ -306,13 +306,15 @@ void read_folder(const ModelFile& file, const std::string& from, const Settings&
   config.train.balance_loss = file.losses.balance_loss;
   config.train.indexer_loss = file.losses.indexer_loss;
   config.train.indexer_warmup = file.losses.indexer_warmup;
+  config.train.routed_bias_update_rate = file.losses.routed_bias_update_rate;
   struct Weight {
     const char *key, *name;  // here and in MaxText's files, the only ones with weights of losses
     double value;
   };
   const Weight weights[] = {{"train.z_loss", "z_loss_multiplier", file.losses.z_loss},
                             {"train.balance_loss", "load_balance_loss_weight", file.losses.balance_loss},
-                            {"train.indexer_loss", "indexer_loss_scaling_factor", file.losses.indexer_loss}};
+                            {"train.indexer_loss", "indexer_loss_scaling_factor", file.losses.indexer_loss},
+                            {"train.routed_bias_update_rate", "routed_bias_update_rate", file.losses.routed_bias_update_rate}};
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(from, error);
   const Origin origin{Layer::preset, is_file ? from : (std::filesystem::path(from) / "config.json").string()};

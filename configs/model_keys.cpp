@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/key_binding.hpp"
+#include "kernels/short_convolution.hpp"
 #include "layers/family_traits.hpp"
 
 namespace millrace::configs {
@@ -134,7 +135,7 @@ Key layer_types(const char* doc) {
   using layers::LayerKind;
   return per_layer("model.layer_types", doc, &layers::ModelConfig::layer_kinds,
                    std::array{std::pair{LayerKind::full, "full_attention"}, std::pair{LayerKind::sliding, "sliding_attention"},
-                              std::pair{LayerKind::chunked, "chunked_attention"}});
+                              std::pair{LayerKind::chunked, "chunked_attention"}, std::pair{LayerKind::linear, "linear_attention"}});
 }
 
 Key layer_positions(const char* doc) {
@@ -148,6 +149,28 @@ Key mlp_layer_types(const char* doc) {
   return per_layer("model.mlp_layer_types", doc, &layers::ModelConfig::mlp_kinds,
                    std::array{std::pair{MlpKind::dense, "dense"}, std::pair{MlpKind::sparse, "sparse"}});
 }
+
+/// The sizes of gated delta nets.
+void linear_attention_keys(std::vector<Key>& keys) {
+  keys.push_back(
+      between(bind("model.linear_key_heads", identity, "Linear attention: heads of queries and keys.", MEMBER(model.linear_key_heads)), 0,
+              1 << 16));
+  keys.push_back(
+      between(bind("model.linear_value_heads", identity,
+                   "Linear attention: heads of values, each with a state; a multiple of the key heads.", MEMBER(model.linear_value_heads)),
+              0, 1 << 16));
+  keys.push_back(between(bind("model.linear_key_head_dim", identity, "Linear attention: size of a head of queries and keys.",
+                              MEMBER(model.linear_key_head_dim)),
+                         0, 1 << 16));
+  keys.push_back(between(
+      bind("model.linear_value_head_dim", identity, "Linear attention: size of a head of values.", MEMBER(model.linear_value_head_dim)), 0,
+      1 << 16));
+  keys.push_back(between(bind("model.linear_conv_kernel_dim", identity,
+                              "Linear attention: tokens that the convolution of a token's queries, keys and values sees, its own the last.",
+                              MEMBER(model.linear_conv_kernel_dim)),
+                         0, kernels::max_convolution_taps, "tokens"));
+}
+
 /// A key whose values are the members of an enum, by name.
 template <class Member, std::size_t N>
 Key choice_of(const char* name, const char* doc, Member layers::ModelConfig::*member,
@@ -190,6 +213,11 @@ void router_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("model.kept_routing_groups", identity, "The number of groups that a token's experts are chosen from.",
                               MEMBER(model.kept_routing_groups)),
                          1, 1 << 16));
+  keys.push_back(between(bind("model.capacity_factor", identity,
+                              "An expert computes on this many times its even share of a sequence's tokens, the first ones; of the other "
+                              "tokens that choose it the choice is dropped. 0: on all.",
+                              MEMBER(model.capacity_factor)),
+                         0, many));
   keys.push_back(bind("model.float32_gate_logits", identity, "maxtext: the router computes in fp32; else in the compute dtype.",
                       MEMBER(model.float32_gate_logits)));
 }
@@ -272,20 +300,35 @@ void model_keys(std::vector<Key>& keys) {
                               "side of its own.",
                               MEMBER(model.sliding_window)),
                          0, huge, "tokens"));
-  keys.push_back(
-      layer_types("The attention mask of each layer; a list shorter than the model repeats. Empty: full attention in all layers."));
+  keys.push_back(layer_types(
+      "How each layer mixes tokens: by attention with one of three masks, or by linear attention, a gated delta net. A list shorter "
+      "than the model repeats. Empty: full attention in all layers."));
   keys.push_back(
       between(bind("model.attention_chunk_size", identity,
                    "Keys of a chunk of the row: a query of a chunked layer attends to no other chunk.", MEMBER(model.attention_chunk)),
               0, huge, "tokens"));
   keys.push_back(
       layer_positions("The position encoding of each layer; a list shorter than the model repeats. Empty: rotary in all layers."));
+  keys.push_back(bind("model.use_qk_norm", identity,
+                      "Rotated queries and keys are divided by their root mean square, head by head, in layers with a rotation.",
+                      MEMBER(model.use_qk_norm)));
+  keys.push_back(
+      bind("model.attn_temperature_tuning", identity,
+           "In layers without a rotation, queries at position p are multiplied by attn_scale ln(1 + floor((p + 1) / floor_scale)) "
+           "+ 1.",
+           MEMBER(model.attn_temperature_tuning)));
+  keys.push_back(between(bind("model.attn_scale", identity, "The factor of that logarithm.", MEMBER(model.attn_scale)), -many, many));
+  keys.push_back(between(bind("model.floor_scale", identity, "After so many positions that logarithm rises.", MEMBER(model.floor_scale)), 1,
+                         huge, "tokens"));
   keys.push_back(bind("model.attention_sinks", identity, "Adds a learned score per query head to the sum of attention's softmax.",
                       MEMBER(model.attention_sinks)));
   keys.push_back(
       bind("model.attention_bias", identity, "Biases on queries, keys, values and the output of attention.", MEMBER(model.attention_bias)));
   keys.push_back(bind("model.mlp_bias", identity, "Biases on all projections of the MLP.", MEMBER(model.mlp_bias)));
-  keys.push_back(hidden_act("hf: the activation of the MLP; gelu is the tanh form, gelu_erf the exact one. default: the family's."));
+  linear_attention_keys(keys);
+  keys.push_back(
+      hidden_act("hf: the activation of the MLP and of linear attention's convolution; gelu is the tanh form, gelu_erf the exact one. "
+                 "default: the family's."));
   keys.push_back(between(bind("model.experts", identity, "Experts of a layer, from which its router chooses. 0: every layer has one MLP.",
                               MEMBER(model.experts)),
                          0, 1 << 16));
@@ -294,8 +337,19 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(between(
       bind("model.moe_intermediate_size", identity, "Width of an expert. 0: model.intermediate_size.", MEMBER(model.moe_intermediate_size)),
       0, 1 << 24));
+  keys.push_back(between(bind("model.shared_expert_intermediate_size", identity,
+                              "Width of the expert that every token has, in the families that have one. 0: that of the other experts.",
+                              MEMBER(model.shared_expert_intermediate_size)),
+                         0, 1 << 24));
   keys.push_back(
       bind("model.norm_topk_prob", identity, "The weights of a token's experts are divided by their sum.", MEMBER(model.norm_topk_prob)));
+  keys.push_back(between(
+      bind("model.swiglu_limit", identity, "The clamped gate of experts: the gate is at most this, and the size of what it multiplies.",
+           MEMBER(model.swiglu_limit)),
+      above_zero, many));
+  keys.push_back(between(bind("model.swiglu_alpha", identity, "The clamped gate of experts: multiplies the gate within its sigmoid.",
+                              MEMBER(model.swiglu_alpha)),
+                         -many, many));
   router_keys(keys);
   keys.push_back(mlp_layer_types(
       "Whether each layer has one MLP or experts; a list shorter than the model repeats. Empty: all have experts, if there are any."));
@@ -345,6 +399,18 @@ void maxtext_keys(std::vector<Key>& keys) {
       bind("model.dropout_rate", identity,
            "maxtext: fraction of the features that dropout removes in training, in embedding, MLP and layers.", MEMBER(model.dropout_rate)),
       0, 0.999));
+  keys.push_back(bind("model.gdn_reset_at_segments", identity,
+                      "maxtext: linear layers begin anew at every document of a packed row. false: as in MaxText, the state and the "
+                      "convolution pass from one document to the next. hf: they always begin anew.",
+                      MEMBER(model.gdn_reset_at_segments)));
+  keys.push_back(
+      between(bind("model.moba_chunk_size", identity,
+                   "maxtext: keys of a block of the row; every query chooses the blocks that it attends to. 0: it attends to all.",
+                   MEMBER(model.moba_chunk_size)),
+              0, huge, "tokens"));
+  keys.push_back(
+      between(bind("model.moba_topk", identity, "maxtext: so many blocks a query attends to, its own among them.", MEMBER(model.moba_topk)),
+              1, huge));
   keys.push_back(bind("model.normalize_embedding_logits", identity, "maxtext: a tied head divides by the square root of hidden_size.",
                       MEMBER(model.normalize_embedding_logits)));
 }

@@ -22,6 +22,9 @@ void run_keys(std::vector<Key>& keys) {
       among(bind("run.record", layout, "hashes: record a hash of every tensor of every step in run.directory, for millrace compare. Slow.",
                  MEMBER(record)),
             {"none", "hashes"}));
+  keys.push_back(bind("run.record_internal_metrics", layout,
+                      "Record mean, standard deviation and the fraction of zeros of every layer's output in each step.",
+                      MEMBER(internal_metrics)));
   keys.push_back(
       bind("run.tensorboard", layout, "Write TensorBoard event files to the folder tensorboard of run.directory.", MEMBER(tensorboard)));
 }
@@ -135,6 +138,12 @@ void train_keys(std::vector<Key>& keys) {
                       "Train the indexers alone, on all keys that a query sees, not on those that they choose. The loss of the language "
                       "model is computed in evaluations, and trains nothing.",
                       MEMBER(train.indexer_warmup)));
+  keys.push_back(between(
+      bind("train.routed_bias_update_rate", identity,
+           "After each step this is added to the routers' bias of every expert that was chosen less often than the mean, and taken from "
+           "that of every expert that was chosen more often; requires routers with a bias. 0: biases stay.",
+           MEMBER(train.routed_bias_update_rate)),
+      0, 1000));
   keys.push_back(bind("train.find_nan", layout,
                       "Check the results of every operation, and end at the first value that is not finite, with the operation's name. "
                       "Slow. Without it, a step that is not finite is run once more to find the operation.",
@@ -157,7 +166,7 @@ void pipeline_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("pipeline.chunks", layout, "Stages per rank (Megatron: virtual pipeline stages).", MEMBER(pipeline.chunks)),
                          1, 1 << 10));
   keys.push_back(among(bind("pipeline.schedule", layout, "The order of forwards and backwards on each rank.", MEMBER(pipeline.schedule)),
-                       {runtime::schedule_choices.begin(), runtime::schedule_choices.end()}));
+                       {runtime::schedule_names().begin(), runtime::schedule_names().end()}));
   keys.push_back(bind("pipeline.layout", layout,
                       "Layers of each stage, such as \"E t*2 | t | t*3 H\". Empty: layers are distributed evenly.",
                       MEMBER(pipeline.layout)));

@@ -1,5 +1,7 @@
 #include "kernels/attention.hpp"
 
+#include <algorithm>
+
 #include "kernels/base/operands.hpp"
 
 namespace millrace::kernels {
@@ -16,8 +18,18 @@ void check_sizes(const char* component, const Shape& q, const Shape& k, Attentio
   MILLRACE_CHECK(q[2] > 0, ExitCode::config, component, "head size {}, expected 1 or more", q[2]);
   MILLRACE_CHECK(options.v_head_dim >= 0, ExitCode::config, component, "value size {}, expected 1 or more, or 0 for the head size",
                  options.v_head_dim);
-  MILLRACE_CHECK(options.window >= 0 && options.chunk >= 0 && options.soft_cap >= 0, ExitCode::config, component,
-                 "window {}, chunk {}, soft cap {}, expected none below 0", options.window, options.chunk, options.soft_cap);
+  MILLRACE_CHECK(options.window >= 0 && options.chunk >= 0 && options.soft_cap >= 0 && options.block >= 0, ExitCode::config, component,
+                 "window {}, chunk {}, soft cap {}, block {}, expected none below 0", options.window, options.chunk, options.soft_cap,
+                 options.block);
+  MILLRACE_CHECK(options.block == 0 || options.causal, ExitCode::config, component,
+                 "blocks of {} keys without causal, expected causal attention", options.block);
+}
+
+void check_choice(const char* component, const Shape& q, AttentionOptions options, const Tensor* choice) {
+  MILLRACE_CHECK((choice != nullptr) == (options.block > 0), ExitCode::internal, component,
+                 "blocks of {} keys {} a choice, expected both or neither", options.block, choice == nullptr ? "without" : "with");
+  if (choice != nullptr)
+    check_operand(component, "choice", *choice, {q[0], q[1], choice_words(options.sequence, options.block)}, {DType::i32});
 }
 
 void check_operands(const char* component, const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -41,33 +53,53 @@ double pairs_of_chunk(double count, double window, bool causal) {
   return causal ? pairs : 2 * pairs - count;
 }
 
-}  // namespace
+/// Number of pairs of a row if a query sees its own block and blocks - 1 earlier ones.
+double pairs_of_blocks(AttentionOptions options) {
+  const auto block = static_cast<double>(options.block);
+  double pairs = 0;
+  for (std::int64_t first = 0, earlier = 0; first < options.sequence; first += options.block, ++earlier) {
+    const auto queries = static_cast<double>(std::min(options.block, options.sequence - first));
+    pairs += queries * (queries + 1) / 2 + queries * block * static_cast<double>(std::min(earlier, options.blocks - 1));
+  }
+  return pairs;
+}
 
-double attention_pairs(AttentionOptions options) {
+/// The pairs that window and chunk leave.
+double pairs_of_ranges(AttentionOptions options) {
   const auto sequence = static_cast<double>(options.sequence), window = static_cast<double>(options.window);
   if (options.chunk == 0 || options.chunk >= options.sequence) return pairs_of_chunk(sequence, window, options.causal);
   const auto chunks = static_cast<double>(options.sequence / options.chunk), rest = static_cast<double>(options.sequence % options.chunk);
   return chunks * pairs_of_chunk(static_cast<double>(options.chunk), window, options.causal) + pairs_of_chunk(rest, window, options.causal);
 }
 
+}  // namespace
+
+double attention_pairs(AttentionOptions options) {
+  const double pairs = pairs_of_ranges(options);
+  return options.block > 0 && options.blocks > 0 ? std::min(pairs, pairs_of_blocks(options)) : pairs;
+}
+
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
-                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
+                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks,
+                       const Tensor* choice) {
   constexpr const char* component = "kernels.attention_forward";
   check_operands(component, context, q, k, v, segments, options, o, log_sum_exp, scratch);
   if (sinks != nullptr) check_operand(component, "sinks", *sinks, {q.shape[1]}, {DType::f32});
-  table::attention_forward(context, q, k, v, segments, options, o, log_sum_exp, scratch, sinks);
+  check_choice(component, q.shape, options, choice);
+  table::attention_forward(context, q, k, v, segments, options, o, log_sum_exp, scratch, sinks, choice);
 }
 
 void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
-                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch) {
+                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch, const Tensor* choice) {
   constexpr const char* component = "kernels.attention_input_gradient";
   check_operands(component, context, q, k, v, segments, options, o, log_sum_exp, scratch);
   check_operand(component, "d_o", d_o, o.shape, {q.dtype});
   check_operand(component, "dq", dq, q.shape, {q.dtype});
   check_operand(component, "dk", dk, k.shape, {q.dtype});
   check_operand(component, "dv", dv, v.shape, {q.dtype});
-  table::attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch);
+  check_choice(component, q.shape, options, choice);
+  table::attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, scratch, choice);
 }
 
 void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& o, const Tensor& log_sum_exp,

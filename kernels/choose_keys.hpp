@@ -27,8 +27,9 @@ struct ChooseKeysOptions {
 /// among the keys that the query sees: those of its row up to its own place, with segments[u] == segments[t]. q [T, H, D] and k [T, D] of
 /// one dtype, f32 or bf16; weights f32 [T, H]; segments i32 [T] → keys i32 [T, L], which is a key list: the places of the keys in the row,
 /// in increasing order, and −1 behind the last of them if the query sees fewer than L. Among equal scores the lower place is better, or
-/// with torch_ties whichever torch.topk takes on a CPU from the whole row, in which keys that are not seen are the worst
-/// (kernels/base/torch_topk.hpp; a GPU always takes the lower place); both zeros are equal; a NaN is better than every number, so that it
+/// with torch_ties whichever torch.topk takes on a CPU from the whole row, in which keys that are not seen are the worst. That is no rule
+/// of its own but the result of an algorithm in the C++ standard library (kernels/base/torch_topk.hpp); with it scores that are exactly 0,
+/// as a few heads have them often, lead to transformers' choice. A GPU always takes the lower place. Both zeros are equal; a NaN is better than every number, so that it
 /// is seen in what the query attends to. Scores are computed in fp32, sums over heads in increasing order; the scores of one query at a
 /// time are stored for each thread, or each block of a GPU. A query's result depends on its own operands and on the keys that it sees, not
 /// on the thread count. Throws Error(config) if L is below 1, Error(internal) for operands of other types.

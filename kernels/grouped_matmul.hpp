@@ -25,6 +25,12 @@ struct GroupedMatmulOptions {
   }
 };
 
+/// The tile for `rows` rows that are distributed over `groups` groups: small groups would be mostly padding with the large one. It follows
+/// from the sizes of the model and the batch, never from the counts of a step.
+[[nodiscard]] constexpr std::int64_t grouped_tile(std::int64_t rows, std::int64_t groups) noexcept {
+  return rows < 512 * groups ? 64 : 128;
+}
+
 /// c[r] = a[r] · op(b[e]) for the rows r of group e: offsets[e] ≤ r < offsets[e + 1], offsets i32 [E + 1] from 0 to at most R, increasing.
 /// a [R, K] and b [E, K, N] or [E, N, K] of one dtype, f32 or bf16; c [R, N] of that dtype or f32; summed in fp32. **A row of c depends on
 /// its row of a, on b[e], the dtypes, the tile and the instruction set alone**: not on how many rows its group has, on its place in it, or

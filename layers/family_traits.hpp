@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace millrace::layers {
@@ -16,9 +17,13 @@ struct FamilyTraits {
   std::vector<std::string_view> keys = {};
   // Suffixes of tensors that checkpoints contain although they are no parameters.
   std::vector<std::string_view> ignored_tensors = {};
+  // Prefixes of tensors that checkpoints may contain although they are no part of the model (modules that predict further tokens).
+  std::vector<std::string_view> ignored_prefixes = {};
   // Prefix of layers' numbers, if checkpoints may have further layers that are no part of the model: those from its number of layers on
   // (DeepSeek-V3's modules that predict more than one token).
   std::string_view layer_prefix = {};
+  // Prefixes of names that some checkpoints spell in another way, and that spelling.
+  std::vector<std::pair<std::string_view, std::string_view>> other_spellings = {};
   // Prefix that names lack in some checkpoints, namely those of the model without its head.
   std::string_view optional_prefix = {};
 

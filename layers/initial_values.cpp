@@ -117,6 +117,10 @@ void initial_values(const ParameterSpec& spec, double range, std::uint64_t seed,
       words = philox({block[0], block[1], name[0], name[1]}, halves(seed));
     }
     const double p = probability(words[element % 4]);
+    if (kind == InitialKind::log_uniform) {
+      values[i] = static_cast<float>(natural_log(spec.initial.least + (spec.initial.most - spec.initial.least) * p));
+      continue;
+    }
     const double value = normal_quantile(kind == InitialKind::normal ? p : below_cut + (1 - 2 * below_cut) * p);
     values[i] = static_cast<float>(value * deviation);
   }

@@ -15,9 +15,22 @@
 /// differ. The family makes it from a ModelConfig (ModelFamily::resolve); only the builders of layers read it.
 namespace millrace::layers {
 
-/// Normalisation of queries and keys before the rotation: none, per head with a weight [head_dim], or over all heads at once with
-/// weights [heads·head_dim] and [kv_heads·head_dim].
-enum class QueryKeyNorm : std::uint8_t { none, per_head, all_heads };
+/// Normalisation of queries and keys: none; before the rotation, per head with a weight [head_dim], or over all heads at once with
+/// weights [heads·head_dim] and [kv_heads·head_dim]; or after the rotation, per head without a weight (Llama 4).
+enum class QueryKeyNorm : std::uint8_t { none, per_head, all_heads, after_rotation };
+
+/// Whether the norm has a weight, as those before the rotation do.
+[[nodiscard]] constexpr bool has_norm_weight(QueryKeyNorm norm) {
+  return norm == QueryKeyNorm::per_head || norm == QueryKeyNorm::all_heads;
+}
+
+/// Queries of position p are multiplied by 1 + scale·ln(1 + ⌊(p + 1) / floor⌋) (Llama 4).
+struct QueryTemperature {
+  double scale = 0.1;
+  std::int64_t floor = 8192;  // positions, 1 or more
+
+  bool operator==(const QueryTemperature&) const = default;
+};
 
 /// Self-attention with grouped queries (Ainslie et al., arXiv 2305.13245).
 struct AttentionSpec {
@@ -32,12 +45,17 @@ struct AttentionSpec {
   bool causal = true;              // a query attends to no later key; false: to both sides
   std::int64_t window = 0;         // a query attends to keys that are less than this many positions away; 0: no limit
   std::int64_t chunk = 0;          // a query attends to its own chunk of this many keys; 0: no limit
+  std::int64_t block = 0;          // a query attends only to the blocks of this many keys that it chooses (MoBA); 0: no limit
+  std::int64_t blocks = 0;         // with block: it chooses at most this many, its own block among them
   bool sinks = false;              // the softmax's sum includes a learned score per query head
   bool qkv_bias = false;
   bool out_bias = false;
   QueryKeyNorm norm = QueryKeyNorm::none;
+  std::optional<QueryTemperature> temperature = {};
   bool fused = false;     // one kernel for queries, keys and values
   bool share_kv = false;  // the values are the projected keys
+  // The query projection is twice as wide: each head's second half is a gate, whose sigmoid multiplies the head's weighted values.
+  bool output_gate = false;
 
   bool operator==(const AttentionSpec&) const = default;
 };
@@ -51,6 +69,25 @@ struct IndexerSpec {
   bool always_trained = false;  // optimizers also update it if no loss trains it, with a gradient of 0
 
   bool operator==(const IndexerSpec&) const = default;
+};
+
+/// A gated delta net (Yang et al., arXiv 2412.06464) in the form of Qwen3-Next: linear attention, whose state has a fixed size.
+struct DeltaNetSpec {
+  std::int64_t key_heads = 0;                                  // Hk, of queries and keys
+  std::int64_t value_heads = 0;                                // Hv, a multiple of key_heads
+  std::int64_t key_head_dim = 0;                               // dk
+  std::int64_t value_head_dim = 0;                             // dv
+  std::int64_t taps = 0;                                       // of the convolution over queries, keys and values
+  kernels::Activation activation = kernels::Activation::silu;  // of the convolution's result
+  // Two projections, whose outputs are grouped by key head, give everything; else there are four.
+  bool grouped = false;
+  bool reset_at_segments = true;  // no document of a packed row sees another; false: state and convolution pass on to the next
+  bool round_decay = false;       // the decay is rounded to the compute dtype (kernels/delta_gates.hpp)
+
+  [[nodiscard]] std::int64_t key_width() const { return key_heads * key_head_dim; }
+  [[nodiscard]] std::int64_t value_width() const { return value_heads * value_head_dim; }
+  [[nodiscard]] std::int64_t channels() const { return 2 * key_width() + value_width(); }  // of the convolution
+  bool operator==(const DeltaNetSpec&) const = default;
 };
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): keys and values, and queries if query_rank is not 0, are
@@ -98,7 +135,8 @@ struct ExpertsSpec {
   std::optional<MlpSpec> shared = {};  // an expert that every token has
   bool shared_gate = false;            // whose result is multiplied by the sigmoid of a learned product of the token
   bool route_bias_trained = true;      // false: the bias of the route is stored with the weights and stays as it is
-  bool router_in_f32 = true;           // the router computes in fp32; else in the compute dtype
+  double capacity_factor = 0;  // an expert takes this many times its even share of a sequence's choices; 0: all (layers/moe/capacity.hpp)
+  bool router_in_f32 = true;   // the router computes in fp32; else in the compute dtype
   // The scores of whose softmax the balance loss takes the mean, to which a bias of the route is added. transformers takes the logits.
   kernels::RouterScore balanced = kernels::RouterScore::logit;
 
@@ -111,8 +149,8 @@ enum class NormPlacement : std::uint8_t { before, around, after, shared };
 
 /// One decoder layer. Both parts stay empty in families whose layers are plain matrices (MaxText's simple, for tests of pipelines).
 struct LayerSpec {
-  std::variant<std::monostate, AttentionSpec, LatentAttentionSpec> mixer;  // mixes tokens
-  std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;                  // computes on each token separately
+  std::variant<std::monostate, AttentionSpec, LatentAttentionSpec, DeltaNetSpec> mixer;  // mixes tokens
+  std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;                                // computes on each token separately
   NormPlacement norms = NormPlacement::before;
   // Not empty: the layer consists of these, one after the other, and has no mixer and ffn of its own (MaxText counts two layers of Gemma 2
   // as one).

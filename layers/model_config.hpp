@@ -73,8 +73,9 @@ struct RopeConfig {
   return (rotary_dim(rope, head_dim) + 1) / 2;
 }
 
-/// Which keys a decoder layer's queries attend to: all before them, those in a window, or those in their own chunk of the row.
-enum class LayerKind : std::uint8_t { full, sliding, chunked };
+/// How a decoder layer mixes tokens: its queries attend to all keys before them, to those in a window, or to those in their own chunk of
+/// the row; or it is a gated delta net (linear attention).
+enum class LayerKind : std::uint8_t { full, sliding, chunked, linear };
 
 /// The position encoding of a layer: rotary, or none (NoPE: Kazemnejad et al., arXiv 2305.19466).
 enum class LayerPositions : std::uint8_t { rotary, none };
@@ -130,6 +131,19 @@ struct ModelConfig {
   std::int64_t index_head_dim = 0;    // of a head of the indexer
   std::int64_t index_topk = 0;        // keys that a query attends to; 0: there is no indexer, and it attends to all
 
+  // Gated delta nets, which linear layers are:
+  std::int64_t linear_key_heads = 0;        // of queries and keys
+  std::int64_t linear_value_heads = 0;      // a multiple of linear_key_heads
+  std::int64_t linear_key_head_dim = 0;     // of queries and keys
+  std::int64_t linear_value_head_dim = 0;   // of values
+  std::int64_t linear_conv_kernel_dim = 0;  // tokens that the convolution sees, its own the last
+
+  // In Llama 4:
+  bool use_qk_norm = false;              // rotated queries and keys are divided by their root mean square, head by head
+  bool attn_temperature_tuning = false;  // queries of layers without rotation are multiplied by a factor that rises with the position p:
+  double attn_scale = 0.1;               // attn_scale·ln(1 + ⌊(p + 1) / floor_scale⌋) + 1
+  std::int64_t floor_scale = 8192;
+
   // Mixtures of experts:
   std::int64_t experts = 0;                // E; 0: every layer has one MLP
   std::int64_t experts_per_token = 0;      // K
@@ -138,12 +152,17 @@ struct ModelConfig {
   std::vector<MlpKind> mlp_kinds;          // one per layer; empty: all are mixtures, if there are experts
   std::int64_t first_dense_layers = 0;     // the first layers, which have one MLP whatever mlp_kinds says
   std::int64_t shared_experts = 0;         // experts of every token, computed as one MLP of as many times the width
+  // Width of the expert that every token has, in families whose files name it; 0: that of the other experts.
+  std::int64_t shared_expert_intermediate_size = 0;
+  double swiglu_limit = 7.0;                                        // above 0: an expert's gate is at most this, and the size of its up
+  double swiglu_alpha = 1.702;                                      // multiplies the gate within its sigmoid
   kernels::RouterScore routed_score = kernels::RouterScore::logit;  // maxtext: the score of an expert, a function of the router's logits
   kernels::RouterBias routed_bias = kernels::RouterBias::none;      // maxtext: the use of a learned bias per expert
   double routed_scaling_factor = 1.0;                               // multiplies the weights of a token's experts
   std::int64_t routing_groups = 1;                                  // experts are chosen from the best of so many groups
   std::int64_t kept_routing_groups = 1;                             // the number of these groups that are kept
-  bool float32_gate_logits = false;                                 // maxtext: the router computes in fp32; else in the compute dtype
+  double capacity_factor = 0;        // an expert takes this many times its even share of a sequence's choices; 0: all
+  bool float32_gate_logits = false;  // maxtext: the router computes in fp32; else in the compute dtype
 
   // Only with the numerics of MaxText:
   kernels::Activation activation = kernels::Activation::silu;
@@ -155,6 +174,9 @@ struct ModelConfig {
   std::int64_t learned_positions = 0;      // rows of a learned table added to the embedding; 0: none
   double dropout_rate = 0.0;               // of features in training: embedding, MLP, layers' outputs, final norm
   bool normalize_embedding_logits = true;  // a tied head divides by √hidden_size
+  bool gdn_reset_at_segments = false;      // linear layers begin anew at every document of a packed row
+  std::int64_t moba_chunk_size = 0;        // keys per block of MoBA, of which a query attends to moba_topk; 0: no such blocks
+  std::int64_t moba_topk = 8;
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -8,13 +8,16 @@
 
 namespace millrace::layers {
 
-/// The initial values of a parameter; truncated_normal ends at two deviations.
-enum class InitialKind : std::uint8_t { normal, truncated_normal, zeros, ones, constant };
+/// The initial values of a parameter; truncated_normal ends at two deviations, log_uniform is the logarithm of a number that is drawn
+/// evenly.
+enum class InitialKind : std::uint8_t { normal, truncated_normal, zeros, ones, constant, log_uniform };
 
 struct Initial {
   InitialKind kind = InitialKind::normal;
   double deviation = 0;  // of the normal distribution before truncation; 0: the model's initializer_range
   float value = 0;       // of every element, if constant
+  double least = 0;      // log_uniform: the bounds of the number, both above 0
+  double most = 0;
 
   bool operator==(const Initial&) const = default;
 };
@@ -28,6 +31,7 @@ struct ParameterSpec {
   Initial initial;
   runtime::StoredForm stored;  // as files have it
   double active = 1;           // the share of the tokens that it is multiplied with; K / E for experts
+  std::string router = {};     // of a bias by which a router chooses: the scope of the router; empty: it is none
   bool trained = true;         // false: it has no gradient, and optimizers leave it as it is
   int order = 0;  // position of the tensor in the model's list, the same for both uses of a tied table; sums over tensors are in this order
 

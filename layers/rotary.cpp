@@ -32,7 +32,7 @@ float llama3_scaled(float frequency, const RopeConfig& rope) {
   const auto factor = static_cast<float>(rope.factor);
   const float wavelength = divide_scalar(static_cast<float>(2 * std::numbers::pi), frequency);
   if (wavelength > low) return frequency / factor;
-  if (wavelength < high) return frequency;
+  if (wavelength < high || rope.high_freq_factor == rope.low_freq_factor) return frequency;  // equal factors: there is nothing between
   const float smooth = (divide_scalar(static_cast<float>(original), wavelength) - static_cast<float>(rope.low_freq_factor)) /
                        static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
   return (1.0F - smooth) * frequency / factor + smooth * frequency;
@@ -103,9 +103,9 @@ void scale_by_proportion(std::vector<float>& frequencies, const RopeConfig& rope
 
 void scale_by_llama3(std::vector<float>& frequencies, const RopeConfig& rope) {
   MILLRACE_CHECK(
-      rope.original_max_position > 0 && rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor, ExitCode::model,
+      rope.original_max_position > 0 && rope.low_freq_factor > 0 && rope.high_freq_factor >= rope.low_freq_factor, ExitCode::model,
       rotary_component,
-      "llama3 scaling with low_freq_factor = {}, high_freq_factor = {}, original_max_position_embeddings = {}, expected 0 < low < "
+      "llama3 scaling with low_freq_factor = {}, high_freq_factor = {}, original_max_position_embeddings = {}, expected 0 < low <= "
       "high and a length",
       rope.low_freq_factor, rope.high_freq_factor, rope.original_max_position);
   for (float& frequency : frequencies) frequency = llama3_scaled(frequency, rope);

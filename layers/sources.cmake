@@ -1,7 +1,10 @@
 target_sources(millrace_layers PRIVATE
   activation.cpp
+  attention/delta_net_spec.cpp
   attention/dot_product.cpp
   attention/indexer.cpp
+  attention/gated_delta_net.cpp
+  attention/maxtext_delta_net.cpp
   attention/latent.cpp
   embedding.cpp
   formats/config_file.cpp
@@ -12,21 +15,27 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/experts.cpp
   formats/hugging_face/ignored_keys.cpp
   formats/hugging_face/indexer.cpp
+  formats/hugging_face/linear_attention.cpp
   formats/hugging_face/latent.cpp
+  formats/hugging_face/no_rope.cpp
   formats/hugging_face/rope.cpp
   formats/hugging_face/routed_experts.cpp
   formats/hugging_face/unsupported.cpp
   formats/llmc_file.cpp
+  formats/maxtext/chunks.cpp
   formats/maxtext/config.cpp
   formats/maxtext/experts.cpp
   formats/maxtext/keys.cpp
+  formats/maxtext/linear_attention.cpp
   formats/maxtext/latent.cpp
+  formats/maxtext/moba.cpp
   formats/model_folder.cpp
   formats/model_weights.cpp
   formats/stored_elements.cpp
   initial_values.cpp
   losses/cross_entropy.cpp
   mlp.cpp
+  moe/capacity.cpp
   moe/maxtext_experts.cpp
   moe/mixture_of_experts.cpp
   moe/router_losses.cpp

@@ -40,6 +40,7 @@ struct TrainConfig {
   double router_z_loss = 0.0;           // weight of log(Z)^2 of routers
   double indexer_loss = 0.0;            // weight of the divergence of indexers from the attention
   bool indexer_warmup = false;          // train the indexers alone, on all keys
+  double routed_bias_update_rate = 0;   // by which a step moves the biases of routers towards even loads
   bool find_nan = false;
 
   bool operator==(const TrainConfig&) const = default;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "actors/debug/component.hpp"
+#include "actors/debug/routing_text.hpp"
 #include "actors/debug/session_text.hpp"
 #include "actors/debug/tensor_text.hpp"
 #include "kernels/base/check.hpp"
@@ -75,6 +76,8 @@ const std::vector<DebugSession::Command>& DebugSession::commands() {
       {"dump", "TENSOR FILE.safetensors", "write it", 2, &DebugSession::dump},
       {"diff", "TENSOR FILE.safetensors", "compare it with one in a file", 2, &DebugSession::difference},
       {"set", "TENSOR ELEMENT VALUE", "change one element, by its index in memory; `back` undoes it", 3, &DebugSession::set},
+      {"show", "routing [TOKEN]", "what the routers of this stage chose: tokens per expert, and the experts of a token with their weights",
+       2, &DebugSession::show},
       {"help", "", "this list", 0, &DebugSession::help},
       {"quit", "", "end the session", 0, &DebugSession::quit},
   };
@@ -162,6 +165,7 @@ std::vector<std::string> DebugSession::words_after(const std::string& before) co
   if (words[0] == "break")
     return {"stage", "microbatch", "layer", "op", "step", "nan", "forward", "backward", "input_gradient", "weight_gradient", "when"};
   if (words[0] == "until") return {"step"};
+  if (words[0] == "show") return {"routing"};
   return found;
 }
 
@@ -512,6 +516,14 @@ bool DebugSession::set(const std::vector<std::string>& words) {
   }
   if (named.where.starts_with("weight")) stepper_->refresh_copies();
   fmt::print("{}", describe(named));
+  return false;
+}
+
+bool DebugSession::show(const std::vector<std::string>& words) {
+  MILLRACE_CHECK(words.size() >= 2 && words[1] == "routing", ExitCode::usage, debugger, "show{}, expected show routing",
+                 words.size() < 2 ? " what?" : " " + words[1]);
+  const bool first = words.size() < 3 || words[2] == "0";
+  fmt::print("{}", routing_text(*stepper_, standing_, first ? 0 : count_of({words.begin() + 1, words.end()}, 0)));
   return false;
 }
 

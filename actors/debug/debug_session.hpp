@@ -61,6 +61,7 @@ class DebugSession : private runtime::OperationHook {
   bool difference(const std::vector<std::string>& words);
   bool watch(const std::vector<std::string>& words);
   bool set(const std::vector<std::string>& words);
+  bool show(const std::vector<std::string>& words);
   bool help(const std::vector<std::string>& words);
 
   /// The condition that ends a continue command, besides break points.

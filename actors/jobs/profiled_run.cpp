@@ -192,6 +192,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   for (std::size_t step = warm_up; step < outcome.steps.size(); ++step) {
     measured.steps.emplace_back(step);
     measured.losses.push_back(outcome.steps[step].loss);
+    runtime::add_loads(measured.experts, outcome.steps[step].experts);
   }
   return measured;
 }

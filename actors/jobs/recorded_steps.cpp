@@ -63,7 +63,11 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     const auto scale = runtime::clip_scale(result.raw_grad_norm, setup_.train);
     result.grad_norm = result.raw_grad_norm * static_cast<double>(scale);
     result.learning_rate = rate_.at(step);
-    broadcast(Optimize{step, step + 1, static_cast<double>(scale), result.learning_rate});
+    std::vector<runtime::ObservedSums> observed;
+    for (const auto& [rank, report] : reports_) observed.insert(observed.end(), report.observed.begin(), report.observed.end());
+    const auto observations = runtime::add_observations(std::move(observed), plan.schedule.placement.model_stages());
+    broadcast(Optimize{step, step + 1, static_cast<double>(scale), result.learning_rate,
+                       runtime::bias_update(setup_.train.routed_bias_update_rate, observations)});
   }
 
   void end_step() {
@@ -111,6 +115,7 @@ bool run_recorded_steps(Session& session, const ParitySettings& settings, const 
   auto recorded = read_golden_rows(golden, config.model.vocab_size);
   const auto steps = static_cast<std::int64_t>(recorded.size());
   StepsSetup driver{nullptr, nullptr, recorded_training(settings.folder), steps, recorded_parameter_steps(golden)};
+  driver.train.routed_bias_update_rate = config.losses.routed_bias_update_rate;
   runtime::learning_rate(driver.train).validate();
   for (const auto after : driver.parameters_after)
     MILLRACE_CHECK(after >= 1 && after <= steps, ExitCode::model, component, "{}: parameters after {} steps, expected 1 to {}",

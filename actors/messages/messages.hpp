@@ -11,6 +11,8 @@
 #include "actors/messages/step_metrics.hpp"
 #include "cluster/links/link.hpp"
 #include "runtime/checkpoint/checkpoint_warning.hpp"
+#include "runtime/engine/load_balance.hpp"
+#include "runtime/engine/observation_sums.hpp"
 #include "runtime/engine/optimizer_step.hpp"
 #include "runtime/engine/stage.hpp"
 #include "runtime/engine/step_loss.hpp"
@@ -33,11 +35,13 @@ struct RunStep {
   auto tie() { return std::tie(step, find_nan, again); }
 };
 
-/// All gradients are known and finite: update. gradient_scale is the clipping factor, update is counted from 1.
+/// All gradients are known and finite: update, and then move the routers' biases. gradient_scale is the clipping factor, update is counted
+/// from 1.
 struct Optimize {
   std::int64_t step = 0, update = 1;
   double gradient_scale = 1, learning_rate = 0;
-  auto tie() { return std::tie(step, update, gradient_scale, learning_rate); }
+  runtime::BiasUpdate biases = {};
+  auto tie() { return std::tie(step, update, gradient_scale, learning_rate, biases); }
 };
 
 /// Copy parameters and optimizer states into staging; the process's checkpoint actor writes them to `folder` meanwhile.
@@ -99,7 +103,8 @@ struct StepReport {
   StepTimes times;
   std::uint64_t device_used = 0, device_total = 0;                         // bytes of the rank's GPU; 0 on a CPU
   std::vector<double> metrics = std::vector<double>(step_metrics.size());  // the rank's values of step_metrics, in their order
-  auto tie() { return std::tie(rank, step, squares, losses, times, device_used, device_total, metrics); }
+  std::vector<runtime::ObservedSums> observed = {};                        // the observations of the rank's stages
+  auto tie() { return std::tie(rank, step, squares, losses, times, device_used, device_total, metrics, observed); }
 };
 
 struct Optimized {

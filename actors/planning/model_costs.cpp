@@ -32,13 +32,20 @@ double& cost_of(runtime::StageCost& cost, Pass pass) {
   }
 }
 
-/// Embedding, one layer, head.
+/// Embedding, a layer of each kind, head.
 struct PartCosts {
-  runtime::StageCost embedding, layer, head;
-  [[nodiscard]] runtime::LayerCosts spread(std::int64_t layers) const {
-    return {embedding, std::vector<runtime::StageCost>(static_cast<std::size_t>(layers), layer), head};
+  runtime::StageCost embedding = {};
+  std::vector<runtime::StageCost> kinds = {};
+  runtime::StageCost head = {};
+
+  [[nodiscard]] runtime::LayerCosts spread(const std::vector<std::size_t>& kinds_of_layers) const {
+    runtime::LayerCosts costs{embedding, {}, head};
+    for (const std::size_t kind : kinds_of_layers) costs.layers.push_back(kinds.at(kind));
+    return costs;
   }
 };
+
+std::size_t number_of_kinds(const std::vector<std::size_t>& kinds) { return *std::ranges::max_element(kinds) + 1; }
 
 /// Runs the same passes on `ranks` ranks of this machine, all computing at once.
 std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
@@ -80,16 +87,19 @@ std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanReq
   return all;
 }
 
-/// Takes the median over all ranks, microbatches and, for a layer, layers.
-void take(PartCosts& costs, const ModelParts& parts, const std::vector<PassTimes>& times, Pass pass) {
-  std::vector<double> embedding, layer, head;
+/// Takes the median over all ranks, microbatches and, for a kind of layers, the parts of that kind. `kinds`: those of all layers.
+void take(PartCosts& costs, const ModelParts& parts, const std::vector<std::size_t>& kinds, const std::vector<PassTimes>& times,
+          Pass pass) {
+  std::vector<double> embedding, head;
+  std::vector<std::vector<double>> layers(costs.kinds.size());
   for (const auto& of : times) {
     if (of.pass != pass) continue;
-    auto& runs = of.part == 0 ? embedding : of.part + 1 == parts.size() ? head : layer;
+    const bool first = of.part == 0, last = of.part + 1 == parts.size();
+    auto& runs = first ? embedding : last ? head : layers[kinds[static_cast<std::size_t>(parts.layout[of.part].first_layer)]];
     runs.insert(runs.end(), of.runs.begin(), of.runs.end());
   }
   cost_of(costs.embedding, pass) = runtime::median(embedding);
-  cost_of(costs.layer, pass) = runtime::median(layer);
+  for (std::size_t kind = 0; kind < layers.size(); ++kind) cost_of(costs.kinds[kind], pass) = runtime::median(layers[kind]);
   cost_of(costs.head, pass) = runtime::median(head);
 }
 
@@ -97,24 +107,28 @@ void take(PartCosts& costs, const ModelParts& parts, const std::vector<PassTimes
 
 ModelCosts flop_costs(const actors::PlanRequest& request) {
   using Kind = runtime::ProgramKind;
-  const ModelParts parts = parts_of(request, 1);
+  const std::vector<std::size_t> kinds = kinds_of_layers(request.model);
+  const ModelParts parts = parts_of(request, layers_of_every_kind(kinds, 1));
   const auto cost = [&](std::size_t part) {
     const auto flops = [&](Kind kind) { return parts.programs[part].cost(kind).flops / 1e9; };
     return runtime::StageCost{flops(Kind::forward), flops(Kind::input_gradient), flops(Kind::weight_gradient), flops(Kind::backward)};
   };
-  return {PartCosts{cost(0), cost(1), cost(2)}.spread(request.model.layers), "GFLOP", "the programs' FLOPs"};
+  PartCosts costs{cost(0), {}, cost(parts.size() - 1)};
+  for (std::size_t part = 1; part + 1 < parts.size(); ++part) costs.kinds.push_back(cost(part));
+  return {costs.spread(kinds), "GFLOP", "the programs' FLOPs"};
 }
 
 ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats) {
   const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
   const int ranks = static_cast<int>(std::clamp<std::int64_t>(cores / threads, 1, request.pipeline.ranks));
-  // Two layers alternate, so that the weights of neither are still in the cache from its previous pass.
-  const ModelParts parts = parts_of(request, static_cast<int>(std::min<std::int64_t>(2, request.model.layers)));
-  PartCosts costs;
+  // Two layers of a kind alternate, so that the weights of neither are still in the cache from its previous pass.
+  const std::vector<std::size_t> kinds = kinds_of_layers(request.model);
+  const ModelParts parts = parts_of(request, layers_of_every_kind(kinds, 2));
+  PartCosts costs{.kinds = std::vector<runtime::StageCost>(number_of_kinds(kinds))};
   const auto split = run_beside(parts, request, runtime::BackwardMode::split, threads, ranks, repeats);
-  for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient}) take(costs, parts, split, pass);
-  take(costs, parts, run_beside(parts, request, runtime::BackwardMode::fused, threads, ranks, repeats), Pass::backward);
-  return {costs.spread(request.model.layers), "ms",
+  for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient}) take(costs, parts, kinds, split, pass);
+  take(costs, parts, kinds, run_beside(parts, request, runtime::BackwardMode::fused, threads, ranks, repeats), Pass::backward);
+  return {costs.spread(kinds), "ms",
           fmt::format("measured here, median of {} rounds on {} threads, {} ranks at once", repeats, threads, ranks)};
 }
 

@@ -20,8 +20,8 @@ struct ModelCosts {
 
 /// Costs measured by running the programs of the embedding, of decoder layers and of the head on this machine under the
 /// conditions of ranks with `threads` threads: as many ranks at once as this machine has cores for (at most the run's number),
-/// each with several microbatches in flight. Medians over `repeats` rounds. Needs the memory of such ranks with two layers each.
-/// All decoder layers have the same cost.
+/// each with several microbatches in flight. Medians over `repeats` rounds. Needs the memory of such ranks with two layers of each kind.
+/// Decoder layers of a kind have the same cost.
 [[nodiscard]] ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats);
 
 /// Costs from a file with one line per part, `part,F,I,W` or `part,F,I,W,B` in milliseconds; B defaults to I + W. A part is

@@ -2,20 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <string>
+#include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "runtime/passes/differentiate.hpp"
 
 namespace millrace::actors {
 
-ModelParts parts_of(const actors::PlanRequest& request, int layers) {
+ModelParts parts_of(const actors::PlanRequest& request, const std::vector<int>& layers) {
   ModelParts parts;
   parts.model = request.model;
-  parts.model.layers = layers;
-  std::string text = "E";
-  for (int layer = 0; layer < layers; ++layer) text += " | t";
-  parts.layout = layers::parse_layout(text + " | H", layers, layers + 2);
+  const auto count = static_cast<int>(request.model.layers);
+  parts.layout.push_back({true, 0, 0, false});
+  for (const int layer : layers) parts.layout.push_back({false, layer, 1, false});
+  parts.layout.push_back({false, count, 0, true});
   const auto policy = runtime::RematerializationPolicy::parse(fmt::format("{}", fmt::join(request.rematerialize.policy, ",")),
                                                               layers::known_labels(parts.model));
   layers::StageOptions options;
@@ -27,6 +28,27 @@ ModelParts parts_of(const actors::PlanRequest& request, int layers) {
   for (const auto& stage : parts.layout)
     parts.programs.push_back(runtime::differentiate(layers::build_stage(parts.model, stage, options), policy, {request.device, 0}));
   return parts;
+}
+
+std::vector<std::size_t> kinds_of_layers(const layers::ModelConfig& model) {
+  std::vector<layers::LayerSpec> known;
+  std::vector<std::size_t> kinds;
+  for (layers::LayerSpec spec : layers::resolve(model).layers) {
+    if (auto* attention = std::get_if<layers::AttentionSpec>(&spec.mixer)) attention->scale = 1;
+    const auto same = std::ranges::find(known, spec);
+    kinds.push_back(static_cast<std::size_t>(same - known.begin()));
+    if (same == known.end()) known.push_back(std::move(spec));
+  }
+  return kinds;
+}
+
+std::vector<int> layers_of_every_kind(const std::vector<std::size_t>& kinds, int count) {
+  std::vector<int> chosen, taken;
+  for (std::size_t layer = 0; layer < kinds.size(); ++layer) {
+    taken.resize(std::max(taken.size(), kinds[layer] + 1));
+    if (taken[kinds[layer]]++ < count) chosen.push_back(static_cast<int>(layer));
+  }
+  return chosen;
 }
 
 std::vector<runtime::RankStage> ModelParts::stages() const {

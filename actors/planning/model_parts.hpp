@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "actors/setup/pipeline_plan.hpp"
@@ -8,9 +9,9 @@
 
 namespace millrace::actors {
 
-/// A model's parts as separate stages: the embedding, one or more decoder layers, the head.
+/// A model's parts as separate stages: the embedding, some of its decoder layers, the head.
 struct ModelParts {
-  layers::ModelConfig model;  // with as many layers as there are parts
+  layers::ModelConfig model;
   std::vector<layers::StageLayout> layout;
   std::vector<runtime::ProgramSet> programs;
 
@@ -19,8 +20,14 @@ struct ModelParts {
   [[nodiscard]] std::vector<runtime::RankStage> stages() const;
 };
 
-/// The parts of the request's model, with `layers` of its decoder layers and the request's rematerialisation policy in all of
-/// them.
-[[nodiscard]] ModelParts parts_of(const actors::PlanRequest& request, int layers);
+/// The parts of the request's model, with these of its decoder layers, in order, and the request's rematerialisation policy in all of them.
+[[nodiscard]] ModelParts parts_of(const actors::PlanRequest& request, const std::vector<int>& layers);
+
+/// The number of the kind of each layer, counted from 0 in the order in which kinds appear. Layers of a kind cost the same: their specs are
+/// equal but for the scale of scores.
+[[nodiscard]] std::vector<std::size_t> kinds_of_layers(const layers::ModelConfig& model);
+
+/// The first layers of every kind, at most `count` of each, in order.
+[[nodiscard]] std::vector<int> layers_of_every_kind(const std::vector<std::size_t>& kinds, int count);
 
 }  // namespace millrace::actors

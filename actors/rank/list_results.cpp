@@ -1,5 +1,7 @@
 #include "actors/rank/list_results.hpp"
 
+#include <span>
+
 namespace millrace::actors {
 namespace {
 
@@ -29,6 +31,30 @@ void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runt
     }
   }
   losses.resize(used);
+}
+
+void observations_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::ObservedSums>& observed) {
+  std::size_t used = 0;
+  for (const runtime::Stage* stage : rank.compute().stages()) {
+    for (std::size_t place = 0; place < stage->observations().size(); ++place) {
+      if (used == observed.size()) observed.emplace_back();
+      runtime::ObservedSums& own = observed[used++];
+      const runtime::StageObservation& observation = stage->observations()[place];
+      const runtime::ValueType& type = stage->programs().value(observation.value).type;
+      own.stage = stage->stage().value;
+      own.layer = observation.layer;
+      own.name = observation.name;
+      own.scope = observation.scope;
+      own.width = static_cast<std::int32_t>(type.shape.elements());
+      own.values.clear();
+      for_each_forward(list, stage->stage(), [&](runtime::MicrobatchId microbatch) {
+        const auto width = static_cast<std::size_t>(own.width);
+        if (type.dtype != kernels::DType::i32 || own.values.empty()) own.values.resize(own.values.size() + width, 0.0);
+        stage->add_observed(place, microbatch.value, std::span(own.values).last(width));
+      });
+    }
+  }
+  observed.resize(used);
 }
 
 std::vector<float> logits_of(const Rank& rank, const runtime::RankPlan& list, std::int64_t position) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "actors/rank/rank.hpp"
+#include "runtime/engine/observation_sums.hpp"
 #include "runtime/engine/step_loss.hpp"
 
 namespace millrace::actors {
@@ -10,6 +11,8 @@ namespace millrace::actors {
 /// Writes the loss terms of the rank's stages to `losses`, summed by microbatch in the order of `list`, which has just ended. Elements that
 /// are there already are used again, so that a steady step allocates nothing.
 void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::LossTermSums>& losses);
+/// The same for the observations of the rank's stages: integers added over the microbatches, f64 entries by microbatch.
+void observations_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::ObservedSums>& observed);
 /// Row `position` of the logits that a head of this rank computed in `list`, a logits pass that has just ended; empty if it runs
 /// no head here.
 [[nodiscard]] std::vector<float> logits_of(const Rank& rank, const runtime::RankPlan& list, std::int64_t position);

@@ -19,6 +19,7 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
           .order = spec.order,
           .decays = plan.decay.decays(spec.name, spec.shape),
           .copy = plan.schedule.placement.replica_of(stage) > 0,
+          .router = spec.router,
           .trained = spec.trained};
 }
 
@@ -76,7 +77,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
     const auto& ledger = plan_.ledger.stages.at(stage.index());
     rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
     if (!needs_.training) rank_stage.slots = {0, 0, 0, 0, 0, 0, 0, 0};
-    if (!rank_stage.training.losses.empty())
+    if (!rank_stage.training.losses.empty() || !rank_stage.training.observations.empty())
       rank_stage.slots.results = static_cast<int>(std::max<std::int64_t>(plan_.schedule.microbatches, needs_.evaluation_microbatches));
     stages.push_back(std::move(rank_stage));
   }

@@ -125,6 +125,7 @@ void RankControl::handle(const ComputeLogits& message) {
 void RankControl::handle(const Optimize& message) {
   const runtime::UpdateScalars scalars{message.learning_rate, static_cast<float>(message.gradient_scale), message.update};
   show("optimizer", runtime::no_stage, runtime::no_microbatch);
+  tasks_.set_bias_update(message.biases);
   port_.work({RankTaskKind::optimizer, scalars});
 }
 
@@ -431,6 +432,7 @@ void RankControl::report_step() {
   report.step = step_;
   report.squares = tasks_.squares();
   losses_of(rank_, *list_, report.losses);
+  observations_of(rank_, *list_, report.observed);
   report.times = step_times(runtime::summarize(records_, runtime::StepId(step_)));
   measure_step(report.times, report.metrics);
   look_at_device();

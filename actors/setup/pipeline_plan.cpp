@@ -127,10 +127,15 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
     for (const auto& action : rank) plan.split_backward = plan.split_backward || action.kind == runtime::ActionKind::input_gradient;
 
   plan.parameters = layers::model_parameters(plan.model, loss_weights(train));
+  MILLRACE_CHECK(
+      train.routed_bias_update_rate == 0 || std::ranges::any_of(plan.parameters, [](const auto& spec) { return !spec.router.empty(); }),
+      ExitCode::config, "actors.plan", "train.routed_bias_update_rate = {}, but no router of the model has a bias",
+      train.routed_bias_update_rate);
   plan.rematerialize = policies_of(request.rematerialize, plan.model, static_cast<std::size_t>(stages));
   plan.compute = runtime::compute_dtype(train);
   plan.device = request.device;
   plan.one_segment = request.one_segment;
+  plan.internal_metrics = request.internal_metrics;
   plan.rows = train.batch;
   plan.sequence = train.sequence;
   plan.losses = loss_weights(train);
@@ -205,6 +210,7 @@ layers::StageOptions PipelinePlan::stage_options() const {
   options.sequence = sequence;
   options.losses = losses;
   options.one_segment = one_segment;
+  options.internal_metrics = internal_metrics;
   return options;
 }
 
@@ -222,8 +228,14 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
     if (parameter.shape.rank() >= 2) weights += parameter.active * static_cast<double>(parameter.shape.elements());
   if (!model.tie_word_embeddings) weights -= static_cast<double>(model.vocab_size * model.hidden_size);  // the embedding is a lookup
   const double tokens = static_cast<double>(microbatches * rows * sequence);
-  const double attention = (model.causal ? 6.0 : 12.0) * static_cast<double>(model.layers * sequence * model.heads * model.head_dim);
-  return tokens * (6.0 * weights + attention);
+  // The scores' products are as wide as keys, those of the weighted sum as values.
+  const bool latent = model.kv_lora_rank > 0;
+  const std::int64_t widths = latent ? model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim : 2 * model.head_dim;
+  const auto linear = static_cast<std::int64_t>(std::ranges::count(model.layer_kinds, layers::LayerKind::linear));
+  const double attention = (model.causal ? 3.0 : 6.0) * static_cast<double>((model.layers - linear) * sequence * model.heads * widths);
+  // A token reads a state of the delta rule twice and writes it once: three products of a vector and a matrix forward, twice that backward.
+  const double state = static_cast<double>(model.linear_value_heads * model.linear_key_head_dim * model.linear_value_head_dim);
+  return tokens * (6.0 * weights + attention + 18.0 * static_cast<double>(linear) * state);
 }
 
 std::string PipelinePlan::text() const {

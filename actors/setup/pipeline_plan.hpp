@@ -27,6 +27,7 @@ struct PlanRequest {
   runtime::RematerializeConfig rematerialize;
   kernels::DeviceKind device = kernels::DeviceKind::cpu;  // the device that the programs are made for
   bool one_segment = false;                               // every row of a microbatch is one segment
+  bool internal_metrics = false;                          // observe statistics of every layer's output
 };
 
 /// The weights of [train] in the form that programs are built with.
@@ -59,6 +60,7 @@ struct PipelinePlan {
   kernels::DType compute = kernels::DType::f32;
   kernels::DeviceKind device = kernels::DeviceKind::cpu;
   bool one_segment = false;
+  bool internal_metrics = false;
   std::int64_t rows = 1, sequence = 1;  // of a microbatch
   runtime::LossWeights losses;
   int accumulators = 1;         // contiguous parts of a replica's microbatches, with a gradient sum each
@@ -104,8 +106,8 @@ struct PipelinePlan {
   /// in logits.
   [[nodiscard]] runtime::ProgramSet programs(runtime::StageId stage, layers::Output output = layers::Output::loss,
                                              std::int64_t rows = 0) const;
-  /// Model FLOPs of one training step by the usual count: 6 per weight of a matmul and token, plus attention;
-  /// recomputation is not counted.
+  /// Model FLOPs of one training step by the usual count: 6 per weight of a matmul and token, plus attention and the states of linear
+  /// attention; recomputation is not counted.
   [[nodiscard]] double model_flops(std::int64_t microbatches) const;
   /// Everything that must agree between processes, as text; its hash is part of the run hash.
   [[nodiscard]] std::string text() const;

@@ -1,6 +1,24 @@
 #include "actors/telemetry/live_history.hpp"
 
+#include <algorithm>
+#include <limits>
+
 namespace millrace::actors {
+namespace {
+
+/// Mean, smallest and largest over the routers.
+LiveTotals::Evenness::Values evenness_of(const std::vector<runtime::ExpertLoad>& experts) {
+  double sum = 0, least = std::numeric_limits<double>::infinity(), most = 0;
+  for (const auto& load : experts) {
+    const double own = load.evenness();
+    sum += own;
+    least = std::min(least, own);
+    most = std::max(most, own);
+  }
+  return {sum / static_cast<double>(experts.size()), least, most};
+}
+
+}  // namespace
 
 void LiveHistory::add(const StepRecord& record) {
   ++totals_.steps;
@@ -15,20 +33,8 @@ void LiveHistory::add(const StepRecord& record) {
     auto& sum = totals_.ranks[rank];
     sum = {sum.wall + times.wall, sum.compute + times.compute, sum.bubble + times.bubble, sum.wait + times.wait, sum.data + times.data};
   }
-  bucket_ += record.loss;
-  if (++in_bucket_ == bucket_size_) {
-    totals_.losses.push_back({record.step, bucket_ / static_cast<double>(in_bucket_)});
-    bucket_ = 0;
-    in_bucket_ = 0;
-  }
-  if (totals_.losses.size() == most_points) {  // pairs of points are merged, and every later point covers twice as many steps
-    for (std::size_t i = 0; i < most_points / 2; ++i) {
-      const auto &first = totals_.losses[2 * i], &second = totals_.losses[2 * i + 1];
-      totals_.losses[i] = {second.step, (first.loss + second.loss) / 2};
-    }
-    totals_.losses.resize(most_points / 2);
-    bucket_size_ *= 2;
-  }
+  totals_.losses.add(record.step, {record.loss});
+  if (!record.experts.empty()) totals_.evenness.add(record.step, evenness_of(record.experts));
   publish();
 }
 

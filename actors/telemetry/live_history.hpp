@@ -8,22 +8,25 @@
 #include <vector>
 
 #include "actors/coordinator.hpp"
+#include "actors/telemetry/merged_curve.hpp"
 
 namespace millrace::actors {
 
 /// Totals over the steps of this start of a run.
 struct LiveTotals {
-  /// The mean loss of several steps, the last of which is `step`.
   struct Point {
     std::int64_t step = 0;
     double loss = 0;
   };
+  using Losses = MergedCurve<1>;
+  using Evenness = MergedCurve<3>;
   std::int64_t steps = 0, tokens = 0;
   double seconds = 0;                                    // of all steps
   double smooth_seconds = 0;                             // of one step, smoothed
   std::optional<StepRecord> last;                        // empty before the first
   std::vector<StepTimes> ranks;                          // sums over steps, by rank
-  std::vector<Point> losses;                             // at most LiveHistory::most_points, over all steps
+  Losses losses;                                         // over all steps
+  Evenness evenness;                                     // of the routers over all steps: mean, least even, most even
   std::vector<Point> held_out;                           // the last evaluations
   std::vector<runtime::StepLoss::Named> held_out_terms;  // of the loss of the last one
   struct Checkpoints {
@@ -38,7 +41,7 @@ struct LiveTotals {
 /// values become visible with the next step.
 class LiveHistory {
  public:
-  static constexpr std::size_t most_points = 512;
+  static constexpr std::size_t most_points = LiveTotals::Losses::most_points;
 
   void add(const StepRecord& record);
   void add_evaluation(const EvaluationRecord& record);
@@ -49,8 +52,6 @@ class LiveHistory {
  private:
   void publish();
   LiveTotals totals_;  // used by the adding thread
-  double bucket_ = 0;  // sum of the losses of steps that are not part of a point yet
-  std::int64_t in_bucket_ = 0, bucket_size_ = 1;
   mutable std::mutex mutex_;
   LiveTotals shown_;
 };

@@ -87,10 +87,49 @@ Json last_json(const LiveView& view) {
   return json;
 }
 
+/// [[step, value, …], …].
+template <std::size_t N>
+Json curve_json(const MergedCurve<N>& points) {
+  Json curve = Json::array();
+  for (const auto& point : points.points()) {
+    Json& entry = curve.emplace_back(Json::array({point.step}));
+    for (const double value : point.values) entry.push_back(number(value));
+  }
+  return curve;
+}
+
 Json curve_json(const std::vector<LiveTotals::Point>& points) {
   Json curve = Json::array();
   for (const auto& point : points) curve.push_back({point.step, number(point.loss)});
   return curve;
+}
+
+/// The routers of the last step, and how even their choices were over the steps; null for a model without experts.
+Json experts_json(const LiveTotals& totals) {
+  if (!totals.last || totals.last->experts.empty()) return nullptr;
+  Json routers = Json::array();
+  for (const auto& load : totals.last->experts)
+    routers.push_back({{"name", load.scope},
+                       {"layer", index(load.layer)},
+                       {"tokens", load.counts},
+                       {"entropy", number(load.entropy())},
+                       {"evenness", number(load.evenness())},
+                       {"hottest", load.hottest()},
+                       {"hottest_share", number(load.hottest_share())},
+                       {"dropped", load.dropped}});
+  return {{"routers", std::move(routers)}, {"evenness", curve_json(totals.evenness)}};
+}
+
+/// Statistics of every layer's output in the last step; null unless run.record_internal_metrics is set.
+Json activations_json(const LiveTotals& totals) {
+  if (!totals.last || totals.last->activations.empty()) return nullptr;
+  Json layers = Json::array();
+  for (const auto& layer : totals.last->activations)
+    layers.push_back({{"layer", index(layer.layer)},
+                      {"fraction_zero", number(layer.fraction_zero)},
+                      {"mean", number(layer.mean)},
+                      {"stdev", number(layer.deviation)}});
+  return layers;
 }
 
 Json checkpoints_json(const LiveTotals::Checkpoints& checkpoints) {
@@ -117,6 +156,8 @@ std::string status_json(const LiveView& view) {
   json["losses"] = curve_json(view.totals.losses);
   json["held_out"] = curve_json(view.totals.held_out);
   if (!view.totals.held_out_terms.empty()) json["held_out_terms"] = terms_json(view.totals.held_out_terms);
+  json["experts"] = experts_json(view.totals);
+  json["activations"] = activations_json(view.totals);
   json["tiles"] = tiles_json();
   json["checkpoints"] = checkpoints_json(view.totals.checkpoints);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

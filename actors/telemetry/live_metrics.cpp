@@ -77,11 +77,27 @@ void terms_of(Exposition& text, const char* name, const char* help, const std::v
   for (const auto& term : terms) text.sample(term.value, fmt::format("term=\"{}\"", escaped(term.name)));
 }
 
+void expert_metrics(Exposition& text, const std::vector<runtime::ExpertLoad>& experts) {
+  if (experts.empty()) return;
+  const auto each = [&](const char* name, const char* help, auto value) {
+    text.family(name, "gauge", help);
+    for (const auto& load : experts) text.sample(value(load), fmt::format("router=\"{}\"", escaped(load.scope)));
+  };
+  each("millrace_expert_entropy_nats", "Entropy of a router's choices in the last step.", [](const auto& load) { return load.entropy(); });
+  each("millrace_expert_evenness_ratio", "That entropy, as a fraction of the logarithm of the number of experts.",
+       [](const auto& load) { return load.evenness(); });
+  each("millrace_expert_hottest_share_ratio", "Share of the expert that was chosen most often.",
+       [](const auto& load) { return load.hottest_share(); });
+  each("millrace_expert_dropped_tokens", "Choices of the last step that exceeded the capacity of their expert.",
+       [](const auto& load) { return static_cast<double>(load.dropped); });
+}
+
 void last_step_metrics(Exposition& text, const LiveView& view) {
   if (!view.totals.last) return;
   const auto& last = *view.totals.last;
   text.gauge("millrace_loss", "Mean loss of the last step over its valid targets, in nats.", last.loss);
   terms_of(text, "millrace_loss_term", "A term of the loss of the last step, by name, times its weight.", last.terms);
+  expert_metrics(text, last.experts);
   text.gauge("millrace_gradient_norm", "Norm of all gradients of the last step, before clipping.", last.gradient_norm);
   text.gauge("millrace_learning_rate", "Learning rate of the last step.", last.learning_rate);
   text.gauge("millrace_last_step_seconds", "Time of the last step.", last.seconds);

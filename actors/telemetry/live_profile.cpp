@@ -12,7 +12,7 @@ LiveProfile::LiveProfile(const PipelinePlan& plan, const RankResources& needs, c
 
 void LiveProfile::step(const StepRecord& record) {
   const std::lock_guard lock(mutex_);
-  done_.push_back({record.step - 1, record.loss});
+  done_.push_back({record.step - 1, record.loss, record.experts});
   if (done_.size() > steps) done_.pop_front();
 }
 
@@ -35,6 +35,7 @@ std::optional<runtime::Measured> LiveProfile::take() {
     if (!runtime::is_whole(measured.schedule, measured.traces, runtime::StepId(each.step))) continue;
     measured.steps.emplace_back(each.step);
     measured.losses.push_back(each.loss);
+    runtime::add_loads(measured.experts, each.experts);
   }
   if (measured.steps.empty()) return std::nullopt;
   return measured;

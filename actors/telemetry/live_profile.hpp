@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/run_listener.hpp"
 #include "actors/telemetry/measured_run.hpp"
@@ -39,6 +40,7 @@ class LiveProfile : public RunListener {
   struct Done {
     std::int64_t step = 0;  // counted from 0
     double loss = 0;
+    std::vector<runtime::ExpertLoad> experts;
   };
   const PipelinePlan& plan_;
   const RankResources& needs_;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "actors/telemetry/step_fields.hpp"
 #include "cluster/host/console.hpp"
 #include "cluster/host/log.hpp"
 
@@ -50,8 +51,9 @@ void RunReporter::step(const StepRecord& record) {
   line.fields.insert(line.fields.end(), {{"gradient_norm", runtime::ExactNumber{record.gradient_norm}},
                                          {"learning_rate", record.learning_rate},
                                          {"tokens", record.tokens},
-                                         {"targets", record.targets},
-                                         // Wall times and derived values; all fields before them are the same in every run and layout.
+                                         {"targets", record.targets}});
+  add_fields(record, line);
+  line.fields.insert(line.fields.end(), {// Wall times and derived values; all fields before them are the same in every run and layout.
                                          {"seconds", record.seconds},
                                          {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
                                          {"flops_per_second", record.flops / record.seconds}});

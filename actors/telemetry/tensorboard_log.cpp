@@ -2,8 +2,12 @@
 
 #include <chrono>
 
+#include "actors/telemetry/step_fields.hpp"
+
 namespace millrace::actors {
 namespace {
+
+constexpr std::int64_t histogram_every = 10;  // steps
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -21,7 +25,10 @@ void TensorboardLog::step(const StepRecord& record) {
                                  {"speed/step_seconds", record.seconds}});
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
     if (!step_metrics[i].tensorboard.empty()) scalars.emplace_back(step_metrics[i].tensorboard, record.metrics[i]);
-  file_.append(record.step, now(), scalars);
+  add_scalars(record, scalars);
+  // TensorBoard keeps a few hundred histograms of a tag at most, and one has a number for every expert.
+  const bool histograms = record.step == 1 || record.step % histogram_every == 0 || record.step == record.steps;
+  file_.append(record.step, now(), scalars, histograms ? expert_histograms(record) : runtime::EventHistograms());
 }
 
 void TensorboardLog::evaluation(const EvaluationRecord& record, bool recorded) {

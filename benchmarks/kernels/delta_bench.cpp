@@ -1,11 +1,13 @@
-// delta_bench [threads]: the gated delta rule of Qwen3-Next and Qwen3.5, chunk by chunk, beside the recurrence token by token (plain loops
-// in fp32 on the same threads, head by head): milliseconds, thousands of tokens per second and GFLOP/s of the forward and of the gradient,
-// and how many times faster the chunked forward is. FLOPs are those of kernels/gated_delta_rule.hpp.
+// delta_bench [threads [json]]: the gated delta rule of Qwen3-Next and Qwen3.5, chunk by chunk, beside the recurrence token by token (plain
+// loops in fp32 on the same threads, head by head): milliseconds, thousands of tokens per second and GFLOP/s of the forward and of the
+// gradient, and how many times faster the chunked forward is. FLOPs are those of kernels/gated_delta_rule.hpp. With json it measures one
+// size, that of compare_peers.sh, and prints the milliseconds of a forward and of a forward with its gradient as a line of JSON.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include "benchmarks/kernels/timing.hpp"
@@ -96,14 +98,23 @@ double recurrence_seconds(const Operands& at, ThreadTeam& team) {
   });
 }
 
-void measure(const ExecutionContext& context, const Case& c) {
-  const Operands at(c, context.threads());
+struct Seconds {
+  double forward, gradient;
+};
+
+Seconds seconds_of(const ExecutionContext& context, const Operands& at) {
   const double forward = millrace::benchmarks::seconds_of(
       [&] { gated_delta_rule_forward(context, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.o, at.scratch.bytes()); });
   const double gradient = millrace::benchmarks::seconds_of([&] {
     gated_delta_rule_input_gradient(context, at.d_o, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.dq, at.dk, at.dv, at.dg,
                                     at.dbeta, at.scratch.bytes());
   });
+  return {forward, gradient};
+}
+
+void measure(const ExecutionContext& context, const Case& c) {
+  const Operands at(c, context.threads());
+  const auto [forward, gradient] = seconds_of(context, at);
   const GatedDeltaRuleFlops flops = gated_delta_rule_flops(c.sequence, c.key_heads, c.value_heads, at.options);
   const auto thousands = [&](double seconds) { return static_cast<double>(c.sequence) / seconds * 1e-3; };
   fmt::print("{:5} {:3} {:3} {:4}  {:4}   {:9.2f} {:9.1f} {:8.1f}   {:9.2f} {:9.1f} {:8.1f}", c.sequence, c.key_heads, c.value_heads,
@@ -121,6 +132,11 @@ void measure(const ExecutionContext& context, const Case& c) {
 int main(int argc, char** argv) {
   ThreadTeam team(millrace::benchmarks::threads_from(argc, argv));
   const ExecutionContext context(team);
+  if (argc > 2 && std::string_view(argv[2]) == "json") {
+    const auto [forward, gradient] = seconds_of(context, Operands({2048, 16, 32, 128, DType::f32}, context.threads()));
+    fmt::print("{{\"forward_ms\": {:.2f}, \"step_ms\": {:.2f}}}\n", forward * 1e3, (forward + gradient) * 1e3);
+    return 0;
+  }
   fmt::print("{} threads\n    S  Hk  Hv    D  type  forward ms  k tok/s  GFLOP/s  gradient ms  k tok/s  GFLOP/s  recurrence ms   ratio\n",
              team.size());
   for (const DType dtype : {DType::f32, DType::bf16}) {

@@ -123,8 +123,21 @@ def growth():
         yield Comparison(10, what, "growth", Side(law, "worst", 100), None, 10, "value", False, "%", SMALLER)
 
 
+def mixture():
+    for dtype in ("fp32", "bf16"):
+        torch = ("transformers fp32 ",) if dtype == "fp32" else ("transformers bf16 ", "transformers autocast ")
+        ours = Side(f"millrace {dtype}", SPEED)
+        yield Comparison(11, f"train step of a mixture, {dtype}, over transformers' best of this dtype", "mixture", ours, Side(torch, SPEED), 1.3)
+
+
+def delta_rule():
+    for field, what in (("forward_ms", "forward"), ("step_ms", "forward and gradient")):
+        ours, control = Side("millrace", field), Side("transformers", field)
+        yield Comparison(12, f"gated delta rule, {what}, over transformers' chunks", "delta rule", ours, control, 0.5, "ratio", False, "ms", SMALLER)
+
+
 COMPARISONS = [
     comparison
-    for part in (train_step, share_of_peak, plain_gpt2, two_ranks, ranks_for_threads, overheads, busy_link, memory, start, growth)
+    for part in (train_step, share_of_peak, plain_gpt2, two_ranks, ranks_for_threads, overheads, busy_link, memory, start, growth, mixture, delta_rule)
     for comparison in part()
 ]

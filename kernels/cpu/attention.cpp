@@ -27,6 +27,8 @@ AttentionSizes sizes_of(const Shape& q, const Shape& k, AttentionOptions options
   sizes.window = options.window > 0 ? options.window : options.sequence;
   sizes.chunk = options.chunk > 0 ? options.chunk : options.sequence;
   sizes.causal = options.causal;
+  sizes.block = options.block;
+  sizes.words = options.block > 0 ? choice_words(options.sequence, options.block) : 0;
   return sizes;
 }
 
@@ -63,36 +65,41 @@ void backward(ThreadTeam& team, const AttentionBackward<T>& at, Head* backward_h
 }
 
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
-                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
+                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks,
+                       const Tensor* choice) {
   const AttentionSizes sizes = sizes_of(q.shape, k.shape, options);
   const float* sink = sinks == nullptr ? nullptr : sinks->as<float>();
   const auto* segment = segments.as<std::int32_t>();
+  const std::int32_t* chosen = choice == nullptr ? nullptr : choice->as<std::int32_t>();
   auto* sums = log_sum_exp.as<float>();
   if (q.dtype == DType::f32)
-    forward(context.team(), AttentionForward<float>{sizes, q.as<float>(), k.as<float>(), v.as<float>(), segment, sink, o.as<float>(), sums},
+    forward(context.team(),
+            AttentionForward<float>{sizes, q.as<float>(), k.as<float>(), v.as<float>(), segment, sink, chosen, o.as<float>(), sums},
             pick_attention_pack_f32(), pick_attention_forward_f32(), scratch);
   else
     forward(context.team(),
-            AttentionForward<BFloat16>{sizes, q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), segment, sink, o.as<BFloat16>(), sums},
+            AttentionForward<BFloat16>{sizes, q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), segment, sink, chosen, o.as<BFloat16>(),
+                                       sums},
             pick_attention_pack_bf16(), pick_attention_forward_bf16(), scratch);
 }
 
 void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
-                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch) {
+                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch, const Tensor* choice) {
   const AttentionSizes sizes = sizes_of(q.shape, k.shape, options);
   auto* memory = reinterpret_cast<float*>(scratch.data());
   const auto* segment = segments.as<std::int32_t>();
+  const std::int32_t* chosen = choice == nullptr ? nullptr : choice->as<std::int32_t>();
   const auto* sums = log_sum_exp.as<float>();
   if (q.dtype == DType::f32)
     backward(context.team(),
              AttentionBackward<float>{sizes, d_o.as<float>(), q.as<float>(), k.as<float>(), v.as<float>(), o.as<float>(), sums, segment,
-                                      dq.as<float>(), dk.as<float>(), dv.as<float>()},
+                                      chosen, dq.as<float>(), dk.as<float>(), dv.as<float>()},
              pick_attention_backward_f32(), memory);
   else
     backward(context.team(),
              AttentionBackward<BFloat16>{sizes, d_o.as<BFloat16>(), q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), o.as<BFloat16>(),
-                                         sums, segment, dq.as<BFloat16>(), dk.as<BFloat16>(), dv.as<BFloat16>()},
+                                         sums, segment, chosen, dq.as<BFloat16>(), dk.as<BFloat16>(), dv.as<BFloat16>()},
              pick_attention_backward_bf16(), memory);
 }
 

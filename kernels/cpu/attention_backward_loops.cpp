@@ -126,6 +126,9 @@ MILLRACE_INLINE void backward_queries(const AttentionBackward<T>& at, std::int64
   ScoreTile tile;
   for (std::int64_t key_tile = first_key_tile(sizes, query_tile); key_tile <= last_key_tile(sizes, query_tile); ++key_tile) {
     if (!describe_tile(sizes, at.segments + row * sizes.sequence, query_tile, key_tile, tile)) continue;
+    if (at.choice != nullptr &&
+        !describe_choices(sizes, at.choice + (first_token * sizes.heads + head) * sizes.words, sizes.heads * sizes.words, key_tile, tile))
+      continue;
     backward_tile(sizes, tile, key_tile, first, work);
     first = false;
   }

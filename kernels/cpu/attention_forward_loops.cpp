@@ -105,6 +105,9 @@ MILLRACE_INLINE void forward_head(const AttentionForward<T>& at, std::int64_t ro
   ScoreTile tile;
   for (std::int64_t key_tile = first_key_tile(sizes, query_tile); key_tile <= last_key_tile(sizes, query_tile); ++key_tile) {
     if (!describe_tile(sizes, at.segments + row * sizes.sequence, query_tile, key_tile, tile)) continue;
+    if (at.choice != nullptr &&
+        !describe_choices(sizes, at.choice + (first_token * sizes.heads + head) * sizes.words, sizes.heads * sizes.words, key_tile, tile))
+      continue;
     product<false>(tile.diagonal ? Part::columns_to_diagonal : Part::whole, queries, 16 * vectors_of(tile.keys), sizes.width,
                    {work.q, sizes.padded, keys + key_tile * tile_floats(sizes.padded), kTile, work.scores, kTile, false});
     if (sizes.soft_cap > 0)

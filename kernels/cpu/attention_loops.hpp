@@ -27,6 +27,8 @@ struct AttentionSizes {
   std::int64_t window;  // number of keys that a query sees; S: no limit
   std::int64_t chunk;   // a query sees no key before the last multiple of this; S: no limit
   bool causal;
+  std::int64_t block;  // keys per block of a choice; 0: there is none
+  std::int64_t words;  // of a query's choice
 };
 
 /// Number of floats of packed operands whose vectors are padded to this width: tile_floats for the 64 head vectors of a tile, head_floats
@@ -56,7 +58,8 @@ struct AttentionForward {
   const T* k;
   const T* v;
   const std::int32_t* segments;
-  const float* sinks;  // one per query head, or null
+  const float* sinks;          // one per query head, or null
+  const std::int32_t* choice;  // [T, H, words], or null
   T* o;
   float* log_sum_exp;
 };
@@ -71,6 +74,7 @@ struct AttentionBackward {
   const T* o;
   const float* log_sum_exp;
   const std::int32_t* segments;
+  const std::int32_t* choice;  // [T, H, words], or null
   T* dq;
   T* dk;
   T* dv;

@@ -140,12 +140,14 @@ struct ScoreTile {
   bool same_segment;  // the tile is a single segment, so there is nothing to compare
   bool bounded;       // some query does not see the tile's first keys
   bool ended;         // not causal, and some query does not see the last of 64 keys
+  bool picked;        // some query's choice of blocks leaves keys out
   std::int32_t query_segments[kTile], key_segments[kTile];
   std::int32_t first_keys[kTile];  // one per query, if bounded
   std::int32_t end_keys[kTile];    // one past the last key, one per query, if ended
+  std::uint64_t choices[kTile];    // a bit for each key that the query's choice has, one per query, if picked
 
   /// False if every query sees all 64 keys.
-  [[nodiscard, gnu::always_inline]] bool masked() const { return diagonal || !same_segment || bounded || ended; }
+  [[nodiscard, gnu::always_inline]] bool masked() const { return diagonal || !same_segment || bounded || ended || picked; }
 
   /// Number of keys in a query's row that a product will read: on the diagonal, up to the end of the query's block of rows.
   [[nodiscard, gnu::always_inline]] std::int64_t wanted(std::int64_t t) const { return diagonal ? smaller(keys, t + kBlockRows) : keys; }
@@ -157,6 +159,13 @@ struct ScoreTile {
     key += static_cast<std::int32_t>(kWide * vector);
     WideMask seen = key < static_cast<std::int32_t>(diagonal ? t + 1 : ended ? end_keys[t] : keys);
     if (bounded) seen &= key >= first_keys[t];
+    if (picked) {
+      static constexpr std::int32_t bits[16] = {1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
+                                                1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
+      WideMask bit;
+      __builtin_memcpy(&bit, bits, sizeof bit);
+      seen &= (static_cast<std::int32_t>(choices[t] >> (kWide * vector) & 0xffffU) & bit) != 0;
+    }
     if (!same_segment) {
       WideMask segment;
       __builtin_memcpy(&segment, key_segments + kWide * vector, sizeof segment);
@@ -232,8 +241,33 @@ MILLRACE_INLINE bool describe_tile(const AttentionSizes& sizes, const std::int32
     key_low = tile.key_segments[u] < key_low ? tile.key_segments[u] : key_low;
     key_high = tile.key_segments[u] > key_high ? tile.key_segments[u] : key_high;
   }
+  tile.picked = false;
   tile.same_segment = query_low == query_high && key_low == key_high && query_low == key_low;
   return query_low <= key_high && key_low <= query_high;
+}
+
+/// Adds the choices of blocks to a described tile; `choice` is that of its first query, with `step` words from one query to the next.
+/// Returns false if no query chose a block of it.
+MILLRACE_INLINE bool describe_choices(const AttentionSizes& sizes, const std::int32_t* choice, std::int64_t step, std::int64_t key_tile,
+                                      ScoreTile& tile) {
+  const std::int64_t first = key_tile * kTile, end = first + tile.keys;
+  const std::uint64_t all = tile.keys == kTile ? ~std::uint64_t{0} : (std::uint64_t{1} << tile.keys) - 1;
+  bool any = false;
+  tile.picked = false;
+  for (std::int64_t t = 0; t < tile.queries; ++t, choice += step) {
+    std::uint64_t keys = 0;
+    for (std::int64_t block = first / sizes.block; block * sizes.block < end; ++block) {
+      if ((static_cast<std::uint32_t>(choice[block / 32]) >> (block % 32) & 1U) == 0) continue;
+      const std::int64_t from = block * sizes.block < first ? 0 : block * sizes.block - first;
+      const std::int64_t to = smaller(end, (block + 1) * sizes.block) - first;
+      const std::uint64_t below = to == kTile ? ~std::uint64_t{0} : (std::uint64_t{1} << to) - 1;
+      keys |= below & ~((std::uint64_t{1} << from) - 1);
+    }
+    tile.choices[t] = keys;
+    tile.picked = tile.picked || keys != all;
+    any = any || keys != 0;
+  }
+  return any;
 }
 
 }  // namespace

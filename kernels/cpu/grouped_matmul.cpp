@@ -212,7 +212,7 @@ std::size_t grouped_matmul_scratch_bytes(const Shape& a, const Shape& b, DType o
 /// Rows of a group that are added at a time, and the multiple to which fewer are padded.
 constexpr std::int64_t kRun = 128, kRunGrain = 32;
 /// Largest number of rows of c[e] that a thread adds to at a time.
-constexpr std::int64_t kGradientRows = 256;
+constexpr std::int64_t kGradientRows = 384;
 
 /// A gradient without its number of rows. Each c[e] is cut into blocks of rows that depend on M alone.
 struct Gradient {

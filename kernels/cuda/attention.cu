@@ -5,6 +5,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/cuda/attention_kernels.hpp"
+#include "kernels/cuda/attention_of_blocks.hpp"
 #include "kernels/cuda/fused_attention.hpp"
 #include "kernels/cuda/launch.cuh"
 
@@ -76,10 +77,12 @@ __global__ void __launch_bounds__(kSinkThreads) sink_gradient(const T* d_o, cons
 }
 
 void attention_forward(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments,
-                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
+                       AttentionOptions options, const Tensor& o, const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks,
+                       const Tensor* choice) {
   constexpr const char* component = "kernels.attention_forward";
   check_head_size(component, q.shape, options);
   if (q.shape[0] == 0) return;
+  if (choice != nullptr) return attention_of_blocks_forward(context, q, k, v, segments, options, o, log_sum_exp, sinks, *choice);
   if (fused_attention_forward(context, q, k, v, options, o, log_sum_exp, scratch, sinks)) return;
   const SegmentRange* ranges = find_ranges(context, component, q, k, segments, options, scratch);
   tiled_attention_forward(context, q, k, v, segments, options, o, log_sum_exp, ranges, sinks);
@@ -87,10 +90,13 @@ void attention_forward(const ExecutionContext& context, const Tensor& q, const T
 
 void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Tensor& o, const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options,
-                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch) {
+                              const Tensor& dq, const Tensor& dk, const Tensor& dv, Scratch scratch, const Tensor* choice) {
   constexpr const char* component = "kernels.attention_input_gradient";
   check_head_size(component, q.shape, options);
   if (q.shape[0] == 0) return;
+  if (choice != nullptr)
+    return attention_of_blocks_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, *choice,
+                                              reinterpret_cast<float*>(scratch.data()));
   if (fused_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch)) return;
   const SegmentRange* ranges = find_ranges(context, component, q, k, segments, options, scratch);
   tiled_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, ranges,

@@ -50,6 +50,14 @@ struct Seen {
   std::int64_t begin = 0, end;
 };
 
+// Whether the query's choice of blocks has the key at this index of its row.
+bool is_chosen(const Tensor* choice, const Layout& at, AttentionOptions options, std::int64_t t, std::int64_t head, std::int64_t key) {
+  if (choice == nullptr) return true;
+  const std::int64_t block = key / options.block;
+  const std::int32_t word = choice->as<std::int32_t>()[(t * at.heads + head) * choice->shape[2] + block / 32];
+  return (static_cast<std::uint32_t>(word) >> (block % 32) & 1U) != 0;
+}
+
 double capped(double score, AttentionOptions options) {
   return options.soft_cap > 0 ? options.soft_cap * std::tanh(score / options.soft_cap) : score;
 }
@@ -60,6 +68,7 @@ double cap_gradient(double score, AttentionOptions options) {
 
 struct Operands {
   const Tensor &d_o, &q, &k, &v, &o, &log_sum_exp, &segments;
+  const Tensor* choice;
 };
 
 // Adds one query's contribution to the sums of its row's keys (dk_sum [S, D], dv_sum [S, Dv]), and computes the query's own gradient.
@@ -71,7 +80,7 @@ void query_gradient(const Operands& x, const Layout& at, AttentionOptions option
   const double delta = dot(x.d_o, at.result(t, h), x.o, at.result(t, h), at.value_width);
   std::fill(dq_sum, dq_sum + at.width, 0.0);
   for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u) {
-    if (segment[u] != segment[t]) continue;
+    if (segment[u] != segment[t] || !is_chosen(x.choice, at, options, t, h, u - begin)) continue;
     const double score = capped(dot(x.q, at.query(t, h), x.k, at.key(u, h), at.width) * options.scale, options);
     const double p = std::exp(score - x.log_sum_exp.as<float>()[t * at.heads + h]);
     const double dp = dot(x.d_o, at.result(t, h), x.v, at.value(u, h), at.value_width);
@@ -85,7 +94,7 @@ void query_gradient(const Operands& x, const Layout& at, AttentionOptions option
 }
 
 void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& segments, AttentionOptions options, const Tensor& o,
-                       const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks) {
+                       const Tensor& log_sum_exp, Scratch scratch, const Tensor* sinks, const Tensor* choice) {
   const Layout at(q, k, options);
   const auto* segment = segments.as<std::int32_t>();
   auto* scores = reinterpret_cast<double*>(scratch.data());
@@ -94,19 +103,20 @@ void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const 
       const std::int64_t begin = at.row_begin(t);
       const Seen seen(t - begin, options);
       const double sink = sinks == nullptr ? -std::numeric_limits<double>::infinity() : double{sinks->as<float>()[h]};
+      const auto sees = [&](std::int64_t u) { return segment[u] == segment[t] && is_chosen(choice, at, options, t, h, u - begin); };
       double maximum = sink;
       for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u) {
-        if (segment[u] != segment[t]) continue;
+        if (!sees(u)) continue;
         scores[u - begin] = capped(dot(q, at.query(t, h), k, at.key(u, h), at.width) * options.scale, options);
         maximum = std::max(maximum, scores[u - begin]);
       }
       double sum = std::exp(sink - maximum);
       for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u)
-        if (segment[u] == segment[t]) sum += scores[u - begin] = std::exp(scores[u - begin] - maximum);
+        if (sees(u)) sum += scores[u - begin] = std::exp(scores[u - begin] - maximum);
       for (std::int64_t d = 0; d < at.value_width; ++d) {
         double value = 0;
         for (std::int64_t u = begin + seen.begin; u < begin + seen.end; ++u)
-          if (segment[u] == segment[t]) value += scores[u - begin] * load(v, at.value(u, h) + d);
+          if (sees(u)) value += scores[u - begin] * load(v, at.value(u, h) + d);
         store(o, at.result(t, h) + d, static_cast<float>(value / sum));
       }
       log_sum_exp.as<float>()[t * at.heads + h] = static_cast<float>(maximum + std::log(sum));
@@ -115,7 +125,7 @@ void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const 
 
 void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
                               const Tensor& log_sum_exp, const Tensor& segments, AttentionOptions options, const Tensor& dq,
-                              const Tensor& dk, const Tensor& dv, Scratch scratch) {
+                              const Tensor& dk, const Tensor& dv, Scratch scratch, const Tensor* choice) {
   const Layout at(q, k, options);
   // Sums over one row and key/value head, in double: keys add query heads in order, and queries in order.
   const std::int64_t size = at.sequence * at.width, value_size = at.sequence * at.value_width;
@@ -128,7 +138,7 @@ void attention_input_gradient(const Tensor& d_o, const Tensor& q, const Tensor& 
       std::fill(dk_sum, dq_sum, 0.0);
       for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
         for (std::int64_t t = begin; t < begin + at.sequence; ++t) {
-          query_gradient({d_o, q, k, v, o, log_sum_exp, segments}, at, options, t, h, dq_sum, dk_sum, dv_sum);
+          query_gradient({d_o, q, k, v, o, log_sum_exp, segments, choice}, at, options, t, h, dq_sum, dk_sum, dv_sum);
           for (std::int64_t d = 0; d < at.width; ++d) store(dq, at.query(t, h) + d, static_cast<float>(dq_sum[d]));
         }
       for (std::int64_t i = 0; i < size; ++i)

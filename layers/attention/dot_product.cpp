@@ -16,25 +16,32 @@ class Attention {
 
   ValueId operator()(ValueId x) const {
     const std::int64_t query_width = spec_.heads * spec_.head_dim, key_width = spec_.kv_heads * spec_.head_dim;
-    const ValueId q_plain = project(x, query_width, "q"), k_plain = project(x, key_width, "k"), v = project(x, key_width, "v");
-    const ValueId q = rotated(builder_, norm(q_plain, query_width, "q"), spec_, "self_attn.q_rope");
-    const ValueId k = rotated(builder_, norm(k_plain, key_width, "k"), spec_, "self_attn.k_rope");
+    const auto [q_plain, gate] = queries(x, query_width);
+    const ValueId k_plain = project(x, key_width, "k"), v = project(x, key_width, "v");
+    const auto epsilon = static_cast<double>(norm_form_.epsilon);
+    const ValueId q = positioned(builder_, norm(q_plain, query_width, "q"), spec_, epsilon, QueryOrKey::query, "self_attn.q");
+    const ValueId k = positioned(builder_, norm(k_plain, key_width, "k"), spec_, epsilon, QueryOrKey::key, "self_attn.k");
     builder_.label(q, "query_proj");
     builder_.label(k, "key_proj");
     builder_.label(v, "value_proj");
     ValueId sinks;
     if (spec_.sinks) sinks = builder_.parameter(module_ + ".sinks", {spec_.heads}, runtime::in_f32);
-    const ValueId context =
-        runtime::attention(builder_, q, k, v, builder_.batch("segments"), attention_form(spec_), "self_attn.attention", sinks);
+    const ValueId context = attended(builder_, q, k, v, spec_, "self_attn", sinks);
     builder_.label(context, "context");
     builder_.label(context, "attention_out");
+    const ValueId gated = spec_.output_gate ? gated_context(builder_, gate, context, "self_attn.gate") : context;
     const ValueId weight = builder_.parameter(module_ + ".o_proj.weight", {width_, query_width});
-    const ValueId out = biased(runtime::linear(builder_, context, weight, "self_attn.o_proj"), width_, "o", spec_.out_bias);
+    const ValueId out = biased(runtime::linear(builder_, gated, weight, "self_attn.o_proj"), width_, "o", spec_.out_bias);
     builder_.label(out, "out_proj");
     return out;
   }
 
  private:
+  /// The queries and, if there is an output gate, its values before the sigmoid.
+  [[nodiscard]] std::pair<ValueId, ValueId> queries(ValueId x, std::int64_t width) const {
+    if (!spec_.output_gate) return {project(x, width, "q"), {}};
+    return split_gate(builder_, project(x, 2 * width, "q"), spec_, "self_attn.q_split");
+  }
   [[nodiscard]] ValueId project(ValueId x, std::int64_t width, const std::string& which) const {
     const ValueId weight = builder_.parameter(module_ + "." + which + "_proj.weight", {width, width_});
     return biased(runtime::linear(builder_, x, weight, "self_attn." + which + "_proj"), width, which, spec_.qkv_bias);
@@ -45,7 +52,7 @@ class Attention {
     return runtime::add_bias(builder_, x, bias, "self_attn." + which + "_bias");
   }
   [[nodiscard]] ValueId norm(ValueId x, std::int64_t width, const std::string& which) const {
-    if (spec_.norm == QueryKeyNorm::none) return x;
+    if (!has_norm_weight(spec_.norm)) return x;
     const std::int64_t vector = spec_.norm == QueryKeyNorm::per_head ? spec_.head_dim : width;
     const ValueId weight = builder_.parameter(module_ + "." + which + "_norm.weight", {vector}, runtime::in_f32);
     return runtime::rms_norm(builder_, x, weight, norm_form_, "self_attn." + which + "_norm");
@@ -60,9 +67,38 @@ class Attention {
 
 }  // namespace
 
+ValueId positioned(ProgramBuilder& builder, ValueId x, const AttentionSpec& spec, double epsilon, QueryOrKey which,
+                   const std::string& stem) {
+  ValueId y = rotated(builder, x, spec, stem + "_rope");
+  if (spec.norm == QueryKeyNorm::after_rotation)
+    y = runtime::rms_norm_without_weight(builder, y, spec.head_dim, {.epsilon = static_cast<float>(epsilon)}, stem + "_l2_norm");
+  if (which == QueryOrKey::key || !spec.temperature) return y;
+  return runtime::attention_temperature(
+      builder, y, builder.batch("positions"),
+      {.attention_scale = static_cast<float>(spec.temperature->scale), .floor_scale = spec.temperature->floor}, stem + "_temperature");
+}
+
+ValueId attended(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, const AttentionSpec& spec, const std::string& module,
+                 ValueId sinks) {
+  ValueId choice;
+  if (spec.block > 0)
+    choice = runtime::choose_blocks(builder, q, k, {.head_dim = spec.head_dim, .block = spec.block, .blocks = spec.blocks},
+                                    module + ".choose_blocks");
+  return runtime::attention(builder, q, k, v, builder.batch("segments"), attention_form(spec), module + ".attention", sinks, choice);
+}
+
 ValueId dot_product_attention(ProgramBuilder& builder, ValueId x, std::int64_t width, const AttentionSpec& spec,
                               const kernels::RmsNormOptions& norm_form, const std::string& module) {
   return Attention(builder, width, spec, norm_form, module)(x);
+}
+
+std::pair<ValueId, ValueId> split_gate(ProgramBuilder& builder, ValueId x, const AttentionSpec& spec, std::string_view name) {
+  const auto parts = runtime::split_heads(builder, x, spec.heads, {spec.head_dim, spec.head_dim}, name);
+  return {parts[0], parts[1]};
+}
+
+ValueId gated_context(ProgramBuilder& builder, ValueId gate, ValueId context, std::string_view name) {
+  return runtime::glu(builder, kernels::Activation::sigmoid, gate, context, name);
 }
 
 kernels::AttentionOptions attention_form(const AttentionSpec& spec) {
@@ -71,7 +107,9 @@ kernels::AttentionOptions attention_form(const AttentionSpec& spec) {
           .soft_cap = static_cast<float>(spec.soft_cap),
           .window = spec.window,
           .chunk = spec.chunk,
-          .causal = spec.causal};
+          .causal = spec.causal,
+          .block = spec.block,
+          .blocks = spec.blocks};
 }
 
 ValueId rotated(ProgramBuilder& builder, ValueId x, const AttentionSpec& spec, const std::string& name) {

@@ -13,7 +13,7 @@ using runtime::ProgramBuilder;
 using runtime::ValueId;
 
 /// transformers' name of a projection.
-const char* name_of(LatentMatrix which) {
+const char* latent_matrix_name(LatentMatrix which) {
   switch (which) {
     case LatentMatrix::query:
       return "q_proj";
@@ -97,7 +97,7 @@ ValueId LatentAttention::operator()(ValueId x) const {
 }
 
 ValueId HuggingFaceLatentWeights::project(LatentMatrix which, ValueId x, std::int64_t inputs, std::int64_t outputs) const {
-  const std::string name = name_of(which);
+  const std::string name = latent_matrix_name(which);
   const ValueId weight = builder_.parameter(module_ + "." + name + ".weight", {outputs, inputs});
   const ValueId y = runtime::linear(builder_, x, weight, "self_attn." + name);
   const bool has_bias = which == LatentMatrix::query_down || which == LatentMatrix::kv_down || which == LatentMatrix::out;

@@ -81,10 +81,16 @@ ModelConfig plain(ModelConfig model) {
   if (std::ranges::find(model.layer_positions, LayerPositions::none) == model.layer_positions.end()) model.layer_positions.clear();
   if (std::ranges::find(model.mlp_kinds, MlpKind::dense) == model.mlp_kinds.end()) model.mlp_kinds.clear();
   if (model.experts > 0) model.moe_intermediate_size = expert_width(model);
+  if (model.shared_expert_intermediate_size == 0) model.shared_expert_intermediate_size = model.moe_intermediate_size;
   const auto unscaled = [](const RopeConfig& rope) { return RopeConfig{.theta = rope.theta, .proportion = rope.proportion}; };
   if (model.rope.kind == RopeKind::none) model.rope = unscaled(model.rope);
   if (model.rope_local.kind == RopeKind::none && model.rope_local.theta > 0) model.rope_local = unscaled(model.rope_local);
   if (model.rope_local.theta == 0) model.rope_local = model.rope;
+  if (model.moba_chunk_size == 0) model.moba_topk = ModelConfig().moba_topk;
+  if (!model.attn_temperature_tuning) {
+    model.attn_scale = ModelConfig().attn_scale;
+    model.floor_scale = ModelConfig().floor_scale;
+  }
   if (model.numerics == "maxtext") model.initializer_range = 0;  // MaxText has its own standard deviations
   return model;
 }
@@ -96,54 +102,71 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
     return a == b ? std::string() : fmt::format("model.{} = {}", key, a);
   };
   const auto act = [](const ModelConfig& model) { return model.hidden_act ? to_string(*model.hidden_act) : "default"; };
-  for (const std::string& text : {differs("vocab_size", expected.vocab_size, found.vocab_size),
-                                  differs("hidden_size", expected.hidden_size, found.hidden_size),
-                                  differs("intermediate_size", expected.intermediate_size, found.intermediate_size),
-                                  differs("heads", expected.heads, found.heads),
-                                  differs("kv_heads", expected.kv_heads, found.kv_heads),
-                                  differs("head_dim", expected.head_dim, found.head_dim),
-                                  differs("rms_norm_eps", expected.rms_norm_eps, found.rms_norm_eps),
-                                  differs("rope", to_string(expected.rope.kind), to_string(found.rope.kind)),
-                                  differs("rope_theta", expected.rope.theta, found.rope.theta),
-                                  differs("rope_factor", expected.rope.factor, found.rope.factor),
-                                  differs("rope_proportion", expected.rope.proportion, found.rope.proportion),
-                                  differs("rope_local", to_string(expected.rope_local.kind), to_string(found.rope_local.kind)),
-                                  differs("rope_local_theta", expected.rope_local.theta, found.rope_local.theta),
-                                  differs("sliding_window", expected.sliding_window, found.sliding_window),
-                                  differs("query_pre_attn_scalar", expected.query_pre_attn_scalar, found.query_pre_attn_scalar),
-                                  differs("attn_logit_softcapping", expected.attn_logit_softcapping, found.attn_logit_softcapping),
-                                  differs("final_logit_softcapping", expected.final_logit_softcapping, found.final_logit_softcapping),
-                                  differs("max_position_embeddings", expected.max_position_embeddings, found.max_position_embeddings),
-                                  differs("tie_word_embeddings", expected.tie_word_embeddings, found.tie_word_embeddings),
-                                  differs("initializer_range", expected.initializer_range, found.initializer_range),
-                                  differs("learned_positions", expected.learned_positions, found.learned_positions),
-                                  differs("causal", expected.causal, found.causal),
-                                  differs("attention_chunk_size", expected.attention_chunk, found.attention_chunk),
-                                  differs("attention_sinks", expected.attention_sinks, found.attention_sinks),
-                                  differs("attention_bias", expected.attention_bias, found.attention_bias),
-                                  differs("mlp_bias", expected.mlp_bias, found.mlp_bias),
-                                  differs("hidden_act", act(expected), act(found)),
-                                  differs("experts", expected.experts, found.experts),
-                                  differs("experts_per_token", expected.experts_per_token, found.experts_per_token),
-                                  differs("moe_intermediate_size", expected.moe_intermediate_size, found.moe_intermediate_size),
-                                  differs("norm_topk_prob", expected.norm_topk_prob, found.norm_topk_prob),
-                                  differs("first_dense_layers", expected.first_dense_layers, found.first_dense_layers),
-                                  differs("shared_experts", expected.shared_experts, found.shared_experts),
-                                  differs("routed_scaling_factor", expected.routed_scaling_factor, found.routed_scaling_factor),
-                                  differs("routing_groups", expected.routing_groups, found.routing_groups),
-                                  differs("kept_routing_groups", expected.kept_routing_groups, found.kept_routing_groups),
-                                  differs("q_lora_rank", expected.q_lora_rank, found.q_lora_rank),
-                                  differs("kv_lora_rank", expected.kv_lora_rank, found.kv_lora_rank),
-                                  differs("qk_nope_head_dim", expected.qk_nope_head_dim, found.qk_nope_head_dim),
-                                  differs("qk_rope_head_dim", expected.qk_rope_head_dim, found.qk_rope_head_dim),
-                                  differs("v_head_dim", expected.v_head_dim, found.v_head_dim),
-                                  differs("index_n_heads", expected.index_n_heads, found.index_n_heads),
-                                  differs("index_head_dim", expected.index_head_dim, found.index_head_dim),
-                                  differs("index_topk", expected.index_topk, found.index_topk),
-                                  differs("rope_interleaved", expected.rope_interleaved, found.rope_interleaved),
-                                  differs("float32_gate_logits", expected.float32_gate_logits, found.float32_gate_logits),
-                                  differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
-                                  differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
+  for (const std::string& text :
+       {differs("vocab_size", expected.vocab_size, found.vocab_size),
+        differs("hidden_size", expected.hidden_size, found.hidden_size),
+        differs("intermediate_size", expected.intermediate_size, found.intermediate_size),
+        differs("heads", expected.heads, found.heads),
+        differs("kv_heads", expected.kv_heads, found.kv_heads),
+        differs("head_dim", expected.head_dim, found.head_dim),
+        differs("rms_norm_eps", expected.rms_norm_eps, found.rms_norm_eps),
+        differs("rope", to_string(expected.rope.kind), to_string(found.rope.kind)),
+        differs("rope_theta", expected.rope.theta, found.rope.theta),
+        differs("rope_factor", expected.rope.factor, found.rope.factor),
+        differs("rope_proportion", expected.rope.proportion, found.rope.proportion),
+        differs("rope_local", to_string(expected.rope_local.kind), to_string(found.rope_local.kind)),
+        differs("rope_local_theta", expected.rope_local.theta, found.rope_local.theta),
+        differs("sliding_window", expected.sliding_window, found.sliding_window),
+        differs("query_pre_attn_scalar", expected.query_pre_attn_scalar, found.query_pre_attn_scalar),
+        differs("attn_logit_softcapping", expected.attn_logit_softcapping, found.attn_logit_softcapping),
+        differs("final_logit_softcapping", expected.final_logit_softcapping, found.final_logit_softcapping),
+        differs("max_position_embeddings", expected.max_position_embeddings, found.max_position_embeddings),
+        differs("tie_word_embeddings", expected.tie_word_embeddings, found.tie_word_embeddings),
+        differs("initializer_range", expected.initializer_range, found.initializer_range),
+        differs("learned_positions", expected.learned_positions, found.learned_positions),
+        differs("causal", expected.causal, found.causal),
+        differs("attention_chunk_size", expected.attention_chunk, found.attention_chunk),
+        differs("attention_sinks", expected.attention_sinks, found.attention_sinks),
+        differs("attention_bias", expected.attention_bias, found.attention_bias),
+        differs("mlp_bias", expected.mlp_bias, found.mlp_bias),
+        differs("hidden_act", act(expected), act(found)),
+        differs("experts", expected.experts, found.experts),
+        differs("experts_per_token", expected.experts_per_token, found.experts_per_token),
+        differs("moe_intermediate_size", expected.moe_intermediate_size, found.moe_intermediate_size),
+        differs("norm_topk_prob", expected.norm_topk_prob, found.norm_topk_prob),
+        differs("swiglu_limit", expected.swiglu_limit, found.swiglu_limit),
+        differs("swiglu_alpha", expected.swiglu_alpha, found.swiglu_alpha),
+        differs("capacity_factor", expected.capacity_factor, found.capacity_factor),
+        differs("first_dense_layers", expected.first_dense_layers, found.first_dense_layers),
+        differs("shared_experts", expected.shared_experts, found.shared_experts),
+        differs("routed_scaling_factor", expected.routed_scaling_factor, found.routed_scaling_factor),
+        differs("routing_groups", expected.routing_groups, found.routing_groups),
+        differs("kept_routing_groups", expected.kept_routing_groups, found.kept_routing_groups),
+        differs("q_lora_rank", expected.q_lora_rank, found.q_lora_rank),
+        differs("kv_lora_rank", expected.kv_lora_rank, found.kv_lora_rank),
+        differs("qk_nope_head_dim", expected.qk_nope_head_dim, found.qk_nope_head_dim),
+        differs("qk_rope_head_dim", expected.qk_rope_head_dim, found.qk_rope_head_dim),
+        differs("v_head_dim", expected.v_head_dim, found.v_head_dim),
+        differs("index_n_heads", expected.index_n_heads, found.index_n_heads),
+        differs("index_head_dim", expected.index_head_dim, found.index_head_dim),
+        differs("index_topk", expected.index_topk, found.index_topk),
+        differs("rope_interleaved", expected.rope_interleaved, found.rope_interleaved),
+        differs("float32_gate_logits", expected.float32_gate_logits, found.float32_gate_logits),
+        differs("shared_expert_intermediate_size", expected.shared_expert_intermediate_size, found.shared_expert_intermediate_size),
+        differs("linear_key_heads", expected.linear_key_heads, found.linear_key_heads),
+        differs("linear_value_heads", expected.linear_value_heads, found.linear_value_heads),
+        differs("linear_key_head_dim", expected.linear_key_head_dim, found.linear_key_head_dim),
+        differs("linear_value_head_dim", expected.linear_value_head_dim, found.linear_value_head_dim),
+        differs("linear_conv_kernel_dim", expected.linear_conv_kernel_dim, found.linear_conv_kernel_dim),
+        differs("gdn_reset_at_segments", expected.gdn_reset_at_segments, found.gdn_reset_at_segments),
+        differs("use_qk_norm", expected.use_qk_norm, found.use_qk_norm),
+        differs("attn_temperature_tuning", expected.attn_temperature_tuning, found.attn_temperature_tuning),
+        differs("attn_scale", expected.attn_scale, found.attn_scale),
+        differs("floor_scale", expected.floor_scale, found.floor_scale),
+        differs("moba_chunk_size", expected.moba_chunk_size, found.moba_chunk_size),
+        differs("moba_topk", expected.moba_topk, found.moba_topk),
+        differs("scale_by_layer", expected.scale_by_layer, found.scale_by_layer),
+        differs("dropout_rate", expected.dropout_rate, found.dropout_rate)})
     if (!text.empty()) return text;
   if (expected.layer_kinds != found.layer_kinds) return "model.layer_types";
   if (expected.layer_positions != found.layer_positions) return "model.layer_positions";
@@ -173,6 +196,9 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
                                           result.losses.indexer_warmup
                                               ? "indexers alone are trained, since indexer_sparse_training is false"
                                               : "the loss includes this loss of indexers"));
+  if (result.losses.routed_bias_update_rate > 0)
+    result.warnings.push_back(fmt::format("{}: routed_bias_update_rate = {}: training moves the routers' biases by it after each step",
+                                          where, result.losses.routed_bias_update_rate));
   check_weights(result.model, where);
   result.token_ids = token_ids_of(json);
   reader.warn_of_the_rest(result.warnings, ignored_hugging_face_keys());

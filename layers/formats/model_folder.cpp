@@ -36,8 +36,9 @@ std::vector<std::string> ignored_names(const runtime::TensorSource& source, cons
   if (tied) names.emplace_back("lm_head.weight");
   for (const std::string& name : source.names()) {
     const auto ends = [&](std::string_view end) { return name.ends_with(end); };
+    const auto begins = [&](std::string_view begin) { return name.starts_with(begin); };
     if (ends(".rotary_emb.inv_freq") || std::ranges::any_of(family.ignored_tensors, ends) ||
-        is_of_further_layer(name, family.layer_prefix, layers))
+        std::ranges::any_of(family.ignored_prefixes, begins) || is_of_further_layer(name, family.layer_prefix, layers))
       names.push_back(name);
   }
   return names;
@@ -64,13 +65,26 @@ std::string absent_prefix_of(const runtime::TensorSource& source, const std::vec
   return {};
 }
 
+/// The family's other spellings that the folder has in place of ours.
+std::vector<std::pair<std::string, std::string>> spellings_of(const runtime::TensorSource& source, const FamilyTraits& family) {
+  std::vector<std::pair<std::string, std::string>> used;
+  const auto any = [&](std::string_view prefix) {
+    return std::ranges::any_of(source.names(), [&](const std::string& name) { return name.starts_with(prefix); });
+  };
+  for (const auto& [ours, other] : family.other_spellings)
+    if (!any(ours) && any(other)) used.emplace_back(ours, other);
+  return used;
+}
+
 }  // namespace
 
 FolderWeights::FolderWeights(const std::string& folder, const ModelConfig& config)
     : FolderWeights(folder, model_parameters(config), family_of(config).traits(), config.tie_word_embeddings) {}
 
 FolderWeights::FolderWeights(const std::string& folder, const std::vector<ParameterSpec>& specs, const FamilyTraits& family, bool tied)
-    : source_(folder, ExitCode::model), absent_prefix_(absent_prefix_of(source_, specs, family.optional_prefix)) {
+    : source_(folder, ExitCode::model),
+      spellings_(spellings_of(source_, family)),
+      absent_prefix_(absent_prefix_of(source_, specs, family.optional_prefix)) {
   std::vector<runtime::ExpectedTensor> expected;
   for (const ParameterSpec& spec : specs)
     for (const std::string& tensor : tensors_of(spec)) expected.push_back({file_name(tensor), spec.stored.shape.sizes()});
@@ -88,6 +102,8 @@ FolderWeights::FolderWeights(const std::string& folder, const std::vector<Parame
 }
 
 std::string FolderWeights::file_name(const std::string& tensor) const {
+  for (const auto& [ours, other] : spellings_)
+    if (tensor.starts_with(ours)) return other + tensor.substr(ours.size());
   return tensor.starts_with(absent_prefix_) ? tensor.substr(absent_prefix_.size()) : tensor;
 }
 
@@ -96,7 +112,10 @@ void FolderWeights::read(const ParameterSpec& spec, std::span<float> destination
   for (const std::string& tensor : tensors_of(spec)) {
     const auto part = destination.first(elements);
     source_.read(file_name(tensor), part);
-    if (spec.stored.transposed) std::ranges::copy(transposed(part, spec.stored.shape[0], spec.stored.shape[1]), part.begin());
+    if (spec.stored.transposed) {
+      const auto [rows, columns] = matrix_of(spec.stored.shape);
+      std::ranges::copy(transposed(part, rows, columns), part.begin());
+    }
     destination = destination.subspan(elements);
   }
 }
@@ -128,7 +147,8 @@ void write_weights(const std::string& folder, const std::vector<ParameterSpec>& 
     const auto size = static_cast<std::size_t>(spec->stored.shape.elements());
     const auto elements = reader(*spec).subspan(part * size, size);
     if (!spec->stored.transposed) return write_elements(elements, tensor.dtype, sink);
-    write_elements(transposed(elements, spec->stored.shape[1], spec->stored.shape[0]), tensor.dtype, sink);
+    const auto [rows, columns] = matrix_of(spec->stored.shape);
+    write_elements(transposed(elements, columns, rows), tensor.dtype, sink);
   };
   runtime::write_tensor_folder(folder, std::move(tensors), {{"format", "pt"}}, produce, max_shard_bytes);
 }

@@ -35,8 +35,9 @@ class FolderWeights final : public ModelWeights {
   [[nodiscard]] std::string file_name(const std::string& tensor) const;
 
   runtime::TensorSource source_;
-  std::string absent_prefix_;    // of our names
-  bool trained_in_bf16_ = true;  // all parameters that are trained are bf16 in the files
+  std::vector<std::pair<std::string, std::string>> spellings_;  // prefixes of our names, and the files'
+  std::string absent_prefix_;                                   // of our names
+  bool trained_in_bf16_ = true;                                 // all parameters that are trained are bf16 in the files
 };
 
 /// The elements of a parameter while it is exported, whole; called once per tensor of the file, from the calling thread.

@@ -18,6 +18,8 @@ std::vector<float> transposed(std::span<const float> matrix, std::int64_t rows, 
   return result;
 }
 
+std::pair<std::int64_t, std::int64_t> matrix_of(const kernels::Shape& stored) { return {stored[0], stored.elements() / stored[0]}; }
+
 std::vector<std::string> tensors_of(const ParameterSpec& spec) {
   return spec.stored.parts.empty() ? std::vector{spec.name} : spec.stored.parts;
 }
@@ -28,9 +30,13 @@ std::vector<std::pair<std::string, std::vector<float>>> as_stored(const Paramete
   std::vector<std::pair<std::string, std::vector<float>>> tensors;
   for (std::size_t part = 0; part < names.size(); ++part) {
     const std::span<const float> from = elements.subspan(part * size, size);
+    if (!spec.stored.transposed) {
+      tensors.emplace_back(names[part], std::vector<float>(from.begin(), from.end()));
+      continue;
+    }
     // A part of the program's matrix has the file's columns as rows.
-    tensors.emplace_back(names[part], spec.stored.transposed ? transposed(from, spec.stored.shape[1], spec.stored.shape[0])
-                                                             : std::vector<float>(from.begin(), from.end()));
+    const auto [rows, columns] = matrix_of(spec.stored.shape);
+    tensors.emplace_back(names[part], transposed(from, columns, rows));
   }
   return tensors;
 }

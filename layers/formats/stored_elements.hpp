@@ -15,6 +15,9 @@ namespace millrace::layers {
 /// A matrix of rows × columns, as columns × rows.
 [[nodiscard]] std::vector<float> transposed(std::span<const float> matrix, std::int64_t rows, std::int64_t columns);
 
+/// Rows and columns of a tensor of files that is stored transposed: its first axis, and all others.
+[[nodiscard]] std::pair<std::int64_t, std::int64_t> matrix_of(const kernels::Shape& stored);
+
 /// The names of the tensors of files that make up a parameter: the parts of a stack, or one.
 [[nodiscard]] std::vector<std::string> tensors_of(const ParameterSpec& spec);
 

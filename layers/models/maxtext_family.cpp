@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "layers/attention/delta_net_spec.hpp"
 #include "layers/attention/indexer.hpp"
 #include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
@@ -63,6 +64,8 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   MILLRACE_CHECK(!blocks.equal_heads || (config.heads == config.kv_heads && !config.share_kv), ExitCode::model, maxtext_component,
                  "{}: heads = {}, kv_heads = {}, share_kv = {}, expected as many kv_heads as heads, each with values of its own",
                  config.family, config.heads, config.kv_heads, config.share_kv);
+  expect(config.moba_chunk_size >= 0, "moba_chunk_size", config.moba_chunk_size, "0 or more");
+  expect(config.moba_chunk_size == 0 || config.moba_topk >= 1, "moba_topk", config.moba_topk, "1 or more with moba_chunk_size");
   const auto kinds = static_cast<std::int64_t>(config.layer_kinds.size());
   MILLRACE_CHECK(kinds == 0 || kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: layer_types has {} entries, expected {}, one per layer", config.family, kinds, config.layers);
@@ -70,8 +73,21 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   MILLRACE_CHECK(mlp_kinds == 0 || mlp_kinds == config.layers, ExitCode::model, maxtext_component,
                  "{}: mlp_layer_types has {} entries, expected {}, one per layer", config.family, mlp_kinds, config.layers);
   const auto has = [&](LayerKind kind) { return std::ranges::find(config.layer_kinds, kind) != config.layer_kinds.end(); };
-  MILLRACE_CHECK(!has(LayerKind::chunked), ExitCode::model, maxtext_component,
+  MILLRACE_CHECK(blocks.hybrid || !has(LayerKind::linear), ExitCode::model, maxtext_component,
+                 "{}: layer_types has linear layers, expected full and sliding ones", config.family);
+  MILLRACE_CHECK(!blocks.hybrid || (!has(LayerKind::sliding) && !has(LayerKind::chunked)), ExitCode::model, maxtext_component,
+                 "{}: layer_types has sliding or chunked layers, expected linear and full ones", config.family);
+  MILLRACE_CHECK(!has(LayerKind::chunked) || blocks.chunks, ExitCode::model, maxtext_component,
                  "{}: layer_types has chunked layers, expected full and sliding ones", config.family);
+  MILLRACE_CHECK(!has(LayerKind::sliding) || !blocks.chunks, ExitCode::model, maxtext_component,
+                 "{}: layer_types has sliding layers, expected full and chunked ones", config.family);
+  expect(!has(LayerKind::chunked) || config.attention_chunk >= 1, "attention_chunk_size", config.attention_chunk,
+         "1 or more: the model has chunked layers");
+  const auto positions = static_cast<std::int64_t>(config.layer_positions.size());
+  MILLRACE_CHECK(positions == 0 || positions == config.layers, ExitCode::model, maxtext_component,
+                 "{}: layer_positions has {} entries, expected {}, one per layer", config.family, positions, config.layers);
+  expect(!config.attn_temperature_tuning || config.floor_scale >= 1, "floor_scale", config.floor_scale,
+         "1 or more with attn_temperature_tuning");
   const bool slides =
       has(LayerKind::sliding) || std::ranges::find(blocks.parts, LayerKind::sliding, &MaxTextPart::kind) != blocks.parts.end();
   expect(!slides || config.sliding_window >= 1, "sliding_window", config.sliding_window, "1 or more: the model has sliding layers");
@@ -89,7 +105,10 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
       file_(std::move(file)) {
   const auto add = [&](std::initializer_list<std::string_view> more) { traits_.keys.insert(traits_.keys.end(), more); };
   add(keys);
-  if (blocks_.attention) add({"model.activation", "model.gated_mlp", "model.fused_qkv", "model.fused_mlp"});
+  const bool clamped = blocks_.experts && blocks_.experts->clamped;
+  if (blocks_.attention) add({"model.fused_qkv", "model.moba_chunk_size", "model.moba_topk"});
+  if (blocks_.attention && !clamped) add({"model.activation", "model.gated_mlp", "model.fused_mlp"});
+  if (clamped) add({"model.swiglu_limit"});
   if (blocks_.shares_kv) add({"model.share_kv"});
   if (blocks_.attention && blocks_.rotary)
     add({"model.rope", "model.rope_theta", "model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
@@ -99,12 +118,21 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   file_.attention = blocks_.attention;
   file_.rotary = blocks_.attention && blocks_.rotary;
   file_.shares_kv = blocks_.shares_kv;
+  file_.chunks = blocks_.chunks;
   file_.caps_scores = traits_.reads("model.attn_logit_softcapping");
+  file_.hybrid = blocks_.hybrid;
+  if (file_.hybrid)
+    add({"model.layer_types", "model.rope_proportion", "model.linear_key_heads", "model.linear_value_heads", "model.linear_key_head_dim",
+         "model.linear_value_head_dim", "model.linear_conv_kernel_dim", "model.gdn_reset_at_segments"});
   file_.experts = blocks_.experts;
   if (file_.experts) {
-    add({"model.experts", "model.experts_per_token", "model.routed_score_func", "model.routed_bias", "model.float32_gate_logits"});
+    add({"model.experts", "model.experts_per_token", "model.routed_score_func", "model.routed_bias", "model.float32_gate_logits",
+         "model.capacity_factor"});
+    // As an earlier version of MaxText names the layers.
+    if (file_.experts->dense_first)
+      traits_.other_spellings = {{"decoder.dense_layers_", "decoder.dense_layer_"}, {"decoder.moe_layers_", "decoder.moe_layer_"}};
     add({file_.experts->dense_first ? "model.first_dense_layers" : "model.mlp_layer_types"});
-    if (file_.experts->shared != nullptr) add({"model.shared_experts"});
+    if (file_.experts->shared != nullptr && !file_.experts->one_shared) add({"model.shared_experts"});
     if (file_.experts->own_width) add({"model.moe_intermediate_size"});
     if (file_.experts->weights == MaxTextWeights::scaled)
       add({"model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"});
@@ -120,23 +148,38 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   if (!file_.kinds.empty()) add({"model.layer_types"});
 }
 
-AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind) const {
+AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind, bool turns) const {
   AttentionSpec spec;
   spec.heads = config.heads;
   spec.kv_heads = config.kv_heads;
   spec.head_dim = config.head_dim;
-  spec.local_rope = blocks_.rotary && kind == LayerKind::sliding && config.rope_local.theta > 0;
-  if (blocks_.rotary) spec.rope = spec.local_rope ? config.rope_local : config.rope;
+  spec.local_rope = turns && kind == LayerKind::sliding && config.rope_local.theta > 0;
+  if (turns) spec.rope = spec.local_rope ? config.rope_local : config.rope;
   spec.interleaved = config.rope_interleaved;
   const double scaled_by = config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
   if (!blocks_.scale_in_weights) spec.scale = 1.0F / std::sqrt(static_cast<float>(scaled_by));
   spec.soft_cap = config.attn_logit_softcapping;
   if (kind == LayerKind::sliding) spec.window = config.sliding_window;
+  if (kind == LayerKind::chunked) spec.chunk = config.attention_chunk;
+  if (config.attn_temperature_tuning && !turns) spec.temperature = {.scale = config.attn_scale, .floor = config.floor_scale};
+  spec.block = config.moba_chunk_size;
+  if (spec.block > 0) spec.blocks = config.moba_topk;
   spec.qkv_bias = blocks_.bias || blocks_.qkv_bias;
   spec.out_bias = blocks_.bias;
-  spec.norm = blocks_.query_key_norm;
+  spec.sinks = blocks_.sinks;
+  spec.norm = config.use_qk_norm && turns ? QueryKeyNorm::after_rotation : blocks_.query_key_norm;
   spec.fused = config.fused_qkv;
   spec.share_kv = config.share_kv;
+  spec.output_gate = blocks_.hybrid;
+  return spec;
+}
+
+/// MaxText's code fixes the activation of the convolution.
+DeltaNetSpec MaxTextFamily::delta_net(const ModelConfig& config) const {
+  DeltaNetSpec spec = delta_net_spec(config);
+  spec.grouped = true;
+  spec.reset_at_segments = config.gdn_reset_at_segments;
+  spec.round_decay = true;
   return spec;
 }
 
@@ -171,7 +214,7 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
   ModelSpec model;
   model.vocab_size = config.vocab_size;
   model.width = config.hidden_size;
-  model.norm = {config.rms_norm_eps, blocks_.layer_norm ? 1.0 : 0.0, true};
+  model.norm = {config.rms_norm_eps, blocks_.layer_norm || blocks_.hybrid ? 1.0 : 0.0, true};
   model.learned_positions = config.learned_positions;
   model.sinusoidal_positions = config.sinusoidal_positions;
   // MaxText has a table of YaRN's angles, and reads its last row for all later positions.
@@ -186,23 +229,26 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
                     .bias = blocks_.bias,
                     .fused = config.fused_mlp};
   std::optional<ExpertsSpec> experts;
-  if (blocks_.experts && config.experts > 0) experts = maxtext_experts_spec(config, *blocks_.experts);
-  const auto layer_of = [&](LayerKind kind, bool dense) {
+  if (blocks_.experts && (config.experts > 0 || blocks_.experts->clamped)) experts = maxtext_experts_spec(config, *blocks_.experts);
+  const auto layer_of = [&](LayerKind kind, bool dense, bool turns) {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
     if (experts && !dense) layer.ffn = *experts;
     if (blocks_.latent)
       layer.mixer = latent(config);
+    else if (kind == LayerKind::linear)
+      layer.mixer = delta_net(config);
     else if (blocks_.attention)
-      layer.mixer = attention(config, kind);
+      layer.mixer = attention(config, kind, blocks_.rotary && turns);
     return layer;
   };
   LayerSpec several;
-  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind, false));
+  for (const MaxTextPart& part : blocks_.parts) several.parts.push_back(layer_of(part.kind, false, true));
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
     const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[i];
     const bool first = static_cast<std::int64_t>(i) < config.first_dense_layers;
     const bool dense = first || (!config.mlp_kinds.empty() && config.mlp_kinds[i] == MlpKind::dense);
-    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense) : several);
+    const bool turns = config.layer_positions.empty() || config.layer_positions[i] == LayerPositions::rotary;
+    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense, turns) : several);
   }
   return model;
 }
@@ -257,14 +303,17 @@ ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, con
 
 Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, const Shape& shape) const {
   if (name == token_table || name == position_table) return {InitialKind::normal, 1.0};
-  if (name.ends_with(".bias") || name.ends_with("_bias")) return {InitialKind::zeros};
+  if (const auto recurrent = initial_delta_net_parameter(name, ".norm.rms_norm.scale", 1e-9); recurrent && blocks_.hybrid)
+    return *recurrent;
+  if (name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks")) return {InitialKind::zeros};
   if (shape.rank() == 1) return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
   // MaxText's initialiser takes the experts' axis for the one of inputs and counts the last one as part of a receptive field.
   if (shape.rank() == 3)
     return {InitialKind::truncated_normal, 1.0 / std::sqrt(static_cast<double>(shape[0] * shape[2])) / truncated_deviation};
-  const bool head = name == "decoder.logits_dense.kernel";  // programs have it transposed
-  const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[head ? 1 : 0]));
-  const bool in_attention = blocks_.attention && name.find(std::string(".") + blocks_.attention_module) != std::string::npos;
+  const bool turned = name == "decoder.logits_dense.kernel" || name.ends_with(".conv1d.kernel");  // programs have it transposed
+  const double deviation = 1.0 / std::sqrt(static_cast<double>(shape[turned ? 1 : 0]));
+  const std::string in_module = std::string(".") + blocks_.attention_module + (blocks_.hybrid ? ".attention." : "");
+  const bool in_attention = blocks_.attention && name.find(in_module) != std::string::npos;
   if (!in_attention) return {InitialKind::truncated_normal, deviation / truncated_deviation};
   if (!name.ends_with(".query.kernel") || !blocks_.scale_in_weights) return {InitialKind::normal, deviation};
   const LayerSpec& first = model.layers.front();

@@ -34,7 +34,8 @@ class MaxTextFamily : public ModelFamily {
   [[nodiscard]] MaxTextLayer begin_layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, runtime::ValueId x) const;
 
  private:
-  [[nodiscard]] AttentionSpec attention(const ModelConfig& config, LayerKind kind) const;
+  [[nodiscard]] AttentionSpec attention(const ModelConfig& config, LayerKind kind, bool turns) const;
+  [[nodiscard]] DeltaNetSpec delta_net(const ModelConfig& config) const;
   [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;
 
   FamilyTraits traits_;

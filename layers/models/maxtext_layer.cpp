@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "layers/attention/dot_product.hpp"
 #include "layers/attention/indexer.hpp"
 #include "layers/attention/latent.hpp"
+#include "layers/attention/maxtext_delta_net.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
@@ -57,7 +59,7 @@ MaxTextLayer::MaxTextLayer(ProgramBuilder& builder, const MaxTextBlocks& blocks,
       spec_(spec),
       module_(module_of(blocks, model, index, spec)),
       suffix_(std::move(suffix)),
-      attention_(blocks.attention_module + suffix_),
+      attention_(blocks.attention_module + suffix_ + (blocks.hybrid ? ".attention" : "")),
       mlp_("mlp" + suffix_) {}
 
 ValueId MaxTextLayer::output(ValueId x) const {
@@ -91,16 +93,18 @@ ValueId MaxTextLayer::dense(ValueId x, const Kernel& kernel) const {
   return runtime::add_bias(builder_, y, builder_.parameter(name + ".bias", {kernel.outputs}, form), kernel.path + "_bias");
 }
 
-ValueId MaxTextLayer::norm_and_rotate(ValueId x, const std::string& name, std::int64_t width) const {
+ValueId MaxTextLayer::norm_and_rotate(ValueId x, QueryOrKey which, std::int64_t width) const {
   const AttentionSpec& spec = spec_.attention();
+  const std::string name = which == QueryOrKey::query ? "query" : "key";
   ValueId normed = x;
-  if (spec.norm != QueryKeyNorm::none) {
+  if (has_norm_weight(spec.norm)) {
     const std::string path = attention_ + "." + name + "_norm";
     const std::int64_t vector = spec.norm == QueryKeyNorm::per_head ? spec.head_dim : width;
     const ValueId scale = builder_.parameter(module_ + "." + path + ".scale", {vector}, runtime::in_f32);
-    normed = runtime::rms_norm(builder_, x, scale, {.epsilon = static_cast<float>(model_.norm.epsilon)}, path);
+    const auto epsilon = static_cast<float>(model_.norm.epsilon), offset = static_cast<float>(model_.norm.offset);
+    normed = runtime::rms_norm(builder_, x, scale, {.epsilon = epsilon, .offset = offset}, path);
   }
-  return rotated(builder_, normed, spec, attention_ + "." + name + "_rope");
+  return positioned(builder_, normed, spec, model_.norm.epsilon, which, attention_ + "." + name);
 }
 
 /// The kernels of latent attention: `<layer>.<attention>.query`, or wq_a, q_norm and wq_b; wkv_a, kv_norm, wkv_b and out.
@@ -163,10 +167,12 @@ ValueId MaxTextLayer::latent_attention(ValueId x, const LatentAttentionSpec& spe
 }
 
 ValueId MaxTextLayer::attention(ValueId x) const {
+  if (const auto* net = std::get_if<DeltaNetSpec>(&spec_.mixer))
+    return maxtext_delta_net(builder_, x, model_.width, *net, model_.norm.epsilon, module_, blocks_.attention_module + suffix_);
   if (const auto* latent = std::get_if<LatentAttentionSpec>(&spec_.mixer)) return latent_attention(x, *latent);
   const AttentionSpec& spec = spec_.attention();
   const std::int64_t width = model_.width, heads = spec.heads, kv_heads = spec.kv_heads, h = spec.head_dim;
-  ValueId q_plain, k_plain, v;
+  ValueId q_plain, k_plain, v, gate;
   if (spec.fused) {
     const ValueId qkv = dense(x, {.path = attention_ + ".qkv_proj",
                                   .inputs = width,
@@ -177,32 +183,35 @@ ValueId MaxTextLayer::attention(ValueId x) const {
     const auto parts = runtime::split(builder_, qkv, {heads * h, heads * h, heads * h}, attention_ + ".split");
     q_plain = parts[0], k_plain = parts[1], v = parts[2];
   } else {
-    const auto project = [&](const char* name, std::int64_t count) {
+    const auto project = [&](const char* name, std::int64_t count, std::int64_t size) {
       return dense(x, {.path = fmt::format("{}.{}", attention_, name),
                        .inputs = width,
-                       .outputs = count * h,
-                       .stored = {width, count, h},
+                       .outputs = count * size,
+                       .stored = {width, count, size},
                        .bias = spec.qkv_bias,
-                       .stored_bias = {count, h}});
+                       .stored_bias = {count, size}});
     };
-    q_plain = project("query", heads);
-    k_plain = project("key", kv_heads);
-    v = spec.share_kv ? k_plain : project("value", kv_heads);
+    q_plain = project("query", heads, spec.output_gate ? 2 * h : h);
+    if (spec.output_gate) std::tie(q_plain, gate) = split_gate(builder_, q_plain, spec, attention_ + ".query_split");
+    k_plain = project("key", kv_heads, h);
+    v = spec.share_kv ? k_plain : project("value", kv_heads, h);
   }
-  const ValueId q = norm_and_rotate(q_plain, "query", heads * h), k = norm_and_rotate(k_plain, "key", kv_heads * h);
+  const ValueId q = norm_and_rotate(q_plain, QueryOrKey::query, heads * h), k = norm_and_rotate(k_plain, QueryOrKey::key, kv_heads * h);
   builder_.label(q, "query_proj");
   builder_.label(k, "key_proj");
   builder_.label(v, "value_proj");
-  const ValueId context =
-      runtime::attention(builder_, q, k, v, builder_.batch("segments"), attention_form(spec), attention_ + ".attention");
+  ValueId sinks;
+  if (spec.sinks) sinks = builder_.parameter(module_ + "." + attention_ + ".sinks", {heads}, runtime::in_f32);
+  const ValueId context = attended(builder_, q, k, v, spec, attention_, sinks);
   builder_.label(context, "context");
   builder_.label(context, "attention_out");
-  const ValueId out = dense(context, {.path = attention_ + ".out",
-                                      .inputs = heads * h,
-                                      .outputs = width,
-                                      .stored = {heads, h, width},
-                                      .bias = spec.out_bias,
-                                      .stored_bias = {width}});
+  const ValueId gated = spec.output_gate ? gated_context(builder_, gate, context, attention_ + ".gate") : context;
+  const ValueId out = dense(gated, {.path = attention_ + ".out",
+                                    .inputs = heads * h,
+                                    .outputs = width,
+                                    .stored = blocks_.hybrid ? Shape{heads * h, width} : Shape{heads, h, width},
+                                    .bias = spec.out_bias,
+                                    .stored_bias = {width}});
   builder_.label(out, "out_proj");
   return out;
 }
@@ -213,7 +222,15 @@ ValueId MaxTextLayer::mlp(ValueId x) const {
   const MaxTextExperts& block = blocks_.experts.value();
   const ValueId chosen = maxtext_experts(builder_, x, x, model_, *experts, module_, block.module + suffix_);
   if (!experts->shared) return chosen;
-  return add(chosen, mlp_of(x, *experts->shared, block.shared + suffix_), "shared_sum");
+  const ValueId shared = mlp_of(x, *experts->shared, block.shared + suffix_);
+  return add(chosen, experts->shared_gate ? gated_by_token(x, shared, block.shared_gate + suffix_) : shared, "shared_sum");
+}
+
+ValueId MaxTextLayer::gated_by_token(ValueId x, ValueId y, const std::string& path) const {
+  const ValueId gate = dense(x, {.path = path, .inputs = model_.width, .outputs = 1, .stored = {model_.width, 1}});
+  // The one feature of the gate stands for every feature of y.
+  const ValueId everywhere = runtime::join_heads(builder_, {gate}, {.heads = model_.width, .shared = 1}, path + ".copies");
+  return runtime::glu(builder_, kernels::Activation::sigmoid, everywhere, y, path + ".gated");
 }
 
 ValueId MaxTextLayer::mlp_of(ValueId x, const MlpSpec& spec, const std::string& mlp) const {

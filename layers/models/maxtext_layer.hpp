@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "layers/attention/dot_product.hpp"
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
 #include "layers/moe/maxtext_experts.hpp"
@@ -30,14 +31,19 @@ struct MaxTextPart {
 struct MaxTextBlocks {
   bool attention = true;         // has attention and a gated MLP
   bool rotary = true;            // queries and keys are rotated
+  bool chunks = false;           // layers may attend to their own chunk of the row, and may have no rotation (Llama 4)
   bool bias = false;             // on all projections
   bool qkv_bias = false;         // on queries, keys and values
+  bool sinks = false;            // a learned score per query head joins the softmax's sum
   bool scale_in_weights = true;  // 1/√head_dim is part of the query kernel; else scores are scaled when they are used
   bool split_axis = false;       // a fused kernel is stored [D, 3, N, h]; else [D, 3 N, h]
   bool layer_norm = false;       // norms are LayerNorms whose scale is stored minus 1; else RMSNorms
   bool shares_kv = false;        // the values may be the projected keys
   bool equal_heads = false;      // needs as many kv_heads as heads, each with values of its own
   bool output_dropout = true;    // dropout also on the output of a layer
+  // Layers of linear attention (attention_module), and full ones with an output gate (a module `attention` in it, the output kernel without
+  // an axis of heads); scales of norms are stored minus 1.
+  bool hybrid = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   NormPlacement norms = NormPlacement::before;
   MaxTextNormNames norm_names = {};
@@ -60,6 +66,7 @@ class MaxTextLayer {
 
   /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
+  /// Attention, or the delta net that the layer has in its place.
   [[nodiscard]] runtime::ValueId attention(runtime::ValueId x) const;
   /// The MLP, or the experts that the layer has in its place.
   [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x) const;
@@ -76,9 +83,11 @@ class MaxTextLayer {
   [[nodiscard]] runtime::ValueId latent_attention(runtime::ValueId x, const LatentAttentionSpec& spec) const;
   /// An MLP under the path `mlp` of the layer.
   [[nodiscard]] runtime::ValueId mlp_of(runtime::ValueId x, const MlpSpec& spec, const std::string& mlp) const;
+  /// y times the sigmoid of x · `<layer>.<path>.kernel`, one number per token.
+  [[nodiscard]] runtime::ValueId gated_by_token(runtime::ValueId x, runtime::ValueId y, const std::string& path) const;
   [[nodiscard]] runtime::ValueId dense(runtime::ValueId x, const Kernel& kernel) const;
-  /// Queries or keys with their norm, if the layer has it, and rotated. `name` is "query" or "key".
-  [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, const std::string& name, std::int64_t width) const;
+  /// Queries or keys with their norm, if the layer has it, and as scores use them. `name` is "query" or "key".
+  [[nodiscard]] runtime::ValueId norm_and_rotate(runtime::ValueId x, QueryOrKey which, std::int64_t width) const;
 
   runtime::ProgramBuilder& builder_;
   const MaxTextBlocks& blocks_;

@@ -34,6 +34,12 @@ Streams detached(ProgramBuilder& builder, const Streams& x) {
   return constants;
 }
 
+/// Statistics of the residual stream that a layer hands on. A model without one has none.
+void observe_activation(ProgramBuilder& builder, const Streams& streams) {
+  for (const auto& [name, value] : streams.all())
+    if (name == runtime::hidden_port) builder.observe(runtime::activation_name, runtime::moments(builder, value, "moments"));
+}
+
 ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const StageLayout& stage, const StageOptions& options) {
   model.losses = options.losses;
   if (options.output == Output::logits) model.losses.indexer_loss = 0;  // nothing would read it
@@ -53,6 +59,7 @@ ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const S
     builder.enter(index, fmt::format("layers.{}", index));
     x = hand_on(builder, family.layer(builder, model, index, x), streams_before(family, model, index + 1, builder), receiver(index, layers),
                 receiver(index + 1, layers));
+    if (options.internal_metrics) observe_activation(builder, x);
   }
   builder.enter(-1, "");
   if (!stage.head) {
@@ -84,6 +91,7 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .initial = family.initial(model, value.name, value.type.shape),
                      .stored = value.stored,
                      .active = value.active,
+                     .router = value.router,
                      .trained = value.trained && (!losses.indexer_warmup || is_of_indexer(value.name))});
   }
   return specs;

@@ -26,7 +26,8 @@ struct StageOptions {
   std::int64_t sequence = 1;  // tokens of a row
   runtime::LossWeights losses = {};
   Output output = Output::loss;
-  bool one_segment = false;  // every row is one segment
+  bool one_segment = false;       // every row is one segment
+  bool internal_metrics = false;  // the stage observes statistics of every layer's output
 };
 
 /// Returns the parts of each layer of the model. Throws Error(model) if the config does not fit its family.

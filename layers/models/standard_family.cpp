@@ -8,7 +8,9 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/activation.hpp"
+#include "layers/attention/delta_net_spec.hpp"
 #include "layers/attention/dot_product.hpp"
+#include "layers/attention/gated_delta_net.hpp"
 #include "layers/attention/indexer.hpp"
 #include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
@@ -75,6 +77,8 @@ void check_sizes(const ModelConfig& config) {
   one_per_layer("layer_positions", config.layer_positions.size());
   one_per_layer("mlp_layer_types", config.mlp_kinds.size());
   check_kinds(config);
+  MILLRACE_CHECK(!config.attn_temperature_tuning || config.floor_scale >= 1, ExitCode::model, component,
+                 "{}: floor_scale = {}, expected 1 or more with attn_temperature_tuning", config.family, config.floor_scale);
 }
 
 }  // namespace
@@ -82,7 +86,8 @@ void check_sizes(const ModelConfig& config) {
 ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation) {
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token, .normalise = config.norm_topk_prob},
-          .expert = {.width = expert_width(config), .activation = activation}};
+          .expert = {.width = expert_width(config), .activation = activation},
+          .capacity_factor = config.capacity_factor};
 }
 
 ExpertsSpec sigmoid_experts(const ModelConfig& config, kernels::Activation activation) {
@@ -97,7 +102,8 @@ ExpertsSpec sigmoid_experts(const ModelConfig& config, kernels::Activation activ
                     .scale = static_cast<float>(config.routed_scaling_factor)},
           .expert = {.width = expert_width(config), .activation = activation},
           .shared = shared_expert_of(config, activation),
-          .route_bias_trained = false};
+          .route_bias_trained = false,
+          .capacity_factor = config.capacity_factor};
 }
 
 std::optional<MlpSpec> shared_expert_of(const ModelConfig& config, kernels::Activation activation) {
@@ -166,8 +172,15 @@ std::vector<std::string_view> local_rotation_keys(std::vector<std::string_view> 
   return keys;
 }
 
+std::vector<std::string_view> linear_attention_keys(std::vector<std::string_view> keys) {
+  for (const char* key : {"model.linear_key_heads", "model.linear_value_heads", "model.linear_key_head_dim", "model.linear_value_head_dim",
+                          "model.linear_conv_kernel_dim"})
+    keys.emplace_back(key);
+  return keys;
+}
+
 std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys) {
-  for (const char* key : {"model.experts", "model.experts_per_token"}) keys.emplace_back(key);
+  for (const char* key : {"model.experts", "model.experts_per_token", "model.capacity_factor"}) keys.emplace_back(key);
   return keys;
 }
 
@@ -187,10 +200,24 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
   // To both sides the window leaves the query's own key out, in the kernel it counts it.
   if (kind == LayerKind::sliding) spec.window = config.causal ? config.sliding_window : config.sliding_window + 1;
   spec.chunk = kind == LayerKind::chunked ? config.attention_chunk : 0;
-  spec.sinks = config.attention_sinks;
+  spec.sinks = config.attention_sinks || blocks_.sinks;
   spec.qkv_bias = config.attention_bias || blocks_.qkv_bias;
   spec.out_bias = config.attention_bias;
   spec.norm = blocks_.query_key_norm;
+  spec.interleaved = blocks_.interleaved;
+  if (config.use_qk_norm && turns) spec.norm = QueryKeyNorm::after_rotation;
+  if (config.attn_temperature_tuning && !turns) spec.temperature = {.scale = config.attn_scale, .floor = config.floor_scale};
+  spec.output_gate = blocks_.output_gate;
+  return spec;
+}
+
+DeltaNetSpec StandardFamily::delta_net(const ModelConfig& config) const {
+  DeltaNetSpec spec = delta_net_spec(config);
+  spec.activation = config.hidden_act.value_or(file_.activation);
+  spec.grouped = blocks_.grouped_delta;
+  MILLRACE_CHECK(kernels::activation_parameters(spec.activation) == 0, ExitCode::model, "layers.models",
+                 "{}: hidden_act = {} with linear layers, expected an activation without learned numbers", config.family,
+                 kernels::to_string(spec.activation));
   return spec;
 }
 
@@ -222,6 +249,8 @@ LatentAttentionSpec StandardFamily::latent(const ModelConfig& config) const {
 
 ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   check_sizes(config);
+  MILLRACE_CHECK(config.experts > 0 || !blocks_.needs_experts, ExitCode::model, "layers.models", "{}: experts = 0, expected 1 or more",
+                 config.family);
   ModelSpec model;
   model.vocab_size = config.vocab_size;
   model.width = config.hidden_size;
@@ -234,6 +263,8 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
     if (file_.latent)
       layer.mixer = latent(config);
+    else if (!config.layer_kinds.empty() && config.layer_kinds[i] == LayerKind::linear)
+      layer.mixer = delta_net(config);
     else
       layer.mixer = attention(config, i);
     const bool may_be_sparse = static_cast<std::int64_t>(i) >= config.first_dense_layers;
@@ -256,7 +287,9 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   const auto norm = [&](ValueId from, const std::string& name) {
     return rms_norm(builder, from, model.width, form, module + "." + name, name);
   };
-  const auto attention = [&](ValueId from) {
+  const auto mix = [&](ValueId from) {
+    if (const auto* net = std::get_if<DeltaNetSpec>(&spec.mixer))
+      return gated_delta_net(builder, from, model.width, *net, model.norm.epsilon, module + ".linear_attn");
     const std::string path = module + ".self_attn";
     const auto* latent = std::get_if<LatentAttentionSpec>(&spec.mixer);
     if (latent != nullptr && latent->indexer) {
@@ -271,22 +304,22 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   const auto mlp = [&](ValueId from) {
     if (const auto* experts = std::get_if<ExpertsSpec>(&spec.ffn))
       return mixture_of_experts(builder, from, model, *experts, blocks_.experts, module + "." + blocks_.experts.module);
-    return gated_mlp(builder, from, model.width, spec.mlp(), module + ".mlp");
+    return gated_mlp(builder, from, model.width, spec.mlp(), module + "." + blocks_.mlp);
   };
   const auto add = [&](ValueId stream, ValueId branch, const char* name) { return runtime::add(builder, stream, branch, name); };
 
   builder.label(x, "decoder_layer_input");
   if (spec.norms == NormPlacement::around) {
-    const ValueId attended = norm(attention(norm(x, "input_layernorm")), "post_attention_layernorm");
+    const ValueId attended = norm(mix(norm(x, "input_layernorm")), "post_attention_layernorm");
     const ValueId middle = add(x, attended, "attention_residual");
     const ValueId fed = norm(mlp(norm(middle, "pre_feedforward_layernorm")), "post_feedforward_layernorm");
     return add(middle, fed, "mlp_residual");
   }
   if (spec.norms == NormPlacement::after) {
-    const ValueId middle = add(x, norm(attention(x), "post_attention_layernorm"), "attention_residual");
+    const ValueId middle = add(x, norm(mix(x), "post_attention_layernorm"), "attention_residual");
     return add(middle, norm(mlp(middle), "post_feedforward_layernorm"), "mlp_residual");
   }
-  const ValueId middle = add(x, attention(norm(x, "input_layernorm")), "attention_residual");
+  const ValueId middle = add(x, mix(norm(x, "input_layernorm")), "attention_residual");
   return add(middle, mlp(norm(middle, "post_attention_layernorm")), "mlp_residual");
 }
 
@@ -303,6 +336,7 @@ ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, co
 }
 
 Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {
+  if (const auto recurrent = initial_delta_net_parameter(name, ".linear_attn.norm.weight", 0.01)) return *recurrent;
   if (name.ends_with("bias")) return {InitialKind::zeros};
   if (const auto learned = initial_activation_parameter(name, "act_fn")) return *learned;
   if (shape.rank() >= 2 || name.ends_with(".sinks")) return {InitialKind::normal};

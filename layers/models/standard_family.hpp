@@ -26,15 +26,24 @@ struct StandardBlocks {
   NormPlacement norms = NormPlacement::before;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool qkv_bias = false;         // biases on queries, keys and values, whatever attention_bias says
+  bool interleaved = false;      // rotary pairs are neighbours, not halves of the head
+  bool sinks = false;            // sinks in every layer, whatever attention_sinks says
+  bool needs_experts = false;    // a layer without experts cannot be computed
   double norm_offset = 0.0;      // subtracted from a norm's weight in files
   bool round_first = true;       // a norm rounds to the compute dtype before it multiplies by its weight
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
+  bool output_gate = false;      // attention's result has a gate (AttentionSpec::output_gate)
+  bool grouped_delta = false;    // the projections of linear attention are grouped by key head (DeltaNetSpec::grouped)
+  const char* mlp = "mlp";       // the module of a layer's MLP in files
   ExpertNames experts = {};      // the names of a mixture of experts in files
   ExpertsSpec (*experts_of)(const ModelConfig& config, kernels::Activation activation) = softmax_experts;
 };
 
 /// The keys of model.* that every family of this form reads: rotations, masks per layer, sinks, the activation.
 [[nodiscard]] std::vector<std::string_view> standard_keys(std::initializer_list<std::string_view> more = {});
+
+/// Returns `keys` plus the sizes of linear attention.
+[[nodiscard]] std::vector<std::string_view> linear_attention_keys(std::vector<std::string_view> keys);
 
 /// Returns `keys` plus the keys that every family with experts has: how many there are, and how many a token has.
 [[nodiscard]] std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys);
@@ -62,7 +71,8 @@ class StandardFamily final : public ModelFamily {
   [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override;
   [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x,
                                       bool want_logits) const override;
-  /// Matrices and sinks: normal; biases: 0; scales of norms: the stored value that means 1; learned numbers of activations: transformers'.
+  /// Matrices and sinks: normal; biases: 0; scales of norms: the stored value that means 1; learned numbers of activations and of delta
+  /// nets: transformers'.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;
 
   [[nodiscard]] bool recognises(runtime::JsonReader& reader) const override { return is_of_class(reader, file_); }
@@ -71,6 +81,7 @@ class StandardFamily final : public ModelFamily {
 
  private:
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, std::size_t index) const;
+  [[nodiscard]] DeltaNetSpec delta_net(const ModelConfig& config) const;
   [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;
 
   FamilyTraits traits_;

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "kernels/base/check.hpp"
+#include "layers/mlp.hpp"
+#include "layers/moe/capacity.hpp"
 #include "layers/moe/router_losses.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -48,6 +50,11 @@ kernels::RouteOptions maxtext_route(const ModelConfig& config, MaxTextWeights we
   return route;
 }
 
+/// GPT-OSS's gate: the factor and the offset are constants of the block.
+kernels::ClampedGluOptions maxtext_clamp(const ModelConfig& config) {
+  return {.limit = static_cast<float>(config.swiglu_limit), .steepness = 1.702F, .offset = 1.0F};
+}
+
 /// The scores whose softmax the balance loss takes: those by which experts are chosen, whatever their weights are computed from.
 ValueId balanced_scores(ProgramBuilder& builder, ValueId logits, ValueId bias, RouterScore score, const std::string& module) {
   using kernels::Activation;
@@ -69,16 +76,21 @@ ExpertsSpec maxtext_experts_spec(const ModelConfig& config, const MaxTextExperts
          fmt::format("1 to the {} experts", config.experts));
   expect(experts.own_width || expert_width(config) == config.intermediate_size, "moe_intermediate_size", expert_width(config),
          fmt::format("intermediate_size = {}", config.intermediate_size));
+  const bool scales_input = experts.weights == MaxTextWeights::sigmoid;
+  expect(!scales_input || config.experts_per_token == 1, "experts_per_token", config.experts_per_token, "1");
+  MlpSpec expert{.width = expert_width(config), .activation = config.activation, .bias = experts.bias};
+  if (experts.clamped) expert.clamp = maxtext_clamp(config);
   std::optional<MlpSpec> shared;
-  if (experts.shared != nullptr && config.shared_experts > 0)
-    shared = {.width = config.shared_experts * expert_width(config),
-              .activation = config.activation,
-              .gated = config.gated_mlp,
-              .fused = config.fused_mlp};
+  const std::int64_t count = experts.one_shared ? 1 : config.shared_experts;
+  if (experts.shared != nullptr && count > 0)
+    shared = {.width = count * expert_width(config), .activation = config.activation, .gated = config.gated_mlp, .fused = config.fused_mlp};
   return {.experts = config.experts,
           .route = maxtext_route(config, experts.weights),
-          .expert = {.width = expert_width(config), .activation = config.activation, .bias = experts.bias},
+          .expert = expert,
+          .scale_input = scales_input,
           .shared = shared,
+          .shared_gate = experts.shared_gate != nullptr,
+          .capacity_factor = config.capacity_factor,
           .router_in_f32 = config.float32_gate_logits,
           .balanced = config.routed_score};
 }
@@ -92,11 +104,14 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
   const ValueId read = spec.router_in_f32 ? runtime::to_f32(builder, router_input, module + ".gate_input") : router_input;
   const ValueId logits = runtime::linear_input_major(builder, read, kernel, module + ".gate");
   ValueId bias;
-  if (spec.route.bias != RouterBias::none) bias = builder.parameter(path + ".gate.bias", {experts}, runtime::in_f32);
+  if (spec.route.bias != RouterBias::none)
+    bias = builder.parameter(path + ".gate.bias", {experts}, {.dtype = kernels::DType::f32, .chooses_experts = true});
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, module + ".route", bias);
   const ValueId scores = model.losses.balance_loss > 0 ? balanced_scores(builder, logits, bias, spec.balanced, module) : logits;
   router_losses(builder, {.logits = logits, .scores = scores, .experts = routing.experts}, model, module);
+  const ValueId weights = weights_within_capacity(builder, routing, spec, module);
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, experts, module + ".sort");
+  builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, module + ".load"));
 
   const double active = static_cast<double>(spec.route.experts_per_token) / static_cast<double>(experts);
   const auto product = [&](ValueId from, const std::string& name, std::int64_t inputs, std::int64_t outputs) {
@@ -106,16 +121,17 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
       added = builder.parameter(path + "." + name + "_bias", {experts, outputs}, {.dtype = kernels::DType::f32, .active = active});
     return runtime::grouped_linear_input_major(builder, from, weight, sorted.offsets, module + "." + name, added);
   };
-  const ValueId rows = runtime::gather_rows(builder, x, sorted.places, module + ".dispatch");
+  const ValueId rows =
+      runtime::gather_rows(builder, x, sorted.places, module + ".dispatch", spec.scale_input ? routing.weights : ValueId());
   const ValueId gate = product(rows, "wi_0", width, inner), up = product(rows, "wi_1", width, inner);
-  const ValueId hidden = runtime::glu(builder, spec.expert.activation, gate, up, module + ".glu");
+  const ValueId hidden = gated(builder, spec.expert, gate, up, path, module + ".glu");
   const ValueId out = product(hidden, "wo", inner, width);
 
   builder.label(rows, "moe_rows");
   for (const char* label : {"mlpwi_0", "moe_mlpwi_0"}) builder.label(gate, label);
   builder.label(up, "moe_mlpwi_1");
   for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(out, label);
-  return runtime::combine_rows(builder, out, sorted.places, module + ".combine", routing.weights);
+  return runtime::combine_rows(builder, out, sorted.places, module + ".combine", spec.scale_input ? ValueId() : weights);
 }
 
 }  // namespace millrace::layers

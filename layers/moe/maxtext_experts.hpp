@@ -24,9 +24,14 @@ struct MaxTextExperts {
   const char* module = "MoeBlock_0";  // with the router (gate) and the stacks wi_0, wi_1 and wo
   MaxTextWeights weights = MaxTextWeights::softmax;
   bool bias = false;             // on the products of every expert
+  bool clamped = false;          // the gate is clamped by mlp_activations_limit, and its activation is σ (GPT-OSS)
   bool own_width = true;         // experts have a width of their own, moe_mlp_dim; else they are as wide as an MLP
   const char* shared = nullptr;  // the MLP of every token, of the width of shared_experts experts; nullptr: the block has none
-  bool dense_first = false;      // the first first_num_dense_layers layers have an MLP
+  bool one_shared = false;       // there is always one such expert, whatever shared_experts says
+  // The kernel [D, 1] whose product with a token, through a sigmoid, multiplies the result of that MLP. nullptr: the block has none.
+  const char* shared_gate = nullptr;
+  bool optional = false;     // num_experts = 1 means that layers have an MLP
+  bool dense_first = false;  // the first first_num_dense_layers layers have an MLP
   // MaxText decides by the name of the model how it chooses experts: with one of these prefixes from the best groups, and by the bias
   // alone, which their weights then do not have. The names are those of exported models that choose in this way, and of others.
   std::vector<std::string_view> choosing_prefixes = {};

@@ -6,6 +6,7 @@
 
 #include "layers/activation.hpp"
 #include "layers/mlp.hpp"
+#include "layers/moe/capacity.hpp"
 #include "layers/moe/router_losses.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -108,12 +109,13 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   ValueId route_bias;
   if (spec.route.bias != kernels::RouterBias::none)
     route_bias = builder.parameter(module + "." + names.route_bias, {spec.experts},
-                                   {.dtype = kernels::DType::f32, .trained = spec.route_bias_trained});
+                                   {.dtype = kernels::DType::f32, .chooses_experts = true, .trained = spec.route_bias_trained});
   const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route", route_bias);
   router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
+  const ValueId weights = weights_within_capacity(builder, routing, spec, "mlp"), none;
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
+  builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, "mlp.load"));
 
-  const ValueId weights = routing.weights, none;
   const std::string experts = module + "." + names.experts;
   const ExpertProjections projections(builder, spec, names, experts, sorted.offsets);
   const ValueId rows = runtime::gather_rows(builder, x, sorted.places, "mlp.dispatch", spec.scale_input ? weights : none);

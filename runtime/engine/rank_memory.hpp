@@ -35,7 +35,7 @@ enum class MemoryKind : std::uint8_t {
   boundary_out,
   gradient_in,
   gradient_out,
-  result,  // of a stage with loss terms: their f64 sums, one slot per microbatch
+  result,  // of a stage with loss terms or observations: their values, one slot per microbatch
   logits,  // of the last stage, if text is to be generated
   ring,    // of a channel, in its link's layout
   // of a stage: values that rematerialisation offloads, one slot per microbatch in flight, in memory that the host can access

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "runtime/engine/load_balance.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -40,6 +41,31 @@ void add_losses(const RankCompute& rank, std::vector<LossTermSums>& terms) {
   auto next = terms.begin();
   for (const Stage* stage : rank.stages())
     for (std::size_t term = 0; term < stage->losses().size(); ++term) (next++)->sums.push_back(stage->loss_sum(term, 0));
+}
+
+/// The observations of all stages, without sums.
+std::vector<ObservedSums> observations(const RankCompute& rank) {
+  std::vector<ObservedSums> all;
+  for (const Stage* stage : rank.stages())
+    for (const StageObservation& observation : stage->observations()) {
+      const ValueType& type = stage->programs().value(observation.value).type;
+      const auto width = static_cast<std::size_t>(type.shape.elements());
+      all.push_back({stage->stage().value, observation.layer, observation.name, observation.scope, static_cast<std::int32_t>(width), {}});
+      if (type.dtype == kernels::DType::i32) all.back().values.resize(width);
+    }
+  return all;
+}
+
+/// Adds the entries of the microbatch that has just run; those that are not integers are appended.
+void add_observations_of(const RankCompute& rank, std::vector<ObservedSums>& sums) {
+  auto next = sums.begin();
+  for (const Stage* stage : rank.stages())
+    for (std::size_t place = 0; place < stage->observations().size(); ++place) {
+      ObservedSums& own = *next++;
+      if (stage->programs().value(stage->observations()[place].value).type.dtype != kernels::DType::i32)
+        own.values.resize(own.values.size() + static_cast<std::size_t>(own.width));
+      stage->add_observed(place, 0, std::span(own.values).last(static_cast<std::size_t>(own.width)));
+    }
 }
 
 }  // namespace
@@ -88,7 +114,7 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
                  "{} microbatches for {} accumulators, expected a multiple", microbatches, accumulators_);
   const std::int64_t part = microbatches / accumulators_;
   rank_.set_loss_scales({valid_targets, microbatches});
-  StraightSums sums{loss_terms(rank_), 0, microbatches};
+  StraightSums sums{loss_terms(rank_), 0, microbatches, observations(rank_)};
   for (std::int64_t m = 0; m < microbatches; ++m) {
     fill(m, rank_.batch(0));
     rank_.upload(context, 0);
@@ -99,6 +125,7 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
     backward(context, static_cast<int>(m / part), hook);
     context.device_context().drain();
     add_losses(rank_, sums.losses);
+    add_observations_of(rank_, sums.observed);
   }
   for (const Stage* stage : rank_.stages()) stage->shard().add_accumulator_sets(context);
   for (const Stage* stage : rank_.stages()) stage->shard().add_local_uses(context);
@@ -106,7 +133,7 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
 }
 
 StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
-                                     const FillBatch& fill, UpdateScalars scalars, double clip, OperationHook* hook) {
+                                     const FillBatch& fill, UpdateScalars scalars, double clip, OperationHook* hook, double bias_rate) {
   StraightStep step;
   step.sums = accumulate(context, microbatches, valid_targets, fill, hook);
   step.loss = step.sums.mean().total;
@@ -114,7 +141,11 @@ StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, s
   MILLRACE_CHECK(std::isfinite(step.loss) && std::isfinite(step.norm), ExitCode::numerics, "runtime.straight_loop",
                  "loss {}, gradient norm {}, expected finite numbers", step.loss, step.norm);
   scalars.gradient_scale = clip_scale(step.norm, clip);
-  for (const Stage* stage : rank_.stages()) apply_optimizer(context, scalars, stage->shard());
+  const BiasUpdate biases = bias_update(bias_rate, add_observations(step.sums.observed, static_cast<int>(rank_.stages().size())));
+  for (const Stage* stage : rank_.stages()) {
+    apply_optimizer(context, scalars, stage->shard());
+    update_biases(context, biases, stage->shard());
+  }
   return step;
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "runtime/engine/observation_sums.hpp"
 #include "runtime/engine/rank_compute.hpp"
 #include "runtime/engine/step_loss.hpp"
 
@@ -14,6 +15,7 @@ namespace millrace::runtime {
 struct StraightSums {
   std::vector<LossTermSums> losses;  // of all stages
   std::int64_t targets = 0, microbatches = 0;
+  std::vector<ObservedSums> observed = {};  // of all stages, after accumulate
   /// The loss over these targets and microbatches.
   [[nodiscard]] StepLoss mean() const;
 };
@@ -42,10 +44,11 @@ class SequentialTrainer {
   /// are the uses of a tied table. `valid_targets` > 0 is the denominator of the loss.
   StraightSums accumulate(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
                           const FillBatch& fill, OperationHook* hook = nullptr);
-  /// accumulate, then norm, clipping to `clip` (0: none) and the update by the optimizer of RankOptions. `scalars.gradient_scale` is set
-  /// here. Throws Error(numerics) before anything is changed when loss or norm is not finite.
+  /// accumulate, then norm, clipping to `clip` (0: none), the update by the optimizer of RankOptions, and that of routers' biases by
+  /// `bias_rate` (load_balance.hpp). `scalars.gradient_scale` is set here. Throws Error(numerics) before anything is changed when loss or
+  /// norm is not finite.
   StraightStep step(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets, const FillBatch& fill,
-                    UpdateScalars scalars, double clip, OperationHook* hook = nullptr);
+                    UpdateScalars scalars, double clip, OperationHook* hook = nullptr, double bias_rate = 0);
   /// Loss sums without gradients.
   StraightSums evaluate(const kernels::ExecutionContext& context, std::int64_t microbatches, const FillBatch& fill,
                         OperationHook* hook = nullptr);

@@ -21,6 +21,7 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
   tensor.plain = tensor.plain || parameter.plain;
   for (std::size_t form = 0; form < tensor.packed.size(); ++form) tensor.packed[form] = tensor.packed[form] || parameter.packed[form];
   tensor.in_f32 = tensor.in_f32 || parameter.in_f32;
+  tensor.router = parameter.router;
   tensor.trained = parameter.trained;
   tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
 }
@@ -85,6 +86,7 @@ std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId st
     if (value.role != Role::parameter || value.form != WeightForm::plain) continue;
     StageParameter parameter{value.name, value.type.shape, stage, value.use, static_cast<int>(list.size()), value.type.shape.rank() > 1};
     parameter.in_f32 = value.type.dtype == kernels::DType::f32;
+    parameter.router = value.router;
     parameter.trained = value.trained;
     list.push_back(std::move(parameter));
   }

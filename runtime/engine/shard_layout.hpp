@@ -26,8 +26,9 @@ struct StageParameter {
   /// Whether the stage's programs read it as it is, packed, and packed transposed (WeightForm).
   bool plain = true;
   std::array<bool, 2> packed{};
-  bool in_f32 = false;  // programs read it in fp32 whatever they compute in, as the layer that declares it says
-  bool trained = true;  // false: its gradient stays 0, and optimizers leave it as it is
+  bool in_f32 = false;      // programs read it in fp32 whatever they compute in, as the layer that declares it says
+  std::string router = {};  // of a bias by which a router chooses: the scope of the router's observation; empty: it is none
+  bool trained = true;      // false: its gradient stays 0, and optimizers leave it as it is
 };
 
 /// The parameters declared by a stage's programs, in their order, for stages that are written by hand. Matrices decay.
@@ -53,6 +54,7 @@ struct StoredParameter {
   bool in_f32 = false;                       // as in StageParameter
   std::array<std::size_t, 2> packed_copy{};  // in Region::copy
   std::vector<Use> uses;                     // ascending; two if both uses of a tied table are on this rank
+  std::string router;                        // as in StageParameter
   bool trained = true;                       // as in StageParameter
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }

@@ -69,13 +69,20 @@ Stage::Stage(ShardLayout shard, ProgramSet training, std::optional<ProgramSet> l
   if (logits)
     logits_ = std::make_unique<Executable>(std::make_shared<const ProgramSet>(std::move(*logits)), BackwardMode::forward_only,
                                            layout_.places(), processor);
+  note_results();
+}
+
+void Stage::note_results() {
   for (const ProgramKind kind : all_program_kinds) {
-    for (std::size_t term = 0; term < losses().size(); ++term) {
+    const auto note = [&](ValueId result, std::size_t bytes) {
       const auto computes = [&](const Operation& operation) {
-        return std::ranges::find(operation.outputs, losses()[term].value) != operation.outputs.end();
+        return std::ranges::find(operation.outputs, result) != operation.outputs.end();
       };
-      if (std::ranges::any_of(programs().program(kind), computes)) written_losses_[static_cast<std::size_t>(kind)].push_back(term);
-    }
+      if (std::ranges::any_of(programs().program(kind), computes))
+        written_results_[static_cast<std::size_t>(kind)].push_back({offset_of(result), bytes});
+    };
+    for (const StageLoss& loss : losses()) note(loss.value, sizeof(double));
+    for (const StageObservation& observation : observations()) note(observation.value, bytes_of(programs().value(observation.value).type));
   }
 }
 
@@ -168,24 +175,19 @@ void Stage::run(Pass pass, const kernels::ExecutionContext& context, const Execu
   auto& chosen = executable(pass);
   const auto kind = program_of(pass);
   chosen.run(kind, context, bindings(pass, slots), hook, counts);
-  if (pass != Pass::logits) copy_losses(kind, context, slots.result);
+  if (pass != Pass::logits) copy_results(kind, context, slots.result);
 }
 
-/// On a device with its own place for loss terms, programs write the terms of every microbatch to that same place, so that the
-/// captured graph can be reused. Only the terms that this program has written are copied from there; the others are those of
-/// another microbatch.
-void Stage::copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, int index) const {
-  for (const std::size_t term : written_losses_[static_cast<std::size_t>(kind)])
-    memory_->copy_part_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::result, stage(), index,
-                               loss_offset(term), sizeof(double));
+/// On a device with its own place for results, programs write those of every microbatch to that same place, so that the captured graph
+/// can be reused. Only the results that this program has written are copied from there; the others are those of another microbatch.
+void Stage::copy_results(ProgramKind kind, const kernels::ExecutionContext& context, int index) const {
+  for (const Part& part : written_results_[static_cast<std::size_t>(kind)])
+    memory_->copy_part_to_host(context.device_context(), kernels::StreamKind::compute, MemoryKind::result, stage(), index, part.offset,
+                               part.bytes);
 }
 
 kernels::Tensor Stage::tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const {
   return executable(pass).tensor(value, bindings(pass, slots));
-}
-
-std::size_t Stage::loss_offset(std::size_t term) const {
-  return plan().placements.at(static_cast<std::size_t>(losses().at(term).value.index)).offset;
 }
 
 void Stage::set_loss_scales(const StepCounts& counts) const {
@@ -201,8 +203,21 @@ void Stage::set_loss_scales(const StepCounts& counts) const {
 double Stage::loss_sum(std::size_t term, int index) const {
   MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, component, "stage {} was not attached to memory", stage());
   double sum = 0;
-  std::memcpy(&sum, memory_->host_slot(MemoryKind::result, stage(), index) + loss_offset(term), sizeof(sum));
+  std::memcpy(&sum, memory_->host_slot(MemoryKind::result, stage(), index) + offset_of(losses().at(term).value), sizeof(sum));
   return sum;
+}
+
+void Stage::add_observed(std::size_t place, int index, std::span<double> sums) const {
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, component, "stage {} was not attached to memory", stage());
+  const ValueId value = observations().at(place).value;
+  const std::byte* from = memory_->host_slot(MemoryKind::result, stage(), index) + offset_of(value);
+  const auto add = [&](const auto* entries) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(entries[i]);
+  };
+  if (programs().value(value).type.dtype == kernels::DType::i32)
+    add(reinterpret_cast<const std::int32_t*>(from));
+  else
+    add(reinterpret_cast<const double*>(from));
 }
 
 }  // namespace millrace::runtime

@@ -56,6 +56,7 @@ class Stage {
   [[nodiscard]] const ProgramSet& programs() const noexcept { return training_.programs(); }
   [[nodiscard]] const MemoryPlan& plan() const noexcept { return training_.plan(); }
   [[nodiscard]] const std::vector<StageLoss>& losses() const noexcept { return training_.programs().losses; }
+  [[nodiscard]] const std::vector<StageObservation>& observations() const noexcept { return training_.programs().observations; }
   [[nodiscard]] bool has_logits() const noexcept { return logits_ != nullptr; }
   /// The programs and places that a pass uses. Throws Error(internal) for logits if there are none.
   [[nodiscard]] const ProgramSet& programs(Pass pass) const { return executable(pass).programs(); }
@@ -77,14 +78,20 @@ class Stage {
   /// The sum of loss term `term` (its place in losses()) over the microbatch that ran with result slot `index`. On a GPU valid once what
   /// was enqueued has run.
   [[nodiscard]] double loss_sum(std::size_t term, int index) const;
+  /// Adds the entries of observation `place` (its place in observations()) of that microbatch to `sums`, which has as many; valid as above.
+  void add_observed(std::size_t place, int index, std::span<double> sums) const;
 
  private:
   [[nodiscard]] const Executable& executable(Pass pass) const;
   [[nodiscard]] Executable& executable(Pass pass);
   [[nodiscard]] std::array<const Executable*, 3> executables() const noexcept;  // by slot of constants; null if there is none
   [[nodiscard]] static std::size_t constant_slot(Pass pass) noexcept;
-  [[nodiscard]] std::size_t loss_offset(std::size_t term) const;  // in a result slot
-  void copy_losses(ProgramKind kind, const kernels::ExecutionContext& context, int index) const;
+  struct Part {
+    std::size_t offset = 0, bytes = 0;
+  };
+  [[nodiscard]] std::size_t offset_of(ValueId result) const { return plan().placements.at(static_cast<std::size_t>(result.index)).offset; }
+  void note_results();
+  void copy_results(ProgramKind kind, const kernels::ExecutionContext& context, int index) const;
 
   ShardLayout layout_;
   Executable training_;
@@ -93,8 +100,7 @@ class Stage {
   const RankMemory* memory_ = nullptr;
   std::optional<StageShard> shard_;
   std::size_t scalars_ = 0;
-  std::array<std::vector<std::size_t>, program_kind_count>
-      written_losses_;  // by program: the places in losses() of the terms that it computes
+  std::array<std::vector<Part>, program_kind_count> written_results_;  // by program: the parts of a result slot that it writes
 };
 
 }  // namespace millrace::runtime

@@ -76,13 +76,43 @@ std::string start_event(double now, std::int64_t first_step) {
   return event;
 }
 
-/// Summary, field 1: value (repeated). Summary.Value, fields 1: tag and 2: simple_value.
-std::string scalar_event(double now, std::int64_t step, const EventScalars& scalars) {
+/// HistogramProto, fields 1: min, 2: max, 3: num, 4: sum, 5: sum_squares, 6: bucket_limit (packed), 7: bucket (packed). A bucket for each
+/// number, which lies in its middle.
+std::string histogram_message(const std::vector<std::int64_t>& counts) {
+  double all = 0, sum = 0, squares = 0;
+  std::string limits, buckets;
+  for (std::size_t number = 0; number < counts.size(); ++number) {
+    const auto at = static_cast<double>(number), count = static_cast<double>(counts[number]);
+    all += count;
+    sum += at * count;
+    squares += at * at * count;
+    add_little_endian(limits, std::bit_cast<std::uint64_t>(at + 0.5));
+    add_little_endian(buckets, std::bit_cast<std::uint64_t>(count));
+  }
+  std::string message;
+  add_double(message, 1, -0.5);
+  add_double(message, 2, static_cast<double>(counts.size()) - 0.5);
+  add_double(message, 3, all);
+  add_double(message, 4, sum);
+  add_double(message, 5, squares);
+  add_bytes(message, 6, limits);
+  add_bytes(message, 7, buckets);
+  return message;
+}
+
+/// Summary, field 1: value (repeated). Summary.Value, fields 1: tag, 2: simple_value or 5: histo.
+std::string summary_event(double now, std::int64_t step, const EventScalars& scalars, const EventHistograms& histograms) {
   std::string summary, event;
   for (const auto& [tag, number] : scalars) {
     std::string value;
     add_bytes(value, 1, tag);
     add_float(value, 2, static_cast<float>(number));
+    add_bytes(summary, 1, value);
+  }
+  for (const auto& [tag, counts] : histograms) {
+    std::string value;
+    add_bytes(value, 1, tag);
+    add_bytes(value, 5, histogram_message(counts));
     add_bytes(summary, 1, value);
   }
   add_double(event, 1, now);
@@ -132,10 +162,10 @@ EventFile::EventFile(const std::string& folder, std::int64_t first_step, double 
   file_.write(to_record(version_event(now)) + to_record(start_event(now, first_step)));
 }
 
-void EventFile::append(std::int64_t step, double now, const EventScalars& scalars) {
+void EventFile::append(std::int64_t step, double now, const EventScalars& scalars, const EventHistograms& histograms) {
   const auto before = file_.size();
   try {
-    file_.write(to_record(scalar_event(now, step, scalars)));
+    file_.write(to_record(summary_event(now, step, scalars, histograms)));
   } catch (const Error&) {
     file_.truncate(before);  // no reader gets past a partial record
     throw;

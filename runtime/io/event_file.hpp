@@ -13,6 +13,9 @@ namespace millrace::runtime {
 /// The scalars of one step with the names that TensorBoard shows, such as "train/loss".
 using EventScalars = std::vector<std::pair<std::string, double>>;
 
+/// Histograms of one step: the number of times that 0, 1, 2, … occurred, by the name that TensorBoard shows.
+using EventHistograms = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+
 /// A TFRecord: length, its masked CRC, the data, their masked CRC; little-endian.
 [[nodiscard]] std::string to_record(std::string_view data);
 
@@ -26,8 +29,8 @@ class EventFile {
   /// (the first step of a run is 1). `now`: seconds since 1970.
   EventFile(const std::string& folder, std::int64_t first_step, double now);
 
-  /// Appends one event, written whole or not at all. Values are stored as floats.
-  void append(std::int64_t step, double now, const EventScalars& scalars);
+  /// Appends one event, written whole or not at all. Scalars are stored as floats.
+  void append(std::int64_t step, double now, const EventScalars& scalars, const EventHistograms& histograms = {});
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
  private:

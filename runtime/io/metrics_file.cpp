@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <type_traits>
 
 #include "runtime/io/json_reader.hpp"
 
@@ -34,13 +35,27 @@ std::string in_quotes(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string json_text(std::int64_t value) { return std::to_string(value); }
+std::string json_text(double value) { return number_text(value); }
+std::string json_text(const std::string& value) { return in_quotes(value); }
+template <class Entry>
+std::string json_text(const std::vector<Entry>& list) {
+  std::string text;
+  for (const Entry& entry : list) text += (text.empty() ? "[" : ",") + json_text(entry);
+  return text.empty() ? "[]" : text + "]";
+}
+
 void add_field(std::string& line, const std::string& name, const MetricValue& value) {
   const auto key = "," + in_quotes(name) + ":";
-  if (const auto* count = std::get_if<std::int64_t>(&value)) line += key + std::to_string(*count);
-  if (const auto* number = std::get_if<double>(&value)) line += key + number_text(*number);
-  if (const auto* text = std::get_if<std::string>(&value)) line += key + in_quotes(*text);
-  if (const auto* exact = std::get_if<ExactNumber>(&value))
+  if (const auto* exact = std::get_if<ExactNumber>(&value)) {
     line += key + number_text(exact->value) + "," + in_quotes(name + "_hex") + ":\"" + hexadecimal(exact->value) + "\"";
+    return;
+  }
+  std::visit(
+      [&]<class Plain>(const Plain& plain) {
+        if constexpr (!std::is_same_v<Plain, ExactNumber>) line += key + json_text(plain);
+      },
+      value);
 }
 
 /// The step of a line; nothing for a line that was not written by us.

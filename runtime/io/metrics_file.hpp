@@ -17,7 +17,9 @@ struct ExactNumber {
   double value = 0;
 };
 
-using MetricValue = std::variant<std::int64_t, double, ExactNumber, std::string>;
+/// A list is a JSON array.
+using MetricValue = std::variant<std::int64_t, double, ExactNumber, std::string, std::vector<std::int64_t>, std::vector<double>,
+                                 std::vector<std::string>, std::vector<std::vector<std::int64_t>>>;
 
 /// One line, with its fields in the order given. `step` counts completed steps, from 1.
 struct MetricsRecord {

@@ -29,6 +29,7 @@ std::vector<int> count_readers(const ProgramSet& set) {
     if (port.gradient.valid()) ++readers[index(port.gradient)];
   if (set.logits.valid()) ++readers[index(set.logits)];
   for (const auto& loss : set.losses) ++readers[index(loss.value)];
+  for (const auto& observation : set.observations) ++readers[index(observation.value)];
   return readers;
 }
 

@@ -319,6 +319,7 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   set.outputs = std::move(forward.outputs);
   set.handed_on = std::move(forward.handed_on);
   set.losses = std::move(forward.losses);
+  set.observations = std::move(forward.observations);
   set.logits = forward.logits;
   copy_what_passes(set);
   choose_epilogues(set, ProgramKind::forward, device);

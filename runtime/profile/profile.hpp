@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/engine/expert_load.hpp"
 #include "runtime/profile/attribution.hpp"
 #include "runtime/profile/memory_use.hpp"
 #include "runtime/profile/step_view.hpp"
@@ -76,6 +77,7 @@ struct Measured {
   std::vector<RankTrace> traces;
   std::vector<StepId> steps;
   std::vector<double> losses;                 // of the steps; empty: not available
+  std::vector<ExpertLoad> experts;            // of all routers, added over the steps; empty: no experts, or not available
   std::vector<OperationTime> operations;      // empty: not measured
   std::vector<MemoryOfRank> memory;           // by rank; empty: not measured
   std::vector<DeviceActions> device_actions;  // for ranks on GPUs; empty: not measured

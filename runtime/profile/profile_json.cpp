@@ -50,6 +50,7 @@ class Writer {
     json["lateness"] = lateness();
     json["prediction"] = prediction();
     json["operations"] = operations();
+    if (!measured_.experts.empty()) json["experts"] = experts();
     json["memory"] = memory();
     if (!measured_.device_actions.empty()) json["device"] = device();
     json["loss"] = losses();
@@ -226,6 +227,21 @@ class Writer {
                       {"ms", milliseconds(operation.nanoseconds)},
                       {"flops", operation.flops},
                       {"bytes", operation.bytes}});
+    return json;
+  }
+
+  /// The routers, over all profiled steps.
+  Json experts() const {
+    Json json = Json::array();
+    for (const auto& load : measured_.experts)
+      json.push_back({{"name", load.scope},
+                      {"layer", load.layer},
+                      {"tokens", load.counts},
+                      {"entropy", load.entropy()},
+                      {"evenness", load.evenness()},
+                      {"hottest", load.hottest()},
+                      {"hottest_share", load.hottest_share()},
+                      {"dropped", load.dropped}});
     return json;
   }
 

@@ -111,6 +111,7 @@ ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const 
   value.use = form.use;
   value.active = form.active;
   value.trained = form.trained;
+  if (form.chooses_experts) value.router = scope_;
   return add_named("parameter " + std::to_string(form.use) + " " + name, std::move(value));
 }
 
@@ -199,6 +200,15 @@ void ProgramBuilder::loss_term(LossTerm term, ValueId value) {
   program_.losses.push_back({std::move(term), value, {}});
 }
 
+void ProgramBuilder::observe(std::string_view name, ValueId value) {
+  const auto& type = checked(value, name).type;
+  const bool number = type.dtype == kernels::DType::f64 || type.dtype == kernels::DType::i32;
+  MILLRACE_CHECK(number && type.shape.rank() == 1 && !type.shape.bounded(), ExitCode::internal, component,
+                 "the observation '{}' is {} {}, expected i32 or f64 [n]", name, kernels::to_string(type.dtype),
+                 kernels::to_string(type.shape));
+  program_.observations.push_back({std::string(name), layer_, scope_, value});
+}
+
 void ProgramBuilder::set_logits(ValueId value) {
   const auto& type = checked(value, "logits").type;
   MILLRACE_CHECK(type.dtype == kernels::DType::f32 && type.shape.rank() == 2, ExitCode::internal, component,
@@ -207,7 +217,15 @@ void ProgramBuilder::set_logits(ValueId value) {
 }
 
 ForwardProgram ProgramBuilder::finish() {
-  if (program_.logits.valid()) program_.losses.clear();
+  if (program_.logits.valid()) {
+    program_.losses.clear();
+    program_.observations.clear();
+  }
+  for (const StageObservation& observation : program_.observations)
+    for (const Operation& operation : program_.operations)
+      MILLRACE_CHECK(std::ranges::find(operation.inputs, observation.value) == operation.inputs.end(), ExitCode::internal, component,
+                     "{} reads '{}', which is observed; expected that it reads what the observation is a copy of", operation.name,
+                     program_.value(observation.value).name);
   const bool boundary = !program_.outputs.empty(), logits = program_.logits.valid();
   MILLRACE_CHECK(!(boundary && logits), ExitCode::internal, component,
                  "the program ends in boundary_out and in logits, expected one of them");

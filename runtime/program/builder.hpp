@@ -17,7 +17,8 @@ struct ParameterForm {
   StoredForm stored = {};                    // without a shape: stored in the shape that the program uses
   int use = 0;                               // 1: the output head's use of a tied table
   double active = 1;                         // the share of the tokens that it is multiplied with; K / E for experts
-  bool trained = true;                       // false: no gradient may flow to it, and optimizers leave it as it is
+  bool chooses_experts = false;  // a bias [E] by which the scope's router chooses: loads move it (runtime/engine/load_balance.hpp)
+  bool trained = true;           // false: no gradient may flow to it, and optimizers leave it as it is
 };
 
 /// For parameters that are used in fp32 whatever the compute dtype is: those that multiply or are added elementwise (norm scales,
@@ -76,7 +77,10 @@ class ProgramBuilder {
   /// `value` (f64 [n]) is a term of the loss: its first entry is the term's sum over the microbatch. Any stage may have any number of them;
   /// several may have one name. The operation that computes it reads GradientBuilder::loss_scale() in its gradient rules.
   void loss_term(LossTerm term, ValueId value);
-  /// Ends the program in logits: it then has no loss terms, whatever layers declare.
+  /// `value` (i32 or f64 [n]) is shown by a step's record under `name` (runtime/program/observation.hpp), added over microbatches. No
+  /// operation may read it, so that nothing depends on it: an operand of others is observed as a copy.
+  void observe(std::string_view name, ValueId value);
+  /// Ends the program in logits: it then has no loss terms and no observations, whatever layers declare.
   void set_logits(ValueId value);
   /// Returns the program; the builder is empty afterwards.
   [[nodiscard]] ForwardProgram finish();

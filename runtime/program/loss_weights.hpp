@@ -2,13 +2,15 @@
 
 namespace millrace::runtime {
 
-/// The weights of the terms that a run adds to the loss of its language model. 0: there is no such term.
+/// The weights of the terms that a run adds to the loss of its language model. 0: there is no such term. And what evens out the use of
+/// experts without one.
 struct LossWeights {
-  double z_loss = 0;            // log(Z)² of the head's softmax, by valid target (PaLM, arXiv 2204.02311, section 5)
-  double balance_loss = 0;      // how unevenly routers load their experts (kernels/balance_loss.hpp), a mean over the layers with experts
-  double router_z_loss = 0;     // log(Z)² of the routers' softmax, by token (kernels/router_z_loss.hpp), a mean over these layers
-  double indexer_loss = 0;      // how far indexers' choices are from the attention (kernels/indexer_loss.hpp), by token, a mean over layers
-  bool indexer_warmup = false;  // indexers learn from all keys that a query sees, and nothing else is trained
+  double z_loss = 0;                   // log(Z)² of the head's softmax, by valid target (PaLM, arXiv 2204.02311, section 5)
+  double balance_loss = 0;             // how unevenly routers load their experts (kernels/balance_loss.hpp), a mean over their layers
+  double router_z_loss = 0;            // log(Z)² of the routers' softmax, by token (kernels/router_z_loss.hpp), a mean over these layers
+  double indexer_loss = 0;             // how far indexers' choices are from the attention (kernels/indexer_loss.hpp), a mean over layers
+  bool indexer_warmup = false;         // indexers learn from all keys that a query sees, and nothing else is trained
+  double routed_bias_update_rate = 0;  // no term: of the biases by which routers choose (runtime/engine/load_balance.hpp)
 
   bool operator==(const LossWeights&) const = default;
 };

@@ -58,7 +58,7 @@ std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
 
 /// The region of a value that an operation writes.
 Region region_of(const ProgramSet& programs, ValueId id, const Life& life) {
-  if (programs.loss_of(id) != nullptr) return Region::result;
+  if (programs.is_result(id)) return Region::result;
   if (id == programs.logits || std::ranges::find(programs.outputs, id, &Port::value) != programs.outputs.end()) return Region::boundary_out;
   if (std::ranges::find(programs.inputs, id, &Port::gradient) != programs.inputs.end()) return Region::gradient_out;
   if (programs.value(id).offloaded) return Region::offload;

@@ -9,6 +9,7 @@
 #include "kernels/attention_temperature.hpp"
 #include "kernels/balance_loss.hpp"
 #include "kernels/base/activation.hpp"
+#include "kernels/base/capacity_options.hpp"
 #include "kernels/base/clamped_glu_options.hpp"
 #include "kernels/base/route_options.hpp"
 #include "kernels/choose_keys.hpp"
@@ -39,12 +40,12 @@ ValueId linear(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_v
 ValueId linear_input_major(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name);
 /// Products of experts, rows that are neighbours with one matrix each (kernels/grouped_matmul.hpp): rows[r] · weight[e]ᵀ (+ bias[e]) for
 /// the rows r of group e, offsets[e] ≤ r < offsets[e + 1]. rows [R, K], weight [E, N, K] as checkpoints store it, offsets i32 [E + 1], bias
-/// f32 [E, N] → [R, N] in the compute dtype. A CPU multiplies `tile` rows of a group at a time.
+/// f32 [E, N] → [R, N] in the compute dtype. A CPU multiplies `tile` rows of a group at a time; 0: kernels::grouped_tile.
 ValueId grouped_linear(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name, ValueId bias = {},
-                       std::int64_t tile = kernels::GroupedMatmulOptions{}.tile);
+                       std::int64_t tile = 0);
 /// rows[r] · weight[e] (+ bias[e]): weight [E, K, N], inputs first, as GPT-OSS and Llama 4 store it.
 ValueId grouped_linear_input_major(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name,
-                                   ValueId bias = {}, std::int64_t tile = kernels::GroupedMatmulOptions{}.tile);
+                                   ValueId bias = {}, std::int64_t tile = 0);
 /// x + bias: x [T, N], bias f32 [N].
 ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_view name);
 /// x · weightᵀ with fp32 results, as the loss computes them, without gradient: logits for sampling and parity.
@@ -63,9 +64,13 @@ ValueId rope(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inve
              std::string_view name);
 /// q [T, H·head_dim], k [T, K·head_dim], v [T, K·v_head_dim], segments i32 [T] → [T, H·v_head_dim] (v_head_dim 0: head_dim); within the
 /// builder's rows: `sequence` and `one_segment` are the builder's, whatever the options say (but without causal no row is promised to be
-/// one segment, since padding is another). `sinks` f32 [H]: a parameter that joins the softmax's sum of each query head.
+/// one segment, since padding is another). `sinks` f32 [H]: a parameter that joins the softmax's sum of each query head. `choice`, given if
+/// options.block > 0: the blocks of keys that each query sees, from choose_blocks.
 ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const kernels::AttentionOptions& options,
-                  std::string_view name, ValueId sinks = {});
+                  std::string_view name, ValueId sinks = {}, ValueId choice = {});
+/// The blocks of keys that each query attends to: q [T, H·head_dim], k [T, K·head_dim] → i32 [T, H·W], without gradient
+/// (kernels/choose_blocks.hpp); `sequence` is the builder's, whatever the options say.
+ValueId choose_blocks(ProgramBuilder& builder, ValueId q, ValueId k, const kernels::ChooseBlocksOptions& options, std::string_view name);
 /// The gated delta rule: q and k [T, Hk·head_k_dim], v [T, Hv·head_v_dim], g and beta f32 [T, Hv], segments i32 [T] → [T, Hv·head_v_dim];
 /// `sequence` and `one_segment` are the builder's, whatever the options say.
 ValueId gated_delta_rule(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId g, ValueId beta, ValueId segments,
@@ -158,11 +163,21 @@ struct IndexerLossInputs {
 /// the options say.
 ValueId indexer_loss(ProgramBuilder& builder, const IndexerLossInputs& inputs, const kernels::IndexerLossOptions& options,
                      std::string_view name);
+/// The choices of a router that are within the capacity of their expert: the weights f32 [T, K], 0 for what is dropped; i32 [T, K], 1 or 0;
+/// and how many are dropped, i32 [1].
+struct KeptChoices {
+  ValueId weights, kept, dropped;
+};
+/// weights f32 [T, K], experts i32 [T, K]. T must not be bounded by a runtime count.
+KeptChoices apply_capacity(ProgramBuilder& builder, ValueId weights, ValueId experts, const kernels::CapacityOptions& options,
+                           std::string_view name);
 /// The balance loss of a router: logits [T, E], experts i32 [T, K] → f64 [1], a sum over the microbatch's sequences for a loss term: with
 /// a denominator that counts sequences it is K if experts are used evenly. T must not be bounded by a runtime count.
 ValueId balance_loss(ProgramBuilder& builder, ValueId logits, ValueId experts, const kernels::BalanceLossOptions& options,
                      std::string_view name);
 /// The z-loss of a router: logits [T, E] → f64 [1], a sum over the microbatch's tokens for a loss term.
 ValueId router_z_loss(ProgramBuilder& builder, ValueId logits, std::string_view name);
+/// {number of elements, number of zeros, Σ x, Σ x²} f64 [4] of x [T, D], for an observation; without gradient.
+ValueId moments(ProgramBuilder& builder, ValueId x, std::string_view name);
 
 }  // namespace millrace::runtime

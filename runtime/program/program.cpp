@@ -38,6 +38,10 @@ const StageLoss* ProgramSet::loss_of(ValueId id) const {
   return found != losses.end() ? &*found : nullptr;
 }
 
+bool ProgramSet::is_result(ValueId id) const {
+  return loss_of(id) != nullptr || std::ranges::find(observations, id, &StageObservation::value) != observations.end();
+}
+
 Cost ProgramSet::cost(ProgramKind kind) const {
   Cost sum;
   for (const auto& operation : program(kind)) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/program/loss_term.hpp"
+#include "runtime/program/observation.hpp"
 #include "runtime/program/operation.hpp"
 #include "runtime/program/port.hpp"
 #include "runtime/program/value.hpp"
@@ -41,6 +42,7 @@ struct ForwardProgram {
   std::vector<ValueId> handed_on;  // values that layers hand on: no operation is fused across them, wherever the model is cut
   ValueId logits;                  // f32 [T, V] if the builder was asked for logits, else invalid
   std::vector<StageLoss> losses;   // in the order in which layers declared them; any stage may have some, none has them with logits
+  std::vector<StageObservation> observations;  // in the order in which layers declared them; none with logits
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
 };
 
@@ -55,6 +57,7 @@ struct ProgramSet {
   std::vector<ValueId> handed_on;
   ValueId logits;
   std::vector<StageLoss> losses;
+  std::vector<StageObservation> observations;
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
   [[nodiscard]] const std::vector<Operation>& program(ProgramKind kind) const { return programs[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] Cost cost(ProgramKind kind) const;
@@ -62,6 +65,8 @@ struct ProgramSet {
   [[nodiscard]] std::vector<ValueType> types(const std::vector<Port>& ports) const;
   /// The loss term that `id` is the value of; nullptr if it is none.
   [[nodiscard]] const StageLoss* loss_of(ValueId id) const;
+  /// Whether the step's record shows `id`: a loss term or an observation. Such a value has a place of its own for every microbatch.
+  [[nodiscard]] bool is_result(ValueId id) const;
 };
 
 /// FLOPs and bytes of one operation of a set.

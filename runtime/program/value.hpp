@@ -57,6 +57,7 @@ struct Value {
   std::vector<float> data;          // for a constant
   StoredForm stored;                // for a parameter
   double active = 1;                // for a parameter: the share of the tokens that it is multiplied with; K / E for experts
+  std::string router = {};          // for a bias by which a router chooses: the scope of its observation expert_load; empty: it is none
   bool trained = true;              // for a parameter: false if no gradient may flow to it and optimizers leave it as it is
   WeightForm form = WeightForm::plain;  // for a parameter; one that is read in two forms is two values
   bool offloaded = false;               // in host memory, even if the program computes on a GPU

@@ -8,6 +8,7 @@
 
 #include "runtime/schedule/action.hpp"
 #include "runtime/schedule/placement.hpp"
+#include "runtime/schedule/schedule_config.hpp"
 
 namespace millrace::runtime {
 
@@ -57,9 +58,6 @@ struct ScheduleRequest {
   SearchInput search = {};                 // auto only
 };
 
-/// The names that make_schedule() accepts, in the order of the documentation.
-[[nodiscard]] const std::vector<std::string>& schedule_names();
-
 /// The default number of chunks: 1 for schedules with one chunk per rank, 2 for all others. Error(config) for an unknown name.
 [[nodiscard]] int usual_chunks(std::string_view name);
 
@@ -70,8 +68,9 @@ struct ScheduleRequest {
 /// The placement of make_schedule(request), with the same errors.
 [[nodiscard]] Placement placement_of(const ScheduleRequest& request);
 
-// -- the generators, one file each ----------------------------------------------------------------------------------- P ranks, V
-// chunks, M microbatches; F, I, W, B = I + W are times of a whole rank; peaks are in microbatches of a whole rank.
+// -- generators ---------------------------------------------------------------------------------------------------------------------------
+// make_schedule() finds a schedule by its name (generators/schedules.inc lists them); those that code or tests also call directly are
+// declared here. P ranks, V chunks, M microbatches; F, I, W, B = I + W are times of a whole rank; peaks are in microbatches of one.
 
 /// All forwards, then all backwards (Huang et al. 2019). One chunk per rank. Peak: M microbatches.
 [[nodiscard]] Schedule gpipe(int ranks, int microbatches);

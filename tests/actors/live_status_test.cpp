@@ -60,21 +60,22 @@ TEST(LiveHistory, AddsUp) {
   ASSERT_EQ(totals.ranks.size(), 2U);
   EXPECT_EQ(totals.ranks[1].wall, 5000);
   EXPECT_EQ(totals.ranks[1].data, 200);
-  ASSERT_EQ(totals.losses.size(), 10U);
-  EXPECT_EQ(totals.losses[0].step, 11);
+  ASSERT_EQ(totals.losses.points().size(), 10U);
+  EXPECT_EQ(totals.losses.points()[0].step, 11);
 }
 
 TEST(LiveHistory, KeepsTheWholeCurveInFewPoints) {
   LiveHistory history;
   constexpr int steps = 100'000;
   for (int step = 1; step <= steps; ++step) history.add(record(step, step));
-  const auto losses = history.read().losses;
+  const auto totals = history.read();
+  const auto& losses = totals.losses.points();
   EXPECT_LT(losses.size(), LiveHistory::most_points);
   EXPECT_GE(losses.size(), LiveHistory::most_points / 2 - 1);
   const auto size = losses[0].step;  // steps per point
   for (std::size_t i = 0; i < losses.size(); ++i) {
     EXPECT_EQ(losses[i].step, static_cast<std::int64_t>(i + 1) * size);
-    EXPECT_EQ(losses[i].loss, static_cast<double>(losses[i].step) - static_cast<double>(size - 1) / 2);  // the mean of its steps
+    EXPECT_EQ(losses[i].values[0], static_cast<double>(losses[i].step) - static_cast<double>(size - 1) / 2);  // the mean of its steps
   }
   EXPECT_LT(steps - losses.back().step, size);
 }
@@ -164,6 +165,41 @@ TEST(StatusJson, TellsOfCheckpoints) {
   EXPECT_NE(metrics.find("\nmillrace_checkpoints_committed_total 2\n"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("\nmillrace_checkpoints_failed_total 1\n"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("\nmillrace_checkpoint_problems 2\n"), std::string::npos) << metrics;
+}
+
+TEST(StatusJson, TellsOfExpertsWhereThereAreSome) {
+  auto view = made_up(1);
+  EXPECT_TRUE(nlohmann::json::parse(status_json(view))["experts"].is_null());
+  EXPECT_TRUE(nlohmann::json::parse(status_json(view))["activations"].is_null());
+  EXPECT_EQ(metrics_text(view).find("expert"), std::string::npos);
+  LiveHistory history;
+  for (int step = 1; step <= 2; ++step) {
+    auto one = record(step, 1.0);
+    one.experts = {{0, "layers.0", {8, 8}, 0}, {1, "layers.1", {16, 0}, 3}};
+    one.activations = {{1, 0.25, 0.5, 2.0}};
+    history.add(one);
+  }
+  view.totals = history.read();
+  const auto json = nlohmann::json::parse(status_json(view));
+  const auto& experts = json["experts"];
+  ASSERT_EQ(experts["routers"].size(), 2U);
+  const auto& router = experts["routers"][1];
+  EXPECT_EQ(router["name"], "layers.1");
+  EXPECT_EQ(router["tokens"], (nlohmann::json{16, 0}));
+  EXPECT_EQ(router["entropy"], 0.0);
+  EXPECT_EQ(router["hottest"], 0);
+  EXPECT_EQ(router["hottest_share"], 1.0);
+  EXPECT_EQ(router["dropped"], 3);
+  EXPECT_NEAR(experts["routers"][0]["evenness"].get<double>(), 1.0, 1e-15);
+  ASSERT_EQ(experts["evenness"].size(), 2U);
+  EXPECT_EQ(experts["evenness"][1][0], 2);
+  EXPECT_NEAR(experts["evenness"][1][1].get<double>(), 0.5, 1e-15) << "the mean";
+  EXPECT_NEAR(experts["evenness"][1][2].get<double>(), 0.0, 1e-15) << "the least";
+  EXPECT_NEAR(experts["evenness"][1][3].get<double>(), 1.0, 1e-15) << "the most";
+  EXPECT_EQ(json["activations"][0]["stdev"], 2.0);
+  const auto metrics = metrics_text(view);
+  EXPECT_NE(metrics.find("\nmillrace_expert_hottest_share_ratio{router=\"layers.1\"} 1\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("\nmillrace_expert_dropped_tokens{router=\"layers.1\"} 3\n"), std::string::npos) << metrics;
 }
 
 TEST(StatusJson, TellsOfAGpusMemoryWhereThereIsOne) {

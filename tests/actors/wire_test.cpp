@@ -22,7 +22,8 @@ TEST(Wire, KeepsEveryField) {
                     {1, 2, 3, 4, 5},
                     7,
                     8,
-                    {0.5, 99}};
+                    {0.5, 99},
+                    {{5, 2, "expert_load", "layers.2", 3, {0, 7, 9}}}};
   const auto bytes = encode(ToCoordinator{report});
   auto back = std::get<StepReport>(decoded<ToCoordinator>(bytes));
   EXPECT_EQ(back.rank, 3);
@@ -34,6 +35,8 @@ TEST(Wire, KeepsEveryField) {
   EXPECT_EQ(back.losses[0].stage, 5);
   EXPECT_EQ(back.losses[0].sums, report.losses[0].sums);
   EXPECT_EQ(back.losses[0].term.tie(), report.losses[0].term.tie());
+  ASSERT_EQ(back.observed.size(), 1U);
+  EXPECT_EQ(back.observed[0].tie(), report.observed[0].tie());
   EXPECT_EQ(back.times.data, 5);
   EXPECT_EQ(back.metrics, (std::vector<double>{0.5, 99}));
   EXPECT_EQ(back.device_used, 7U);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/attention.hpp"
+#include "kernels/choose_blocks.hpp"
 #include "tests/kernels/fixture.hpp"
 
 /// The cases of attention's tests: shapes and masks, operands, what the definition gives for them in double precision, and how far a
@@ -26,13 +27,15 @@ struct Case {
   bool sinks = false;
   bool one_segment = false;
   std::int64_t value_width = 0;  // 0: as width
+  std::int64_t block = 0, blocks = 0;
 
   [[nodiscard]] std::int64_t values() const { return value_width == 0 ? width : value_width; }
 };
 
 inline std::string describe(const Case& c) {
-  return fmt::format("B={} S={} H={} K={} D={} Dv={} {} documents of {} window {} chunk {} soft cap {} causal {}", c.rows, c.sequence,
-                     c.heads, c.kv_heads, c.width, c.values(), to_string(c.dtype), c.document, c.window, c.chunk, c.soft_cap, c.causal);
+  return fmt::format("B={} S={} H={} K={} D={} Dv={} {} documents of {} window {} chunk {} soft cap {} causal {} {} blocks of {}", c.rows,
+                     c.sequence, c.heads, c.kv_heads, c.width, c.values(), to_string(c.dtype), c.document, c.window, c.chunk, c.soft_cap,
+                     c.causal, c.blocks, c.block);
 }
 
 // The operands of one case, with gradients of the outputs.
@@ -44,8 +47,15 @@ struct Inputs {
         v(c.dtype, {c.rows * c.sequence, c.kv_heads, c.values()}, 13),
         d_o(c.dtype, {c.rows * c.sequence, c.heads, c.values()}, 14),
         segments(DType::i32, {c.rows * c.sequence}),
-        sinks(DType::f32, {c.heads}, 15, 2.0F) {
+        sinks(DType::f32, {c.heads}, 15, 2.0F),
+        choice(DType::i32, {c.rows * c.sequence, c.heads, c.block == 0 ? 1 : choice_words(c.sequence, c.block)}) {
     for (std::int64_t t = 0; t < segments.elements(); ++t) segments.set(t, c.document == 0 ? 1 : 1 + t % c.sequence / c.document);
+    if (c.block == 0) return;
+    ThreadTeam team(1);
+    const ExecutionContext context(team, Implementation::reference);
+    const ChooseBlocksOptions form{.sequence = c.sequence, .block = c.block, .blocks = c.blocks};
+    const Buffer scratch = testing::scratch_of(context, choose_blocks_scratch_bytes((*k).shape, form, context.processor()));
+    choose_blocks(context, *q, *k, form, *choice, scratch.bytes());
   }
   [[nodiscard]] AttentionOptions options() const {
     return {.sequence = shape.sequence,
@@ -55,10 +65,17 @@ struct Inputs {
             .window = shape.window,
             .chunk = shape.chunk,
             .causal = shape.causal,
-            .one_segment = shape.one_segment};
+            .one_segment = shape.one_segment,
+            .block = shape.block,
+            .blocks = shape.blocks};
+  }
+  [[nodiscard]] bool has(std::int64_t t, std::int64_t head, std::int64_t key) const {
+    if (shape.block == 0) return true;
+    const std::int64_t block = key / shape.block, words = (*choice).shape[2];
+    return ((*choice).as<std::uint32_t>()[(t * shape.heads + head) * words + block / 32] >> (block % 32) & 1U) != 0;
   }
   Case shape;
-  Data q, k, v, d_o, segments, sinks;
+  Data q, k, v, d_o, segments, sinks, choice;
 };
 
 struct Outputs {
@@ -79,15 +96,16 @@ inline Buffer scratch_of(const ExecutionContext& context, const Inputs& in) {
 
 inline void forward(const ExecutionContext& context, const Inputs& in, Outputs& out) {
   const Buffer scratch = scratch_of(context, in);
-  const Tensor sinks = *in.sinks;
+  const Tensor sinks = *in.sinks, choice = *in.choice;
   attention_forward(context, *in.q, *in.k, *in.v, *in.segments, in.options(), *out.o, *out.sums, scratch.bytes(),
-                    in.shape.sinks ? &sinks : nullptr);
+                    in.shape.sinks ? &sinks : nullptr, in.shape.block > 0 ? &choice : nullptr);
 }
 
 inline void backward(const ExecutionContext& context, const Inputs& in, const Outputs& saved, Outputs& out) {
   const Buffer scratch = scratch_of(context, in);
+  const Tensor choice = *in.choice;
   attention_input_gradient(context, *in.d_o, *in.q, *in.k, *in.v, *saved.o, *saved.sums, *in.segments, in.options(), *out.dq, *out.dk,
-                           *out.dv, scratch.bytes());
+                           *out.dv, scratch.bytes(), in.shape.block > 0 ? &choice : nullptr);
   if (in.shape.sinks) attention_sink_gradient(context, *in.d_o, *saved.o, *saved.sums, *in.sinks, *out.d_sinks);
 }
 
@@ -202,7 +220,7 @@ class Truth {
     Case wide = in.shape;
     wide.dtype = DType::f32;
     Inputs result(wide);
-    for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v, &Inputs::d_o, &Inputs::segments, &Inputs::sinks})
+    for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v, &Inputs::d_o, &Inputs::segments, &Inputs::sinks, &Inputs::choice})
       copy_to(result.*member, in.*member);
     return result;
   }
@@ -211,7 +229,8 @@ class Truth {
     Case same = wide_.shape;
     same.value_width = 0;
     Inputs result(same);
-    for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::segments, &Inputs::sinks}) copy_to(result.*member, wide_.*member);
+    for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::segments, &Inputs::sinks, &Inputs::choice})
+      copy_to(result.*member, wide_.*member);
     return result;
   }
   /// Length of the head vector of dO at the token and head of q's element i.
@@ -258,26 +277,27 @@ struct Plain {
         v(doubles(in.v)),
         d_o(doubles(in.d_o)),
         segments(doubles(in.segments)),
-        sinks(doubles(in.sinks)) {}
+        sinks(doubles(in.sinks)),
+        inputs(in) {}
 
   static std::vector<double> doubles(const Data& data) {
     std::vector<double> values;
     for (std::int64_t i = 0; i < data.elements(); ++i) values.push_back(data.get(i));
     return values;
   }
-  [[nodiscard]] bool sees(std::int64_t t, std::int64_t u) const {
+  [[nodiscard]] bool sees(std::int64_t t, std::int64_t head, std::int64_t u) const {
     if (t / c.sequence != u / c.sequence || segments[static_cast<std::size_t>(t)] != segments[static_cast<std::size_t>(u)]) return false;
     const std::int64_t query = t % c.sequence, key = u % c.sequence;
     if (c.causal && key > query) return false;
     if (c.window > 0 && std::abs(query - key) >= c.window) return false;
-    return c.chunk == 0 || query / c.chunk == key / c.chunk;
+    return (c.chunk == 0 || query / c.chunk == key / c.chunk) && inputs.has(t, head, key);
   }
   void attend(std::int64_t t, std::int64_t head, double* o, double& log_sum) const {
     const std::int64_t kv_head = head * c.kv_heads / c.heads;
     double sum = c.sinks ? std::exp(sinks[static_cast<std::size_t>(head)]) : 0;
     std::fill_n(o, c.values(), 0.0);
     for (std::int64_t u = t / c.sequence * c.sequence; u < (t / c.sequence + 1) * c.sequence; ++u) {
-      if (!sees(t, u)) continue;
+      if (!sees(t, head, u)) continue;
       const double *query = q.data() + (t * c.heads + head) * c.width, *key = k.data() + (u * c.kv_heads + kv_head) * c.width;
       const double* value = v.data() + (u * c.kv_heads + kv_head) * c.values();
       double score = 0;
@@ -318,6 +338,7 @@ struct Plain {
 
   Case c;
   std::vector<double> q, k, v, d_o, segments, sinks;
+  const Inputs& inputs;  // whose choice stays as it is, whatever q and k become
 };
 
 const Case kCases[] = {
@@ -397,6 +418,19 @@ const Case kCases[] = {
     {1, 100, 2, 1, 140, DType::bf16, 0, 0.1F, 30, 0, 5, false, true, false, 20},
     {1, 100, 2, 1, 100, DType::bf16, 40, 0.1F, 0, 0, 0, true, false, false, 200},
     {1, 40, 2, 1, 200, DType::f32, 0, 0.1F, 0, 0, 0, true, false, false, 100},
+    // chosen blocks: of one key, less than a tile, a tile, more; more than 32 of them; alone and with everything else
+    {1, 1, 1, 1, 8, DType::f32, 0, 0.3F, 0, 0, 0, true, false, false, 0, 4, 2},
+    {2, 17, 4, 2, 6, DType::f32, 9, 0.3F, 0, 0, 0, true, false, false, 0, 4, 2},
+    {1, 130, 2, 1, 16, DType::f32, 0, 0.3F, 0, 0, 0, true, false, false, 0, 1, 5},
+    {1, 330, 4, 2, 13, DType::f32, 0, 0.3F, 0, 0, 0, true, false, false, 0, 7, 3},
+    {2, 300, 2, 2, 24, DType::f32, 110, 0.3F, 0, 0, 0, true, false, false, 0, 64, 2},
+    {1, 500, 2, 1, 16, DType::f32, 0, 0.3F, 0, 0, 0, true, false, false, 0, 100, 2},
+    {1, 300, 3, 1, 20, DType::f32, 0, 0.3F, 0, 0, 0, true, false, true, 0, 50, 1},
+    {1, 200, 2, 1, 16, DType::f32, 70, 2.0F, 90, 0, 1.5F, true, true, false, 24, 16, 3},
+    {1, 200, 2, 1, 16, DType::f32, 0, 0.3F, 0, 70, 0, true, false, false, 0, 16, 3},
+    {1, 260, 4, 2, 64, DType::bf16, 0, 0.2F, 0, 0, 0, true, false, false, 0, 32, 3},
+    {2, 150, 2, 1, 77, DType::bf16, 60, 0.3F, 0, 0, 5, true, true, false, 0, 20, 4},
+    {1, 90, 2, 1, 140, DType::bf16, 0, 0.1F, 0, 0, 0, true, false, false, 20, 8, 3},
 };
 
 /// −Σ exp(sink − log sum)·(dO·o) plus the previous value: sums of D products and of as many tokens.

@@ -173,6 +173,42 @@ TEST(Attention, PairsAreThoseThatMeet) {
       }
 }
 
+// Choices of all blocks do not change any bit. (A GPU has kernels of their own for choices.)
+TEST(Attention, AChoiceOfEverythingIsNone) {
+  MILLRACE_CPU_ONLY();
+  Case c{2, 150, 2, 1, 16, DType::f32, 60};
+  const Outputs expected = run(Inputs(c));
+  for (const std::int64_t block : {1, 40, 64, 150, 1000}) {
+    c.block = block;
+    c.blocks = 150;
+    const Outputs found = run(Inputs(c));
+    for (const auto member : {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv})
+      EXPECT_TRUE(same_bits(found.*member, expected.*member)) << block;
+  }
+}
+
+// Queries of the last tiles have their own block alone: they do not even read the first key.
+TEST(Attention, AChoicePassesOverTilesThatNoQueryHas) {
+  Inputs in({1, 256, 1, 1, 16, DType::f32, 0, 0.3F, 0, 0, 0, true, false, false, 0, 128, 1});
+  const Outputs before = run(in);
+  in.v.set(0, std::numeric_limits<double>::quiet_NaN());
+  in.k.set(0, std::numeric_limits<double>::quiet_NaN());
+  const Outputs after = run(in);
+  EXPECT_TRUE(std::isnan(after.o.get(60 * 16)));
+  for (std::int64_t i = 128 * 16; i < 256 * 16; ++i) ASSERT_EQ(after.o.get(i), before.o.get(i)) << i;
+}
+
+TEST(Attention, PairsOfBlocksAreThoseThatMeet) {
+  for (const std::int64_t sequence : {1, 7, 64, 100})
+    for (const std::int64_t block : {1, 9, 33, 500})
+      for (const std::int64_t blocks : {1, 2, 5, 200}) {
+        double pairs = 0;
+        for (std::int64_t t = 0; t < sequence; ++t) pairs += static_cast<double>(t % block + 1 + std::min(blocks - 1, t / block) * block);
+        const AttentionOptions options{.sequence = sequence, .block = block, .blocks = blocks};
+        EXPECT_EQ(attention_pairs(options), pairs) << sequence << " " << block << " " << blocks;
+      }
+}
+
 // On a GPU, with a head size that no library supports.
 TEST(Attention, OneSegmentIsNotRead) {
   if (!on_device()) GTEST_SKIP() << "of a GPU alone";
@@ -254,7 +290,8 @@ TEST(Attention, GradientsAreSlopes) {
         Case{1, 70, 2, 1, 6, DType::f32, 0, 0.7F, 0, 25}, Case{1, 20, 2, 1, 6, DType::f32, 0, 0.7F, 0, 0, 1.0F, false},
         Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F, 9, 25, 0, false}, Case{1, 30, 4, 2, 6, DType::f32, 0, 0.7F, 0, 0, 0, true, true},
         Case{1, 40, 4, 2, 6, DType::f32, 25, 0.7F, 9, 0, 2.0F, true, true, false, 3},
-        Case{1, 40, 2, 1, 5, DType::f32, 0, 0.7F, 0, 15, 0, false, false, false, 9}}) {
+        Case{1, 40, 2, 1, 5, DType::f32, 0, 0.7F, 0, 15, 0, false, false, false, 9},
+        Case{1, 50, 4, 2, 6, DType::f32, 30, 0.7F, 0, 0, 2.0F, true, true, false, 3, 8, 2}}) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs expected(in);
@@ -309,6 +346,20 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_EQ(call(*in.k, {.sequence = 10, .window = -1}, scratch.bytes()), static_cast<int>(ExitCode::config));
   EXPECT_EQ(call(*in.k, {.sequence = 10, .head_dim = 4}, scratch.bytes()), static_cast<int>(ExitCode::internal));
   EXPECT_EQ(call(*in.k, in.options(), scratch.bytes().first(64)), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(call(*in.k, {.sequence = 10, .block = -1}, scratch.bytes()), static_cast<int>(ExitCode::config));
+  EXPECT_EQ(call(*in.k, {.sequence = 10, .block = 4}, scratch.bytes()), static_cast<int>(ExitCode::internal));  // without a choice
+  EXPECT_EQ(call(*in.k, {.sequence = 10, .causal = false, .block = 4}, scratch.bytes()), static_cast<int>(ExitCode::config));
+  const Data few(DType::i32, {10, 4, 1}), many(DType::i32, {10, 4, 2});
+  const auto with = [&](const Tensor& choice, std::int64_t block) {
+    AttentionOptions options = in.options();
+    options.block = block;
+    return thrown([&] {
+      attention_forward(context, *in.q, *in.k, *in.v, *in.segments, options, *out.o, *out.sums, scratch.bytes(), nullptr, &choice);
+    });
+  };
+  EXPECT_EQ(with(*few, 4), -1);
+  EXPECT_EQ(with(*many, 4), static_cast<int>(ExitCode::internal));
+  EXPECT_EQ(with(*few, 0), static_cast<int>(ExitCode::internal));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/torch_topk.hpp"
 #include "tests/kernels/fixture.hpp"
 
 namespace millrace::kernels::testing {
@@ -214,6 +215,25 @@ TEST(ChooseKeys, MayBreakTiesAsTorchDoes) {
     expect(false, {0, 4, 5, 7, 8, 9});
     expect(true, {4, 5, 7, 8, 9, 10});
   }
+}
+
+// The C++ standard library does not say which of equal entries come first, so these are the choices of GNU's, with which PyTorch is built:
+// by quickselect, and by a heap where few of many are chosen. Scores repeat 0, 2, 1, 1, 0.
+TEST(TorchTopk, TakesThePinnedOnesOfEqualScores) {
+  const auto chosen = [](std::int32_t count, std::int64_t number) {
+    std::vector<ScoredPlace> entries;
+    for (std::int32_t i = 0; i < count; ++i) entries.push_back({static_cast<float>(i * 7 % 5 % 3), i});
+    torch_topk(entries.data(), count, number);
+    std::vector<std::int32_t> places;
+    for (std::int64_t i = 0; i < number; ++i) places.push_back(entries[static_cast<std::size_t>(i)].place);
+    std::ranges::sort(places);
+    return places;
+  };
+  using Places = std::vector<std::int32_t>;
+  EXPECT_EQ(chosen(40, 7), (Places{1, 6, 11, 16, 21, 26, 36}));
+  EXPECT_EQ(chosen(40, 20), (Places{1, 2, 6, 7, 8, 11, 16, 17, 18, 21, 22, 23, 26, 27, 28, 31, 32, 33, 36, 38}));
+  EXPECT_EQ(chosen(256, 4), (Places{1, 6, 11, 16}));
+  EXPECT_EQ(chosen(300, 4), (Places{1, 6, 11, 16}));
 }
 
 // What another document or the future has does not matter.

@@ -15,6 +15,7 @@
 #include "kernels/attention.hpp"
 #include "kernels/attention_temperature.hpp"
 #include "kernels/bias.hpp"
+#include "kernels/capacity.hpp"
 #include "kernels/columns.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/elementwise.hpp"
@@ -91,6 +92,21 @@ void add_elements(std::vector<Call>& calls, DType type) {
   calls.push_back({"softmax_input_gradient",
                    {leader("dy"), like("y"), like("dx")},
                    [](const ExecutionContext& s, const Operands& o, Scratch) { softmax_input_gradient(s, o[0], o[1], o[2]); }});
+  const Shape choices{kTokens, 2};
+  if (type == DType::f32) {
+    calls.push_back({"apply_capacity",
+                     {{"weights", DType::f32, choices},
+                      {"experts", DType::i32, choices, true},
+                      {"kept_weights", DType::f32, choices},
+                      {"kept", DType::i32, choices},
+                      {"dropped", DType::i32, {1}}},
+                     [](const ExecutionContext& s, const Operands& o, Scratch) {
+                       apply_capacity(s, o[0], o[1], {.experts = 3, .capacity = 1}, o[2], o[3], o[4]);
+                     }});
+    calls.push_back({"apply_capacity_input_gradient",
+                     {{"d_kept_weights", DType::f32, choices}, {"kept", DType::i32, choices, true}, {"d_weights", DType::f32, choices}},
+                     [](const ExecutionContext& s, const Operands& o, Scratch) { apply_capacity_input_gradient(s, o[0], o[1], o[2]); }});
+  }
   calls.push_back({"add", {leader("a"), like("b"), like("y")}, [](const ExecutionContext& s, const Operands& o, Scratch) {
                      add(s, o[0], o[1], o[2]);
                    }});
@@ -245,6 +261,32 @@ void add_attention(std::vector<Call>& calls, DType type, std::int64_t v_head_dim
                    },
                    scratch,
                    true});
+  AttentionOptions picked = options;
+  picked.block = 2;
+  picked.blocks = 1;
+  const Operand choice{"choice", DType::i32, {kTokens, kHeads, choice_words(kSequence, picked.block)}};
+  calls.push_back({"attention_forward",
+                   {q, k, like("v", values), segments, like("o", results), sums, choice},
+                   [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
+                     attention_forward(s, o[0], o[1], o[2], o[3], picked, o[4], o[5], memory, nullptr, &o[6]);
+                   },
+                   scratch,
+                   true});
+  calls.push_back({"attention_input_gradient",
+                   {like("d_o", results), q, k, like("v", values), like("o", results), sums, segments, like("dq", many), like("dk", few),
+                    like("dv", values), choice},
+                   [=](const ExecutionContext& s, const Operands& o, Scratch memory) {
+                     attention_input_gradient(s, o[0], o[1], o[2], o[3], o[4], o[5], o[6], picked, o[7], o[8], o[9], memory, &o[10]);
+                   },
+                   scratch,
+                   true});
+  const ChooseBlocksOptions chosen{.sequence = kSequence, .block = 2, .blocks = 2};
+  calls.push_back(
+      {"choose_blocks",
+       {q, k, choice},
+       [=](const ExecutionContext& s, const Operands& o, Scratch memory) { choose_blocks(s, o[0], o[1], chosen, o[2], memory); },
+       [=](const ExecutionContext& s) { return choose_blocks_scratch_bytes(few, chosen, s.processor()); },
+       true});
   calls.push_back(
       {"attention_sink_gradient",
        {like("d_o", results), {"o", type, results, true}, sums, {"sinks", DType::f32, {kHeads}}, {"d_sinks", DType::f32, {kHeads}}},

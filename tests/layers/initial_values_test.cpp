@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -82,6 +83,21 @@ TEST(InitialValues, NormsAreOnes) {
   constant.initial.value = 0.25F;
   initial_values(constant, 0.5, 1, 0, values);
   EXPECT_EQ(values, std::vector<float>(7, 0.25F));
+}
+
+/// Of 4000 numbers drawn evenly from the bounds, as many lie below each tenth as there should: within 4 standard deviations, √(n·p·(1 −
+/// p)).
+TEST(InitialValues, LogarithmsOfEvenNumbers) {
+  ParameterSpec decay = spec("A_log", {4000}, InitialKind::log_uniform);
+  decay.initial.least = 0.01;
+  decay.initial.most = 16;
+  std::vector<float> values(4000);
+  initial_values(decay, 0.5, 7, 0, values);
+  for (int tenth = 0; tenth <= 10; ++tenth) {
+    const double bound = std::log(0.01 + 15.99 * tenth / 10), p = tenth / 10.0;
+    const auto below = static_cast<double>(std::ranges::count_if(values, [&](float value) { return value <= bound + 1e-6; }));
+    EXPECT_NEAR(below, 4000 * p, 4 * std::sqrt(4000 * p * (1 - p))) << bound;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "layers/formats/config_file.hpp"
+#include "layers/layer_spec.hpp"
+#include "layers/models/model.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/paths.hpp"
 
@@ -31,7 +33,6 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
     expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
   };
   refused("decoder_block", "deepseek", "supported are \"default\"");
-  refused("moba", true, "supported is false");
   refused("mtp_num_layers", 1, "supported is 0");
   refused("num_experts", 8, "supported is 1");
   refused("use_qk_norm", true, "supported is false");
@@ -58,6 +59,34 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
   }
   // A cap of untied logits, which MaxText ignores.
   refused("final_logits_soft_cap", 30, "supported with logits_via_embedding = true");
+}
+
+/// In MaxText only the attention "dot_product" has blocks that queries choose.
+TEST(ConfigFile, ReadsMobaOfMaxText) {
+  json config = maxtext("llama2_moba");
+  EXPECT_EQ(parse(config).model.moba_chunk_size, 4);
+  EXPECT_EQ(parse(config).model.moba_topk, 2);
+  for (const char* name : {"llama2", "gemma2", "gpt3", "olmo3"}) {
+    json other = maxtext(name);
+    other["attention"] = "dot_product";
+    other["moba"] = true;
+    const ModelConfig model = parse(other).model;
+    EXPECT_EQ(model.moba_chunk_size, 1024) << name;
+    EXPECT_EQ(model.moba_topk, 8) << name;
+  }
+  const auto refused = [&](const char* key, const json& value, const char* says) {
+    json changed = config;
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  refused("attention", "flash", "supported with moba = true is attention = \"dot_product\"");
+  refused("moba_chunk_size", 0, "expected");
+  refused("moba_topk", 0, "expected");
+  config["moba"] = false;
+  EXPECT_EQ(parse(config).model.moba_chunk_size, 0);
+  config["moba"] = true;
+  config.erase("attention");
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"config.json: moba = true", "dot_product"});
 }
 
 /// The sizes before MaxText's common factor.
@@ -148,9 +177,33 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   for (const char* name : {"gemma", "mistral", "qwen2", "qwen3"}) expect_no_key_passed_over(maxtext(name), {}, unscaled);
   const std::vector<std::string> of_experts{"num_experts_per_tok", "float32_gate_logits", "norm_topk_prob", "routed_bias"};
   expect_no_key_passed_over(maxtext("mixtral"), of_experts, unscaled);
+  // A capacity has an effect without the dropless path alone.
+  expect_no_key_passed_over(
+      maxtext("mixtral_capacity"),
+      {"num_experts_per_tok", "float32_gate_logits", "norm_topk_prob", "routed_bias", "capacity_factor", "sparse_matmul"}, unscaled);
   expect_no_key_passed_over(maxtext("qwen3_moe"), of_experts, {"rope_use_scale", "mlp_dim"});
+  std::vector<std::string> of_gpt_oss = yarn;
+  of_gpt_oss.insert(of_gpt_oss.end(), of_experts.begin(), of_experts.end());
+  expect_no_key_passed_over(maxtext("gpt_oss"), of_gpt_oss, unscaled);
   for (const char* name : {"gemma2", "gemma3"}) expect_no_key_passed_over(maxtext(name), {"local_rope_max_timescale"}, unscaled);
   expect_no_key_passed_over(maxtext("olmo3"), yarn, unscaled);
+  std::vector<std::string> latent{"q_lora_rank", "kv_lora_rank",          "qk_nope_head_dim",    "qk_rope_head_dim", "v_head_dim",
+                                  "mscale",      "num_experts_per_tok",   "float32_gate_logits", "moe_mlp_dim",      "base_moe_mlp_dim",
+                                  "routed_bias", "routed_scaling_factor", "routed_score_func"};
+  latent.insert(latent.end(), yarn.begin(), yarn.end());
+  // The heads have widths of their own, and weights are never normalised by this key.
+  const std::vector<std::string> unread{"rope_use_scale", "head_dim"};
+  expect_no_key_passed_over(maxtext("deepseek_v2"), latent, unread);
+  latent.insert(latent.end(), {"n_routing_groups", "topk_routing_group", "model_name", "routed_bias_update_rate"});
+  expect_no_key_passed_over(maxtext("deepseek"), latent, unread);
+  latent.insert(latent.end(),
+                {"indexer_head_dim", "indexer_loss_scaling_factor", "indexer_n_heads", "indexer_sparse_training", "indexer_topk"});
+  expect_no_key_passed_over(maxtext("deepseek_indexer"), latent, unread);
+  expect_no_key_passed_over(maxtext("llama2_moba"), {}, unscaled);
+  expect_no_key_passed_over(
+      maxtext("llama4"),
+      {"float32_gate_logits", "interleave_moe_layer_step", "moe_mlp_dim", "norm_topk_prob", "routed_bias", "routed_score_func"},
+      {"inhomogeneous_layer_cycle_interval"});
 }
 
 /// What a block has and others do not: the values that it supports are read, and written so that they are read again.
@@ -233,6 +286,84 @@ TEST(ConfigFile, ReadsAndWritesMaxTextsExperts) {
     changed[key] = !config[key].get<bool>();
     EXPECT_EQ(parse(changed).model, model) << key;
   }
+}
+
+TEST(ConfigFile, ReadsAndWritesMaxTextsClampedGate) {
+  json config = maxtext("gpt_oss");
+  config["mlp_activations_limit"] = 2.5;
+  config["rope_truncate"] = true;
+  const ConfigFile file = parse(config);
+  EXPECT_EQ(parse_config_file(config_file_text(file, "float32"), "again").model, file.model);
+  EXPECT_EQ(file.model.swiglu_limit, 2.5);
+  EXPECT_EQ(file.model.layer_kinds, (std::vector{LayerKind::sliding, LayerKind::full}));
+  EXPECT_EQ(file.model.sliding_window, 4);
+  EXPECT_EQ(file.model.routed_bias, kernels::RouterBias::score);
+  EXPECT_EQ(file.model.rope.kind, RopeKind::yarn);
+  const auto refused = [&](const char* key, const json& value, const char* says) {
+    json changed = maxtext("gpt_oss");
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  refused("mlp_activations", {"silu", "linear"}, "is [\"sigmoid\", \"linear\"]");
+  refused("mlp_activations_limit", -1.0, "expected a number above 0");
+  refused("attention_sink", false, "supported is true");
+  refused("attention_bias", false, "supported is true");
+  refused("mlp_bias", false, "supported is true");
+  refused("inhomogeneous_layer_cycle_interval", 1, "supported is 2");
+}
+
+/// The name of the model decides what a router's bias is part of, and whether experts are chosen by groups.
+TEST(ConfigFile, ReadsAndWritesMaxTextsDeepSeek) {
+  const auto again = [](const json& config) {
+    const ConfigFile file = parse(config), other = parse_config_file(config_file_text(file, "float32"), "again");
+    EXPECT_EQ(other.model, file.model);
+    EXPECT_EQ(other.losses, file.losses);
+    return file.model;
+  };
+  ModelConfig model = again(maxtext("deepseek"));
+  EXPECT_EQ(model.q_lora_rank, 14);
+  EXPECT_EQ(model.kv_lora_rank, 10);
+  EXPECT_EQ(model.qk_nope_head_dim, 6);
+  EXPECT_EQ(model.v_head_dim, 5);
+  EXPECT_EQ(model.first_dense_layers, 1);
+  EXPECT_EQ(model.shared_experts, 1);
+  EXPECT_EQ(model.routing_groups, 4);
+  EXPECT_EQ(model.kept_routing_groups, 2);
+  EXPECT_EQ(model.routed_bias, kernels::RouterBias::choice);
+  EXPECT_EQ(model.routed_scaling_factor, 2.5);
+  // The scale of scores: only where the context is longer than the original one.
+  const auto scale = [](const ModelConfig& of) { return std::get<LatentAttentionSpec>(resolve(of).layers[0].mixer).scale; };
+  const double root = 0.1 * std::log(4.0) + 1.0;
+  EXPECT_FLOAT_EQ(scale(model), static_cast<float>(root * root / std::sqrt(14.0)));
+  json config = maxtext("deepseek");
+  config["max_position_embeddings"] = 64;
+  EXPECT_FLOAT_EQ(scale(again(config)), static_cast<float>(1 / std::sqrt(14.0)));
+
+  model = again(maxtext("deepseek_unprefixed"));
+  EXPECT_EQ(model.routed_bias, kernels::RouterBias::score);
+  EXPECT_EQ(model.routing_groups, 1);
+  model = again(maxtext("deepseek_v2"));
+  EXPECT_EQ(model.q_lora_rank, 0);
+  EXPECT_EQ(model.shared_experts, 2);
+  EXPECT_EQ(model.routed_bias, kernels::RouterBias::none);
+
+  const auto refused = [&](const char* key, const json& value, const char* says) {
+    json changed = maxtext("deepseek");
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  refused("attention_type", "global", "supported is \"mla\"");
+  refused("rope_type", "default", "supported by decoder_block \"deepseek\" is \"yarn\"");
+  refused("num_kv_heads", 2, "expected num_query_heads = 4");
+  refused("fused_qkv", true, "is false");
+  refused("n_routing_groups", 3, "a divisor of num_experts = 8");
+  refused("n_routing_groups", 8, "groups of one of the 8 experts");
+  refused("topk_routing_group", 5, "expected 1 to n_routing_groups = 4");
+  refused("num_experts_per_tok", 5, "expected at most the 4 experts of 2 groups");
+  refused("first_num_dense_layers", 4, "expected at most num_decoder_layers = 3");
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, json>>{
+           {"mtp_num_layers", 1}, {"mhc_expansion_rate", 4}, {"engram_layers", {1}}, {"use_qk_clip", true}})
+    refused(key, value, "supported is");
 }
 
 TEST(ConfigFile, RejectsExpertsThatMaxTextsBlockHasNot) {

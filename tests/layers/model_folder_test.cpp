@@ -75,7 +75,9 @@ TEST(Weights, ImportAndExportAreTheIdentity) {
       EXPECT_EQ(again.token_ids, once.token_ids);
       // Losses that are in both are the only warnings.
       std::size_t weights = 0;
-      for (const double weight : {once.losses.z_loss, once.losses.balance_loss, once.losses.indexer_loss}) weights += weight > 0 ? 1 : 0;
+      for (const double weight :
+           {once.losses.z_loss, once.losses.balance_loss, once.losses.indexer_loss, once.losses.routed_bias_update_rate})
+        weights += weight > 0 ? 1 : 0;
       EXPECT_EQ(once.warnings.size(), weights);
       EXPECT_EQ(again.warnings.size(), once.warnings.size());
     }
@@ -251,6 +253,25 @@ TEST(Weights, RefuseWhatIsMissingExtraOrMisshapen) {
     });
     open(folder);  // old checkpoints contain the table, which is not an error
   }
+}
+
+/// An earlier version of MaxText names DeepSeek's layers without their last letter.
+TEST(FolderWeights, MayBeSpelledAsByAnEarlierVersion) {
+  const ConfigFile file = read_config_file(golden_folder("maxtext_deepseek"));
+  const FolderWeights weights(golden_folder("maxtext_deepseek"), file.model);
+  const tests::TemporaryFolder folder;
+  const std::vector<ParameterSpec> specs = model_parameters(file.model);
+  std::vector<ParameterSpec> renamed = specs;
+  for (ParameterSpec& spec : renamed)
+    if (const auto at = spec.name.find("_layers_"); at != std::string::npos) spec.name.erase(at + 6, 1);
+  std::vector<float> values;
+  const auto reader = [&](const ParameterSpec& spec) {
+    values = read(weights, specs.at(static_cast<std::size_t>(&spec - renamed.data())));
+    return std::span<const float>(values);
+  };
+  write_weights(folder.path().string(), renamed, kernels::DType::f32, reader);
+  const FolderWeights again(folder.path().string(), file.model);
+  for (const ParameterSpec& spec : specs) EXPECT_EQ(read(again, spec), read(weights, spec)) << spec.name;
 }
 
 }  // namespace

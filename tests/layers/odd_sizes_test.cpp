@@ -64,14 +64,61 @@ ModelConfig odd_model(const std::string& name) {
     config.norm_topk_prob = false;
     config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
   }
+  if (family == "qwen3_next" || family == "qwen3_5_moe" || (maxtext && family == "qwen3_5")) {
+    config.experts = 5, config.experts_per_token = 3, config.moe_intermediate_size = 11;
+    if (!maxtext) config.shared_expert_intermediate_size = 13;
+  }
+  if (family == "qwen3_next" && !maxtext) config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
+  if (family.starts_with("qwen3_5") || family == "qwen3_next") {
+    config.layer_kinds = {LayerKind::linear, LayerKind::full, LayerKind::linear};
+    config.linear_key_heads = 2, config.linear_value_heads = 6, config.linear_key_head_dim = 5, config.linear_value_head_dim = 3;
+    config.linear_conv_kernel_dim = 3;
+    config.rope.proportion = 0.7;  // 4 of 6 features
+  }
+  if (family == "llama4") {
+    config.experts = 4, config.experts_per_token = maxtext ? 1 : 2, config.moe_intermediate_size = 11;
+    config.mlp_kinds = {MlpKind::sparse, MlpKind::dense, MlpKind::sparse};
+    config.layer_kinds = {LayerKind::chunked, LayerKind::full, LayerKind::chunked};
+    config.attention_chunk = 4;
+    config.layer_positions = {LayerPositions::rotary, LayerPositions::none, LayerPositions::rotary};
+    config.use_qk_norm = config.attn_temperature_tuning = true;
+    config.attn_scale = 0.3, config.floor_scale = 2;
+    config.rope_interleaved = maxtext;  // in hf always
+  }
+  if (family == "gpt_oss") {
+    config.experts = 5, config.experts_per_token = 2, config.swiglu_limit = 0.9, config.swiglu_alpha = 1.3;
+    config.attention_bias = true;
+    config.layer_kinds = {LayerKind::sliding, LayerKind::full, LayerKind::sliding};
+    config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16, .truncate = false};
+  }
+  if (maxtext && family == "gpt_oss")
+    config.routed_bias = kernels::RouterBias::score, config.attention_bias = false, config.swiglu_alpha = 1.702;
   if (maxtext && family == "mixtral") config.routed_bias = kernels::RouterBias::score, config.routed_score = kernels::RouterScore::softmax;
   if (maxtext && family == "qwen3_moe")
     config.routed_bias = kernels::RouterBias::choice, config.routed_score = kernels::RouterScore::sigmoid;
+  if (maxtext && family == "qwen3_moe") config.capacity_factor = 0.8;
+  if (family.starts_with("deepseek")) {
+    config.kv_heads = config.heads;
+    config.kv_lora_rank = 9, config.qk_nope_head_dim = 5, config.qk_rope_head_dim = 6, config.v_head_dim = 7;
+    config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16, .mscale_all_dim = 0.7};
+    config.rope_interleaved = true;
+    config.first_dense_layers = 1;
+    config.experts = 6, config.experts_per_token = 3, config.moe_intermediate_size = 11, config.shared_experts = 2;
+    config.routing_groups = 3, config.kept_routing_groups = 2;
+    config.routed_scaling_factor = 1.6;
+    if (!maxtext) config.attention_bias = true;
+    if (family != "deepseek_v2") config.q_lora_rank = 10;
+    if (family == "deepseek_v2") config.mlp_bias = true;
+    if (family == "deepseek_v32")
+      config.index_n_heads = 3, config.index_head_dim = 7, config.index_topk = 5, config.rope_interleaved = false;
+    if (maxtext) config.routed_score = kernels::RouterScore::sigmoid, config.routed_bias = kernels::RouterBias::choice;
+  }
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (maxtext && family == "mistral") config.fused_mlp = true;
   if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two
   if (maxtext && family == "gemma3") config.query_pre_attn_scalar = 10, config.rope.kind = RopeKind::linear, config.rope.factor = 4;
   if (maxtext && family == "qwen2") config.kv_heads = config.heads, config.fused_qkv = true;
+  if (maxtext && family == "qwen3") config.moba_chunk_size = 3, config.moba_topk = 2;
   if (maxtext && family == "olmo3")
     config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16}, config.rope_interleaved = true;
   if (both_sides) {
@@ -124,6 +171,7 @@ class OddSizes : public ::testing::TestWithParam<std::tuple<std::string, Sizes>>
     options.rows = sizes().rows;
     options.sequence = sizes().sequence;
     options.losses = {.z_loss = 1e-2, .balance_loss = 0.1, .router_z_loss = 0.05};  // the last two in models with experts
+    if (config().index_topk > 0) options.losses.indexer_loss = 0.2;
     options.implementation = implementation;
     return options;
   }
@@ -157,7 +205,8 @@ class Slopes : public OddSizes {};
 TEST_P(Slopes, AreEveryTensorsGradientAlongRandomDirections) {
   Model model(config(), options(kernels::Implementation::reference));
   // With experts: weights with which no step turns a router's choice.
-  model.initialise(config().experts > 0 ? 9 : 3);
+  const std::uint64_t with_experts = config().routing_groups > 1 ? 30 : 9;
+  model.initialise(config().experts > 0 ? with_experts : 3);
   expect_gradients_are_slopes(model, batch(sizes()),
                               [&](const std::string& name) { return rounds_table() && name.starts_with("token_embedder"); });
 }
@@ -202,7 +251,26 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
   refused(
       "gemma2", [](ModelConfig& config) { config.layer_kinds.pop_back(); }, "layer_types has 2 entries, expected 3");
   refused(
+      "gpt_oss", [](ModelConfig& config) { config.experts = 0; }, "experts = 0, expected 1 or more");
+  refused(
+      "gpt_oss", [](ModelConfig& config) { config.experts_per_token = 6; }, "experts_per_token = 6, expected 1 to the 5 experts");
+  refused(
+      "maxtext gpt_oss", [](ModelConfig& config) { config.experts = 0; }, "experts = 0, expected 2 or more");
+  refused(
       "gpt2", [](ModelConfig& config) { config.max_position_embeddings = 15; }, "rows of 16 tokens");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.linear_key_head_dim = 0; },
+      "linear_key_head_dim = 0 with linear layers, expected 1 or more");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.linear_value_heads = 5; },
+      "linear_value_heads = 5, linear_key_heads = 2, expected linear_value_heads a multiple");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.linear_conv_kernel_dim = 17; }, "linear_conv_kernel_dim = 17, expected at most 16");
+  refused(
+      "qwen3_5", [](ModelConfig& config) { config.hidden_act = kernels::Activation::prelu; },
+      "hidden_act = prelu with linear layers, expected an activation without learned numbers");
+  refused(
+      "maxtext gemma3", [](ModelConfig& config) { config.layer_kinds[0] = LayerKind::linear; }, "layer_types has linear layers");
   refused(
       "maxtext gpt3", [](ModelConfig& config) { config.learned_positions = 15; }, "rows of 16 tokens");
   refused(
@@ -214,6 +282,8 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
         config.kv_heads = 4;
       },
       "fused_qkv and share_kv together");
+  refused(
+      "maxtext qwen3", [](ModelConfig& config) { config.moba_topk = 0; }, "moba_topk = 0, expected 1 or more with moba_chunk_size");
   refused(
       "maxtext llama2", [](ModelConfig& config) { config.final_logit_softcapping = 3; }, "MaxText caps logits of tied tables only");
   refused(
@@ -231,6 +301,21 @@ TEST(OddSizesMessages, SayWhatDoesNotFit) {
   refused(
       "maxtext olmo3", [](ModelConfig& config) { config.max_position_embeddings = 15; },
       "rows of 16 tokens, expected at most max_position_embeddings = 15 with yarn");
+  for (const char* family : {"deepseek_v3", "maxtext deepseek"}) {
+    refused(
+        family, [](ModelConfig& config) { config.kv_lora_rank = 0; }, "kv_lora_rank = 0, expected 1 or more");
+    refused(
+        family, [](ModelConfig& config) { config.v_head_dim = 0; }, "v_head_dim = 0, expected 1 or more");
+    refused(
+        family, [](ModelConfig& config) { config.qk_rope_head_dim = config.head_dim = 8, config.rope.proportion = 0.5; },
+        "rope_proportion = 0.5 rotates 4 of qk_rope_head_dim = 8, expected all of them");
+    refused(
+        family, [](ModelConfig& config) { config.kv_heads = 2; }, "kv_heads = 2");
+  }
+  refused(
+      "deepseek_v2", [](ModelConfig& config) { config.head_dim = 8; }, "head_dim = 8, expected qk_rope_head_dim = 6");
+  refused(
+      "maxtext deepseek", [](ModelConfig& config) { config.rope.kind = RopeKind::none; }, "rope = default, expected yarn");
 }
 
 }  // namespace

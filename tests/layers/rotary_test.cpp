@@ -147,11 +147,23 @@ TEST(Rotary, YarnRampsOverThePartThatIsRotated) {
   tests::expect_error([&] { (void)inverse_frequencies(rope, 32); }, ExitCode::model, {"proportion = 0.01", "at least one"});
 }
 
+/// Llama 4 Scout's factors: frequencies are divided or kept, and none is between.
+TEST(Rotary, EqualFactorsOfLlama3HaveNothingBetween) {
+  RopeConfig rope{
+      .kind = RopeKind::llama3, .theta = 5e5, .factor = 16, .low_freq_factor = 1, .high_freq_factor = 1, .original_max_position = 8192};
+  const auto found = inverse_frequencies(rope, 128), plain = inverse_frequencies({.theta = 5e5}, 128);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const bool divided = 2 * std::numbers::pi / static_cast<double>(plain[i]) > 8192;
+    EXPECT_EQ(found[i], divided ? plain[i] / 16 : plain[i]) << i;
+  }
+  EXPECT_LT(found.back(), plain.back());
+}
+
 TEST(Rotary, RefusesWhatMakesNoTable) {
   tests::expect_error([] { (void)inverse_frequencies(llama31(), 7); }, ExitCode::model, {"head_dim = 7", "even"});
   auto rope = llama31();
-  rope.high_freq_factor = 1.0;
-  tests::expect_error([&] { (void)inverse_frequencies(rope, 8); }, ExitCode::model, {"high_freq_factor = 1"});
+  rope.high_freq_factor = 0.5;
+  tests::expect_error([&] { (void)inverse_frequencies(rope, 8); }, ExitCode::model, {"high_freq_factor = 0.5"});
   rope.factor = 0;
   tests::expect_error([&] { (void)inverse_frequencies(rope, 8); }, ExitCode::model, {"factor = 0"});
 }

@@ -56,9 +56,20 @@ const std::map<std::string, std::int64_t> kParameters = {
     {"qwen3-30b-a3b", 30'532'122'624},
     {"qwen3-235b-a22b", 235'093'634'560},
     {"qwen3-480b-a35b", 480'154'875'392},
+    {"qwen3-next-80b-a3b", 79'674'391'296},
+    {"qwen3.5-35b-a3b", 34'660'610'688},
+    {"qwen3.5-397b-a17b", 396'346'350'336},
+    {"deepseek2-16b", 15'706'484'224},
+    {"deepseek2-236b", 235'741'434'880},
+    {"deepseek3-671b", 671'026'419'200},
+    {"kimi-k2-1t", 1'026'408'232'448},
+    {"llama4-17b-16e", 107'769'861'120},
+    {"llama4-17b-128e", 400'711'848'960},
     {"deepseek3.2-671b", 671'877'944'064},
     {"olmo3-7b", 7'298'011'136},
     {"olmo3-32b", 32'233'522'176},
+    {"gpt-oss-20b", 20'914'757'184},
+    {"gpt-oss-120b", 116'829'156'672},
     {"gpt2", 124'439'808},
     {"gpt2-medium", 354'823'168},
     {"gpt2-large", 774'030'080},
@@ -71,7 +82,13 @@ const std::map<std::string, std::int64_t> kParameters = {
     {"gpt3-22b", 22'049'107'968},
     {"gpt3-175b", 174'780'997'632},
 };
-const std::set<std::string> kOurOwn = {"bench-32m", "llama-125m", "quickstart-1m", "tiny"};
+// The weights that compute on one token: all but those of experts that it does not have.
+const std::map<std::string, std::int64_t> kActive = {
+    {"llama4-17b-16e", 17'172'894'720},   {"llama4-17b-128e", 17'184'691'200}, {"deepseek2-16b", 2'661'150'208},
+    {"deepseek2-236b", 21'375'800'320},   {"deepseek3-671b", 37'552'297'472},  {"kimi-k2-1t", 32'861'500'928},
+    {"deepseek3.2-671b", 38'403'822'336},
+};
+const std::set<std::string> kOurOwn = {"bench-32m", "bench-moe-100m", "llama-125m", "quickstart-1m", "tiny"};
 
 layers::ModelConfig preset(const std::string& name) {
   configs::LoadRequest request;
@@ -82,6 +99,11 @@ layers::ModelConfig preset(const std::string& name) {
 
 TEST(ModelPresets, HaveThePublishedParameters) {
   for (const auto& [name, count] : kParameters) EXPECT_EQ(layers::count_parameters(preset(name)), count) << name;
+}
+
+TEST(ModelPresets, HaveThePublishedActiveParameters) {
+  for (const auto& [name, count] : kActive)
+    EXPECT_EQ(layers::parameter_counts(layers::model_parameters(preset(name))).active, count) << name;
 }
 
 /// Programs, layout, schedule and memory of every preset. Their weights would not fit on a test machine: planning must not

@@ -49,17 +49,18 @@ int most_held(const std::vector<runtime::TraceRecord>& records, runtime::StageId
   return most;
 }
 
-TEST_P(Memory, ARunTakesWhatTheLedgerSays) {
+/// Trains a model of eight layers and compares what every rank used with its plan.
+void expect_what_the_ledger_says(std::vector<std::string> words) {
   const TemporaryFolder folder;
   write_small_texts(folder, "text");
-  auto words = GetParam().words;
   words.insert(words.end(), {"model.layers=8", "train.microbatches=8", "train.steps=3", "train.z_loss=0.001", "sample.tokens=0"});
   run_examined(folder / "text", words, [](actors::Pipeline& pipeline) {
     for (auto* rank : pipeline.ranks()) {
       SCOPED_TRACE("rank " + std::to_string(rank->id().value));
       const auto& memory = rank->compute().memory();
       const auto measured = high_water(memory);
-      for (const auto kind : {MemoryKind::stash_input, MemoryKind::stash_weight, MemoryKind::handoff, MemoryKind::ring}) {
+      for (const auto kind :
+           {MemoryKind::stash_input, MemoryKind::stash_weight, MemoryKind::handoff, MemoryKind::ring, MemoryKind::result}) {
         const auto found = measured.find(kind);
         EXPECT_EQ(found == measured.end() ? 0 : found->second, memory.plan().bytes(kind)) << to_string(kind);
       }
@@ -75,6 +76,14 @@ TEST_P(Memory, ARunTakesWhatTheLedgerSays) {
       }
     }
   });
+}
+
+TEST_P(Memory, ARunTakesWhatTheLedgerSays) { expect_what_the_ledger_says(GetParam().words); }
+
+TEST(MemoryOfExperts, ARunTakesWhatTheLedgerSays) {
+  for (const char* schedule : {"1f1b", "zb-h1"})
+    expect_what_the_ledger_says({"pipeline.ranks=4", fmt::format("pipeline.schedule={}", schedule), "model.family=mixtral",
+                                 "model.experts=6", "model.experts_per_token=2", "train.balance_loss=0.01"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Memory, ::testing::ValuesIn(schedule_cases()), [](const auto& one) { return one.param.name; });

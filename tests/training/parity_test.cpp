@@ -61,7 +61,7 @@ TEST_P(Parity, IsWithinToleranceWithTheBitsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Parity,
-                         ::testing::Combine(::testing::Values("hf_llama", "hf_llama3", "hf_gpt2", "hf_mixtral"),
+                         ::testing::Combine(::testing::Values("hf_llama", "hf_llama3", "hf_gpt2", "hf_mixtral", "hf_deepseek_v3"),
                                             ::testing::Values("fp32", "bf16"), ::testing::ValuesIn(everywhere())),
                          [](const auto& one) {
                            return std::get<0>(one.param) + "_" + std::get<1>(one.param) + "_" + std::get<2>(one.param).name;
@@ -77,8 +77,8 @@ TEST_P(Bf16BesidePyTorch, IsAsNearToFp32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Bf16BesidePyTorch,
-                         ::testing::Values("gemma", "gemma2", "gemma3", "gpt2", "llama", "llama3", "mistral", "mixtral", "olmo3", "qwen2",
-                                           "qwen3", "qwen3_moe"),
+                         ::testing::Values("deepseek_v3", "gemma", "gemma2", "gemma3", "gpt2", "gpt_oss", "llama", "llama3", "llama4",
+                                           "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_moe"),
                          [](const auto& one) { return one.param; });
 
 /// The report names the tensors with a wider limit for few entries, and those that need it. With all limits halved that is

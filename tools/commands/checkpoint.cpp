@@ -80,7 +80,8 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   config.losses = {.z_loss = read_weight("train.z_loss", maxtext),
                    .balance_loss = read_weight("train.balance_loss", maxtext),
                    .router_z_loss = read_weight("train.router_z_loss", false),
-                   .indexer_loss = read_weight("train.indexer_loss", maxtext)};
+                   .indexer_loss = read_weight("train.indexer_loss", maxtext),
+                   .routed_bias_update_rate = read_weight("train.routed_bias_update_rate", maxtext)};
   const auto warmup = identity.find("train.indexer_warmup");
   config.losses.indexer_warmup = warmup != identity.end() && warmup->second == "true";
   want_nothing_at(out, true, component);

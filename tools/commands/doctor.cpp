@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "kernels/base/device_context.hpp"
 #include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
+#include "kernels/row_stability.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
 
@@ -25,7 +27,8 @@ namespace {
 
 using kernels::DType;
 
-/// Prints "ok   name   what was found", or "warn name   what was found" followed by an arrow and advice; counts the warnings.
+/// Prints "ok   name   what was found", or "warn name   what was found" followed by an arrow and advice; counts the warnings. "fail" is for
+/// what makes results wrong.
 class Report {
  public:
   void ok(std::string_view name, const std::string& found) { fmt::print("ok    {:<14} {}\n", name, found); }
@@ -33,14 +36,19 @@ class Report {
     fmt::print("warn  {:<14} {}\n      {:<14} -> {}\n", name, found, "", advice);
     ++warnings_;
   }
+  void failed(std::string_view name, const std::string& found, std::string_view meaning) {
+    fmt::print("fail  {:<14} {}\n      {:<14} -> {}\n", name, found, "", meaning);
+    ++failures_;
+  }
   void check(bool good, std::string_view name, const std::string& found, std::string_view advice) {
     if (good) return ok(name, found);
     warn(name, found, advice);
   }
   [[nodiscard]] int warnings() const noexcept { return warnings_; }
+  [[nodiscard]] int failures() const noexcept { return failures_; }
 
  private:
-  int warnings_ = 0;
+  int warnings_ = 0, failures_ = 0;
 };
 
 /// The first line of a file; empty if the file cannot be read.
@@ -105,6 +113,25 @@ void peaks(Report& report) {
             peak_text(DType::bf16) +
                 (widened ? ", computed in fp32: bf16 instructions are missing or slow here, so train.dtype = bf16 saves memory and not time"
                          : ", computed in bf16"));
+}
+
+/// A mixture of experts has the same bits in every layout only if a row's result does not depend on the rows beside it.
+void expert_rows(Report& report) {
+  constexpr std::array threads{1, 2};
+  std::int64_t rows = 0, different = 0;
+  std::string first;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto found = kernels::row_stability({.dtype = dtype}, threads);
+    rows += found.rows;
+    different += found.different;
+    if (first.empty()) first = found.first;
+  }
+  if (different == 0)
+    return report.ok("expert rows", fmt::format("{} rows of random routings, fp32 and bf16, 1 and 2 threads: none depends on how many rows "
+                                                "its expert got",
+                                                rows));
+  report.failed("expert rows", fmt::format("{} of {} rows depend on how many rows their expert got; the first: {}", different, rows, first),
+                "a mixture of experts will not have the same bits in every layout on this machine; other models are not affected");
 }
 
 void memory(Report& report) {
@@ -185,11 +212,16 @@ int doctor(const Arguments& parsed) {
   versions(report);
   processor(report);
   peaks(report);
+  expert_rows(report);
   memory(report);
   disks(report);
   launchers(report);
   devices(report);
   folders(report);
+  if (report.failures() > 0) {
+    fmt::print("{} failed, {} to look at\n", report.failures(), report.warnings());
+    return static_cast<int>(ExitCode::difference);
+  }
   fmt::print("{}\n", report.warnings() == 0 ? std::string("all is well") : fmt::format("{} to look at", report.warnings()));
   return 0;
 }

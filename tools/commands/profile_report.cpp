@@ -180,6 +180,30 @@ std::string print_operations(const runtime::Profile& profile) {
   return text;
 }
 
+/// What the products of experts achieve together, and how evenly each router used its experts, over the profiled steps.
+std::string print_experts(const runtime::Profile& profile) {
+  const auto& measured = profile.measured;
+  if (measured.experts.empty()) return "";
+  std::int64_t all = 0, grouped = 0;
+  double flops = 0;
+  for (const auto& operation : measured.operations) {
+    all += operation.nanoseconds;
+    if (!operation.kind.starts_with("grouped_linear")) continue;
+    grouped += operation.nanoseconds;
+    flops += operation.flops;
+  }
+  std::string text = "\nexperts\n";
+  if (grouped > 0)
+    text +=
+        fmt::format("grouped products: {:.1f}% of the compute, {} of peak\n", 100 * static_cast<double>(grouped) / static_cast<double>(all),
+                    percent_of(flops / (static_cast<double>(grouped) * 1e-9), measured.machine.peak_flops));
+  for (const auto& load : measured.experts)
+    text +=
+        fmt::format("{:<12} entropy {:.3f} nats, {:.1f}% of an even choice; hottest expert {} of {} with {:.1f}%; {} dropped\n", load.scope,
+                    load.entropy(), 100 * load.evenness(), load.hottest(), load.counts.size(), 100 * load.hottest_share(), load.dropped);
+  return text;
+}
+
 std::string print_rates(const runtime::Profile& profile) {
   const auto& run = profile.measured.run;
   const double seconds = profile.prediction.measured_duration * 1e-3;
@@ -206,7 +230,7 @@ std::string joined(const std::string& file, const std::vector<std::string>& prob
 
 std::string print(const runtime::Profile& profile) {
   return print_head(profile) + print_causes(profile) + print_prediction(profile) + print_lateness(profile) + print_operations(profile) +
-         print_device_actions(profile) + print_device_memory(profile) + print_rates(profile);
+         print_experts(profile) + print_device_actions(profile) + print_device_memory(profile) + print_rates(profile);
 }
 
 std::string write_profile(const runtime::Profile& profile, const std::string& folder) {

@@ -4,7 +4,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
-#include "runtime/schedule/generators/catalogue.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/simulator/render.hpp"
 #include "runtime/schedule/simulator/report.hpp"
 #include "runtime/schedule/simulator/svg_picture.hpp"
@@ -22,9 +22,9 @@ constexpr std::size_t max_ledger_work = 200'000'000;  // actions x ranks: second
 int list(const Arguments& arguments) {
   MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, component, "list {}, expected no arguments",
                  arguments.positional().front());
-  for (const auto& facts : runtime::schedule_catalogue()) {
-    fmt::print("{:<15} {}\n{:<15} bubble {} | holds {} microbatches | {} messages per microbatch\n{:<15} takes {}\n", facts.name, facts.use,
-               "", facts.bubble, facts.peak, facts.messages, "", facts.wants);
+  for (const runtime::NamedSchedule* named : runtime::named_schedules()) {
+    fmt::print("{:<15} {}\n{:<15} bubble {} | holds {} microbatches | {} messages per microbatch\n{:<15} takes {}\n", named->name,
+               named->use, "", named->bubble, named->peak, named->messages, "", named->requirements);
   }
   fmt::print(
       "\nP ranks, V chunks (stages) per rank, M microbatches, N of them in a group (--group); F, I, W, B = I + W: times of a whole rank,\n"

@@ -34,7 +34,14 @@ void warn_of_unread(JsonReader& reader, const HuggingFaceClass& file, std::vecto
 
 /// The class's own key decides. The other key belongs to other classes or versions; if the file has it too, it must name the same
 /// function.
-std::optional<kernels::Activation> read_mlp_activation(JsonReader& reader, const HuggingFaceClass& file) {
+std::optional<kernels::Activation> read_mlp_activation(JsonReader& reader, const HuggingFaceClass& file,
+                                                       std::vector<std::string>& warnings) {
+  if (!file.reads_activation) {
+    if (const auto name = reader.text(file.activation_key); name && *name != activation_name(file.activation))
+      warnings.push_back(fmt::format("{}: {} = \"{}\" is not read by transformers in {}, and has no effect here", reader.where(),
+                                     file.activation_key, *name, file.architecture));
+    return std::nullopt;
+  }
   const auto read = [&](const char* key) -> std::optional<kernels::Activation> {
     const auto name = reader.text(key);
     if (!name) return std::nullopt;
@@ -116,7 +123,7 @@ void read_layer_kinds(JsonReader& reader, const HuggingFaceClass& file, ModelCon
 void read_sizes(JsonReader& reader, const HuggingFaceClass& family, ModelConfig& model) {
   model.vocab_size = reader.size("vocab_size", 1 << 26, family.vocab_size);
   model.hidden_size = reader.size("hidden_size", 1 << 20);
-  model.intermediate_size = reader.size("intermediate_size", 1 << 24);
+  if (family.has_mlp_size) model.intermediate_size = reader.size("intermediate_size", 1 << 24);
   model.layers = reader.size("num_hidden_layers", max_layers);
   model.heads = reader.integer("num_attention_heads", 1, 1 << 16).value_or(family.heads);
   const std::int64_t kv_default = family.kv_heads > 0 && !reader.has("num_key_value_heads") ? family.kv_heads : model.heads;
@@ -182,19 +189,25 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   refuse_what_no_family_computes(reader);
   warn_of_unread(reader, file, warnings);
   ModelConfig model;
-  model.hidden_act = read_mlp_activation(reader, file);
-  model.attention_bias = file.attention_bias && reader.boolean("attention_bias").value_or(false);
+  model.hidden_act = read_mlp_activation(reader, file, warnings);
+  for (const char* key : file.unread) static_cast<void>(reader.find(key));
+  model.attention_bias = file.attention_bias && reader.boolean("attention_bias").value_or(file.has_attention_bias);
   model.mlp_bias = file.mlp_bias && reader.boolean("mlp_bias").value_or(false);
   read_sizes(reader, file, model);
   read_latent(reader, file, model, warnings);
-  if (file.indexer)
+  if (file.indexer) {
     read_indexer(reader, file, model);
-  else
+  } else if (file.delta_net) {
+    read_linear_attention(reader, file, model);
+  } else if (!file.no_rope) {
     read_layer_kinds(reader, file, model);
+  }
+  read_no_rope(reader, file, model);
   read_causality(reader, file, model, warnings);
   read_rope(reader, file.rope, model, warnings);
   read_experts(reader, file, model, warnings);
   read_routed_experts(reader, file, model, warnings);
+  if (!file.has_mlp_size) model.intermediate_size = expert_width(model);  // of no layer
   return model;
 }
 
@@ -204,7 +217,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
   json["model_type"] = file.model_type;
   json["vocab_size"] = model.vocab_size;
   json["hidden_size"] = model.hidden_size;
-  json["intermediate_size"] = model.intermediate_size;
+  if (file.has_mlp_size) json["intermediate_size"] = model.intermediate_size;
   json["num_hidden_layers"] = model.layers;
   json["num_attention_heads"] = model.heads;
   json["num_key_value_heads"] = model.kv_heads;
@@ -230,6 +243,8 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
     json["final_logit_softcapping"] = cap(model.final_logit_softcapping);
   }
   write_layer_kinds(json, file, model);
+  write_linear_attention(json, file, model);
+  write_no_rope(json, file, model);
   write_experts(json, file, model);
   write_routed_experts(json, file, model);
   write_latent(json, file, model);

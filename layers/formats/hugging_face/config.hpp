@@ -25,8 +25,14 @@ struct HuggingFaceExperts {
   std::int64_t per_token = 2;     // of num_experts_per_tok
   bool has_size = false;          // the key moe_intermediate_size is an expert's width; without it, that is intermediate_size
   std::int64_t size = 0;          // of moe_intermediate_size
+  std::int64_t shared = 0;        // of shared_expert_intermediate_size; 0: the class has no expert that every token has
   std::optional<bool> normalise;  // of norm_topk_prob; not set: the class has no such key, and normalises
   bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers: some layers have an MLP in place of experts
+  bool has_moe_layers = false;    // interleave_moe_layer_step and moe_layers: the same
+  std::int64_t dense_size = 0;    // of intermediate_size_mlp, the width of an MLP where intermediate_size is an expert's; 0: no such key
+  double balance_weight = 0.001;  // of router_aux_loss_coef
+  bool has_clamp = false;         // swiglu_limit and swiglu_alpha: the gate of an expert is clamped
+  bool needs_some = false;        // a layer without experts cannot be computed
 };
 
 /// What a missing key means in a class with multi-head latent attention.
@@ -61,6 +67,23 @@ struct HuggingFaceRoutedExperts {
   const char* score = "sigmoid";      // scoring_func, which transformers does not read
 };
 
+/// The defaults of a class with linear attention: the sizes of its gated delta nets.
+struct HuggingFaceDeltaNet {
+  std::int64_t key_heads = 16;        // of linear_num_key_heads
+  std::int64_t value_heads = 32;      // of linear_num_value_heads
+  std::int64_t key_head_dim = 128;    // of linear_key_head_dim
+  std::int64_t value_head_dim = 128;  // of linear_value_head_dim
+  std::int64_t taps = 4;              // of linear_conv_kernel_dim
+  std::int64_t full_every = 4;        // of full_attention_interval: every so many layers one has full attention
+};
+
+/// A class some of whose layers have no rotation, while those with one attend to their own chunk (Llama 4): no_rope_layers, layer_types,
+/// use_qk_norm, attn_temperature_tuning.
+struct HuggingFaceNoRope {
+  std::int64_t interval = 4;  // of no_rope_layer_interval
+  std::int64_t chunk = 8192;  // of attention_chunk_size
+};
+
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
 struct HuggingFaceClass {
   const char* model_type;
@@ -68,7 +91,9 @@ struct HuggingFaceClass {
   kernels::Activation activation = kernels::Activation::silu;
   const char* activation_key = "hidden_act";  // the key that it reads: "hidden_act" or "hidden_activation"
   bool gelu_is_tanh = false;                  // "gelu" in hidden_act has always meant the tanh form
+  bool reads_activation = true;               // false: the class has its activation whatever the keys say
   bool attention_bias = false;                // the class reads the key attention_bias
+  bool has_attention_bias = false;            // what it means if it is missing
   bool mlp_bias = false;                      // the class reads the key mlp_bias
   bool tied = false;
   std::int64_t head_dim = 0;  // 0: hidden_size / heads
@@ -90,6 +115,10 @@ struct HuggingFaceClass {
   BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
   std::optional<HuggingFaceExperts> experts = {};
+  std::optional<HuggingFaceNoRope> no_rope = {};        // some layers have no rotation
+  std::optional<HuggingFaceDeltaNet> delta_net = {};    // layers are gated delta nets or have full attention; no windows
+  bool has_mlp_size = true;                             // the key intermediate_size; without it every layer has experts
+  std::vector<const char*> unread = {};                 // keys of published files that the class does not read
   std::optional<HuggingFaceRoutedExperts> routed = {};  // in place of `experts`
   std::optional<HuggingFaceLatent> latent = {};         // attention is multi-head latent attention
   std::optional<HuggingFaceIndexer> indexer = {};       // with it, an indexer chooses the keys of a query
@@ -119,6 +148,9 @@ void write_causality(runtime::OrderedJson& json, const HuggingFaceClass& file, c
 void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
 void write_experts(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
+/// Reads the sizes of linear attention, and which layers have it, if the class has some. `model` has its layers already.
+void read_linear_attention(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_linear_attention(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 /// The same for DeepSeek's mixtures of experts (routed_experts.cpp): the keys transformers reads, and those of the published code that must
 /// agree with what transformers computes.
 void read_routed_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
@@ -128,6 +160,10 @@ void write_routed_experts(runtime::OrderedJson& json, const HuggingFaceClass& fi
 /// the rotated part.
 void read_latent(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings);
 void write_latent(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+/// Reads which layers have a rotation, which attend to their own chunk, and what becomes of queries and keys there, if the class has such
+/// layers. `model` has its number of layers already.
+void read_no_rope(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_no_rope(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
 /// Reads the sizes of an indexer, if the class has one. `model` has its latent attention already.
 void read_indexer(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);

@@ -47,6 +47,10 @@ const std::vector<const char*>& ignored_hugging_face_keys() {
       "tie_encoder_decoder",
       // A loss of TensorFlow's classes.
       "tf_legacy_loss",
+      // Modules that predict further tokens, which transformers does not build; the dtype of linear attention's states, which are fp32.
+      "mamba_ssm_dtype",
+      "mtp_num_hidden_layers",
+      "mtp_use_dedicated_embeddings",
       // Generation.
       "bad_words_ids",
       "begin_suppress_tokens",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -58,7 +59,7 @@ void read_yarn(JsonReader& dictionary, RopeConfig& rope) {
 void read_llama3(JsonReader& dictionary, RopeConfig& rope) {
   const auto low = dictionary.number("low_freq_factor", 1e-9, 1e9), high = dictionary.number("high_freq_factor", 1e-9, 1e9);
   if (!low) dictionary.refuse("low_freq_factor", "expected a number above 0");
-  if (!high || *high <= *low) dictionary.refuse("high_freq_factor", "expected a number above low_freq_factor");
+  if (!high || *high < *low) dictionary.refuse("high_freq_factor", "expected low_freq_factor or more");
   rope.low_freq_factor = *low;
   rope.high_freq_factor = *high;
 }
@@ -85,12 +86,41 @@ double read_factor(JsonReader& dictionary, const RopeConfig& rope, const ModelCo
   dictionary.refuse("factor", "expected a number of 1 or more");
 }
 
+/// The rotation of a part of every head, in a class whose heads are rotated in part: there must be one pair, and yarn's ramp has no value
+/// for the last pair of an odd number of features (modeling_rope_utils.py).
+void check_partial(JsonReader& dictionary, const ModelConfig& model, const RopeConfig& rope) {
+  if (rope.kind != RopeKind::proportional && rotary_pairs(rope, model.head_dim) == 0)
+    dictionary.refuse("partial_rotary_factor", fmt::format("which rotates no feature of head_dim = {}: expected more", model.head_dim));
+  if (rope.kind == RopeKind::yarn && rotary_dim(rope, model.head_dim) % 2 != 0)
+    dictionary.refuse("partial_rotary_factor",
+                      fmt::format("which is {} of head_dim = {} features, an odd number that transformers cannot compute with rope_type = "
+                                  "\"yarn\"",
+                                  rotary_dim(rope, model.head_dim), model.head_dim));
+}
+
+/// M-RoPE's keys. Sections say how many pairs are turned by time, height and width, which are equal for the tokens of a text.
+void read_sections(JsonReader& dictionary) {
+  if (const Json* sections = dictionary.find("mrope_section")) {
+    const auto is_count = [](const Json& entry) { return entry.is_number_integer() && entry.get<std::int64_t>() >= 0; };
+    if (!sections->is_array() || sections->size() != 3 || !std::ranges::all_of(*sections, is_count))
+      dictionary.refuse("mrope_section", "expected three numbers of pairs: of time, height and width");
+  }
+  if (!dictionary.boolean("mrope_interleaved").value_or(true))
+    dictionary.refuse("mrope_interleaved", "supported is true: transformers interleaves the sections in this family");
+}
+
 /// The fraction of a head that is rotated. In version 5 the key may also be outside the dictionary. transformers' scaled kinds spread their
 /// frequencies over int(head_dim · fraction) features, but the classes of these families multiply whole heads by the cosines, so a fraction
 /// runs only if the pairs fill the head; yarn's ramp has no value for the last pair of an odd number (modeling_rope_utils.py).
-void read_proportion(JsonReader& dictionary, const ModelConfig& model, std::optional<double> outer, RopeConfig& rope,
-                     std::vector<std::string>& warnings) {
-  const double part = dictionary.number("partial_rotary_factor", 0, 1).value_or(outer.value_or(1.0));
+void read_proportion(JsonReader& dictionary, const RopeDefaults& family, const ModelConfig& model, std::optional<double> outer,
+                     RopeConfig& rope, std::vector<std::string>& warnings) {
+  const bool partial = family.proportion > 0;
+  const double part = dictionary.number("partial_rotary_factor", 0, 1).value_or(outer.value_or(partial ? family.proportion : 1.0));
+  if (partial) {
+    rope.proportion = part;
+    check_partial(dictionary, model, rope);
+    return;
+  }
   if (part != 1.0 && rope.kind == RopeKind::none) {
     warnings.push_back(
         fmt::format("{}: partial_rotary_factor = {} is not read by transformers where rope_type is \"default\"", dictionary.where(), part));
@@ -110,11 +140,13 @@ struct Outside {
   bool scales_scores = false;          // as in RopeDefaults
 };
 
-RopeConfig read_rotation(JsonReader& dictionary, const ModelConfig& model, const Outside& outside, std::vector<std::string>& warnings) {
+RopeConfig read_rotation(JsonReader& dictionary, const RopeDefaults& family, const ModelConfig& model, const Outside& outside,
+                         std::vector<std::string>& warnings) {
   RopeConfig rope;
   rope.kind = read_kind(dictionary);
   rope.theta = dictionary.number("rope_theta", 1.0, largest_theta).value_or(outside.theta);
-  read_proportion(dictionary, model, outside.partial, rope, warnings);
+  read_proportion(dictionary, family, model, outside.partial, rope, warnings);
+  if (family.sections) read_sections(dictionary);
   if (rope.kind == RopeKind::none) return rope;
   if (outside.scales_scores) rope.mscale_all_dim = dictionary.number("mscale_all_dim", 0, 1e6).value_or(0);
   if (rope.kind == RopeKind::proportional) {
@@ -158,14 +190,22 @@ void read_one_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& 
   auto parameters = dictionary_of(reader, "rope_parameters"), scaling = dictionary_of(reader, "rope_scaling");
   if (parameters && (parameters->has("full_attention") || parameters->has("sliding_attention")))
     reader.refuse("rope_parameters", "expected one rotation, since all layers of this family share it");
+  if (family.scaled.kind != RopeKind::none && !parameters && !scaling) {
+    if (reader.find("rope_scaling") != nullptr && !reader.has("rope_scaling"))
+      reader.refuse("rope_scaling",
+                    fmt::format("with which transformers 4 scales nothing, and 5 has its class's {}: expected a dictionary with rope_type",
+                                to_string(family.scaled.kind)));
+    model.rope = family.scaled;
+  }
   model.rope.theta = outside.theta;
+  if (family.proportion > 0) model.rope.proportion = outside.partial.value_or(family.proportion);
   if (parameters) {
-    model.rope = read_rotation(*parameters, model, outside, warnings);
+    model.rope = read_rotation(*parameters, family, model, outside, warnings);
     parameters->warn_of_the_rest(warnings);
   }
   if (scaling) {
     const RopeConfig other = model.rope;
-    model.rope = read_rotation(*scaling, model, outside, warnings);
+    model.rope = read_rotation(*scaling, family, model, outside, warnings);
     scaling->warn_of_the_rest(warnings);
     if (parameters && !same_rotation(model.rope, other))
       reader.refuse("rope_scaling",
@@ -230,7 +270,7 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
       full_rotation(reader, parameters ? parameters->find("full_attention") : nullptr, scaling ? reader.find("rope_scaling") : nullptr);
   JsonReader full(merged, reader.where(), ExitCode::model, place);
   const auto partial = reader.number("partial_rotary_factor", 0, 1);
-  model.rope = read_rotation(full, model, {outer.value_or(family.theta), partial}, warnings);
+  model.rope = read_rotation(full, family, model, {outer.value_or(family.theta), partial}, warnings);
   if (model.rope.kind == RopeKind::yarn) read_truncate(full, parameters, model.rope);
   full.warn_of_the_rest(warnings);
   if (scaling && outer && *outer != model.rope.theta)
@@ -242,7 +282,7 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
   const double default_local = local.theta;
   auto sliding = parameters ? parameters->object("sliding_attention") : std::nullopt;
   if (sliding) {
-    local = read_rotation(*sliding, model, {default_local, partial}, warnings);
+    local = read_rotation(*sliding, family, model, {default_local, partial}, warnings);
     if (local.kind == RopeKind::yarn) read_truncate(*sliding, parameters, local);
     sliding->warn_of_the_rest(warnings);
     warn_of_theta(reader, "rope_local_base_freq", outer_local, "rope_parameters.sliding_attention.rope_theta", local.theta, warnings);
@@ -308,10 +348,13 @@ void read_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& mode
 
 void write_rope(OrderedJson& json, const RopeDefaults& family, const ModelConfig& model) {
   json["rope_theta"] = model.rope.theta;
+  if (family.proportion > 0) json["partial_rotary_factor"] = model.rope.proportion;
   const RopeConfig& local = local_rotation(model);
   if (family.local_theta > 0) json["rope_local_base_freq"] = local.theta;
   if (!needs_rope_parameters(family, model)) {
-    json["rope_scaling"] = model.rope.kind == RopeKind::none ? OrderedJson(nullptr) : rotation_json(model.rope);
+    // null would mean the class's scaled rotation, if it has one.
+    const bool plain = model.rope.kind == RopeKind::none && family.scaled.kind == RopeKind::none;
+    json["rope_scaling"] = plain ? OrderedJson(nullptr) : rotation_json(model.rope);
     return;
   }
   OrderedJson& parameters = json["rope_parameters"];

@@ -15,6 +15,12 @@ struct RopeDefaults {
   double local_theta = 0.0;    // base of sliding-window layers; 0: the same as the others, without a key in version 4
   bool two_ropes = false;      // rope_parameters has a dictionary for each kind of layer
   bool scales_scores = false;  // mscale_all_dim also multiplies the scores of attention, for all kinds but the default one
+  RopeConfig scaled = {};      // not of kind none: the rotation if the file has no dictionary; theta is that above
+  // Heads are rotated in part, whatever the kind of rotation: what a missing partial_rotary_factor means. 0: the class multiplies whole
+  // heads.
+  double proportion = 0.0;
+  // The dictionary may have M-RoPE's keys: which axis of a token's position turns each pair. A text's positions are the same in all axes.
+  bool sections = false;
 };
 
 /// The rotations of a config.json, in the spelling of version 4 (rope_theta, rope_scaling, rope_local_base_freq) or 5

@@ -7,9 +7,12 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "layers/formats/maxtext/chunks.hpp"
 #include "layers/formats/maxtext/experts.hpp"
 #include "layers/formats/maxtext/keys.hpp"
 #include "layers/formats/maxtext/latent.hpp"
+#include "layers/formats/maxtext/linear_attention.hpp"
+#include "layers/formats/maxtext/moba.hpp"
 
 namespace millrace::layers {
 namespace {
@@ -55,6 +58,16 @@ void read_activations(JsonReader& reader, ModelConfig& model) {
   model.gated_mlp = list->size() == 2;
   if (known == maxtext_activations.end() || (model.gated_mlp && list->back() != "linear")) reader.refuse("mlp_activations", supported);
   model.activation = *known;
+}
+
+/// GPT-OSS's gate, whose activation is σ.
+void read_clamped_gate(JsonReader& reader, const MaxTextFile& file, ModelConfig& model) {
+  const Json* list = reader.find("mlp_activations");
+  if (list == nullptr || *list != Json{"sigmoid", "linear"})
+    reader.refuse("mlp_activations", fmt::format("supported by decoder_block \"{}\" is [\"sigmoid\", \"linear\"]", file.block));
+  const auto limit = reader.number("mlp_activations_limit", -1e9, 1e9);
+  if (!limit || *limit <= 0) reader.refuse("mlp_activations_limit", "expected a number above 0");
+  model.swiglu_limit = *limit;
 }
 
 /// MaxText selects some parts of a block by the name of the model. Returns that name.
@@ -166,6 +179,7 @@ bool is_maxtext(JsonReader& reader) { return reader.find("decoder_block") != nul
 
 ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::LossWeights& losses) {
   ModelConfig model;
+  const bool clamped = file.experts && file.experts->clamped;
   model.numerics = "maxtext";
   model.family = file.block;
   check_maxtext_keys(reader, file);
@@ -195,7 +209,11 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
     model.share_kv = reader.boolean("share_kv_projections").value_or(false);
     if (model.share_kv && !file.shares_kv) reader.refuse("share_kv_projections", "supported is false");
     model.attn_logit_softcapping = reader.number("attn_logits_soft_cap", 0, 1e9).value_or(0);
-    read_activations(reader, model);
+    if (clamped)
+      read_clamped_gate(reader, file, model);
+    else
+      read_activations(reader, model);
+    read_moba(reader, model);
   } else {
     pass_over(reader, {"fused_qkv", "fused_mlp", "share_kv_projections", "attn_logits_soft_cap", "mlp_activations"});
   }
@@ -208,6 +226,8 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
   }
   if (file.windows) read_windows(reader, file, model);
   read_maxtext_latent(reader, file, model, losses);
+  read_maxtext_linear_attention(reader, file, model);
+  if (file.chunks) read_maxtext_chunks(reader, model);
   return model;
 }
 
@@ -224,6 +244,10 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["head_dim"] = model.head_dim;
   json["mlp_activations"] = {to_string(model.activation)};
   if (model.gated_mlp) json["mlp_activations"].push_back("linear");
+  if (file.experts && file.experts->clamped) {
+    json["mlp_activations"] = {"sigmoid", "linear"};
+    json["mlp_activations_limit"] = model.swiglu_limit;
+  }
   json["normalization_layer_epsilon"] = model.rms_norm_eps;
   json["max_position_embeddings"] = model.max_position_embeddings;
   json["trainable_position_size"] = model.learned_positions > 0 ? model.learned_positions : -1;
@@ -237,8 +261,11 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   json["attn_logits_soft_cap"] = cap(model.attn_logit_softcapping);
   json["final_logits_soft_cap"] = cap(model.final_logit_softcapping);
   write_rope(json, model, file);
+  if (file.attention) write_moba(json, model);
+  if (file.chunks) write_maxtext_chunks(json, model);
   write_maxtext_experts(json, file, model, losses);
   write_maxtext_latent(json, file, model, losses);
+  write_maxtext_linear_attention(json, file, model);
   json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;
   for (const FixedKey& fixed : maxtext_fixed_keys(file)) json[fixed.key] = fixed.value;

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <string_view>
 
 namespace millrace::layers {
 namespace {
@@ -70,12 +71,13 @@ constexpr std::array parts_that_are_off = {
     "v_head_dim",
 };
 
-/// Parts of blocks that are refused by decoder_block: the gated delta net of Qwen3-Next, the global and sliding layers and the value norm
-/// of Gemma 4. Where no layer slides, nothing rotates by local_rope_max_timescale; where one does, read_maxtext reads it.
+/// Parts of other blocks: the gated delta net of hybrids, whose sizes read_maxtext_linear_attention reads there (its result does not depend
+/// on gdn_chunk_size, the length of the chunks in which MaxText computes it); the global and sliding layers and the value norm of Gemma 4.
+/// Where no layer slides, nothing rotates by local_rope_max_timescale; where one does, read_maxtext reads it.
 constexpr std::array parts_of_other_blocks = {
     "gdn_chunk_size",           "gdn_conv_kernel_dim", "gdn_key_head_dim",    "gdn_num_key_heads",         "gdn_num_value_heads",
     "gdn_value_head_dim",       "global_head_dim",     "global_num_kv_heads", "global_rope_max_timescale", "global_rope_proportion",
-    "local_rope_max_timescale", "use_qk_norm_in_gdn",  "v_norm_with_scale",
+    "local_rope_max_timescale", "v_norm_with_scale",
 };
 
 /// YaRN's numbers; where rope_type = "yarn" is supported, read_maxtext reads them.
@@ -84,9 +86,13 @@ constexpr std::array numbers_of_yarn = {
     "rope_interleave", "rope_truncate",
 };
 
+/// Keys of Llama 4's layers, which read_maxtext_chunks reads. Other blocks have one value of them.
+constexpr std::array<std::string_view, 5> keys_of_chunks = {"chunk_attn_window_size", "inhomogeneous_layer_cycle_interval",
+                                                            "nope_layer_interval", "temperature_tuning", "use_qk_norm"};
+
 /// The choice between implementations of the same computation: a lookup as a product with one-hot rows, logits in slices, the
 /// precision of products on a TPU (here a product of fp32 operands is always in fp32).
-constexpr std::array arrangement = {"matmul_precision", "num_vocab_tiling", "use_iota_embed"};
+constexpr std::array arrangement = {"inhomogeneous_layer_cycle_interval", "matmul_precision", "num_vocab_tiling", "use_iota_embed"};
 
 /// Settings of the run: its dtype, rows and clipping are train.dtype, train.sequence, train.clip. Tensors have their own dtype, and
 /// initial values are the folder's weights, whatever distribution they were once drawn from.
@@ -211,7 +217,12 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
   std::vector<FixedKey> keys = file.fixed;
   for (const FixedKey& common : common_fixed_keys()) {
     if (file.windows && common.key == "sliding_window_size") continue;
+    if (file.hybrid && (common.key == "inhomogeneous_layer_cycle_interval" || common.key == "partial_rotary_factor")) continue;
+    if (file.sections && common.key == "use_mrope") continue;
+    if (file.attention && common.key == "moba") continue;
+    if (file.chunks && std::ranges::find(keys_of_chunks, common.key) != keys_of_chunks.end()) continue;
     if (file.experts && (common.key == "num_experts" || common.key == "load_balance_loss_weight")) continue;
+    if (file.experts && file.experts->clamped && common.key == "mlp_activations_limit") continue;
     if (file.experts && file.experts->dense_first && common.key == "first_num_dense_layers") continue;
     if (file.experts && file.experts->shared != nullptr && common.key == "shared_experts") continue;
     if (file.latent && common.key == "use_indexer") continue;
@@ -235,6 +246,7 @@ void check_maxtext_keys(JsonReader& reader, const MaxTextFile& file) {
   };
   know(parts_that_are_off);
   know(parts_of_other_blocks);
+  if (!file.hybrid) static_cast<void>(reader.find("use_qk_norm_in_gdn"));
   know(numbers_of_yarn);
   know(arrangement);
   know(decided_by_the_run);

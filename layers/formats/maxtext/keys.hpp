@@ -25,10 +25,13 @@ struct MaxTextFile {
   bool caps_scores = false;                    // uses attn_logits_soft_cap
   bool shares_kv = false;                      // uses share_kv_projections
   bool windows = false;                        // has sliding layers: uses sliding_window_size and local_rope_max_timescale
+  bool chunks = false;                         // layers attend to chunks, or have no rotation (layers/formats/maxtext/chunks.hpp)
   bool linear_rope = false;                    // uses rope_linear_scaling_factor, in layers that do not slide
   bool yarn = false;                           // rope_type may be "yarn"
   std::optional<MaxTextExperts> experts = {};  // has layers of experts
   bool latent = false;                         // attention is multi-head latent attention
+  bool hybrid = false;                         // layers of linear attention, and full ones that rotate heads in part
+  bool sections = false;                       // hybrid: use_mrope and mrope_section
   std::vector<LayerKind> kinds = {};           // of the layers, repeated; empty: all are alike
   // The values of model_name by which MaxText selects parts of the block; the first is exported. Empty: any name.
   std::vector<std::string> model_names = {};

@@ -34,13 +34,30 @@ double product_flops(double elements, const Attributes& attributes) {
   return 2 * elements * (kernels::attention_pairs(options) / static_cast<double>(options.sequence));
 }
 
+/// Whether the attributes say that queries see chosen blocks alone.
+bool is_picked(const Attributes& attributes) { return attributes.as<kernels::AttentionOptions>().block > 0; }
+
+/// Whether `choice` has the bits of queries of this type.
+bool is_choice(const ValueType& choice, const ValueType& q, const Attributes& attributes) {
+  const auto& options = attributes.as<kernels::AttentionOptions>();
+  return choice ==
+         ValueType{kernels::DType::i32,
+                   {q.shape.dimension(0), q.shape[1] / options.head_dim * kernels::choice_words(options.sequence, options.block)}};
+}
+
+/// A view of the choice as [T, H, W].
+kernels::Tensor choice_of(kernels::Tensor choice, const Attributes& attributes) {
+  const auto& options = attributes.as<kernels::AttentionOptions>();
+  return rules::heads(choice, kernels::choice_words(options.sequence, options.block));
+}
+
 std::size_t scratch_of(const ValueType& q, const ValueType& k, const Attributes& attributes, const kernels::Processor& processor) {
   const auto head_dim = attributes.as<kernels::AttentionOptions>().head_dim;
   return kernels::attention_scratch_bytes(rules::heads(q.shape, head_dim), rules::heads(k.shape, head_dim), q.dtype,
                                           attributes.as<kernels::AttentionOptions>(), processor);
 }
 
-/// dO, q, k, v, o, log_sum_exp, segments → dq, dk, dv.
+/// dO, q, k, v, o, log_sum_exp, segments, perhaps a choice → dq, dk, dv.
 class AttentionInputGradient final : public OperationRule {
  public:
   std::string_view name() const override { return "attention_input_gradient"; }
@@ -48,9 +65,11 @@ class AttentionInputGradient final : public OperationRule {
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     const Widths widths(attributes);
-    rules::require(inputs.size() == 7 && are_heads(inputs[1], inputs[2], inputs[3], widths) && inputs[0] == result_of(inputs[1], widths) &&
-                       inputs[4] == inputs[0],
-                   name(), inputs, "dO, q, k, v, o, log_sum_exp, segments");
+    const bool picked = is_picked(attributes);
+    rules::require(inputs.size() == (picked ? 8U : 7U) && are_heads(inputs[1], inputs[2], inputs[3], widths) &&
+                       inputs[0] == result_of(inputs[1], widths) && inputs[4] == inputs[0] &&
+                       (!picked || is_choice(inputs[7], inputs[1], attributes)),
+                   name(), inputs, fmt::format("dO, q, k, v, o, log_sum_exp, segments{}", picked ? ", choice" : ""));
     return {inputs[1], inputs[2], inputs[3]};
   }
 
@@ -70,9 +89,11 @@ class AttentionInputGradient final : public OperationRule {
     const Widths widths(attributes);
     const auto heads = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, widths.head_dim); };
     const auto values = [&](const kernels::Tensor& tensor) { return rules::heads(tensor, widths.v_head_dim); };
+    kernels::Tensor choice;
+    if (inputs.size() == 8) choice = choice_of(inputs[7], attributes);
     kernels::attention_input_gradient(context, values(inputs[0]), heads(inputs[1]), heads(inputs[2]), values(inputs[3]), values(inputs[4]),
                                       inputs[5], inputs[6], attributes.as<kernels::AttentionOptions>(), heads(outputs[0]),
-                                      heads(outputs[1]), values(outputs[2]), scratch);
+                                      heads(outputs[1]), values(outputs[2]), scratch, inputs.size() == 8 ? &choice : nullptr);
   }
 };
 
@@ -110,30 +131,33 @@ class Attention final : public OperationRule {
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     const Widths widths(attributes);
     const auto sequence = attributes.as<kernels::AttentionOptions>().sequence;
+    const bool picked = is_picked(attributes);
+    const std::size_t fewest = picked ? 5 : 4;
     rules::require(
-        (inputs.size() == 4 || inputs.size() == 5) && are_heads(inputs[0], inputs[1], inputs[2], widths) &&
+        (inputs.size() == fewest || inputs.size() == fewest + 1) && are_heads(inputs[0], inputs[1], inputs[2], widths) &&
             rules::is_indices(inputs[3], inputs[0].shape.dimension(0)) && inputs[0].shape[0] % sequence == 0 &&
-            (inputs.size() == 4 || inputs[4].shape == kernels::Shape{inputs[0].shape[1] / widths.head_dim}),
+            (inputs.size() == fewest || inputs[4].shape == kernels::Shape{inputs[0].shape[1] / widths.head_dim}) &&
+            (!picked || is_choice(inputs.back(), inputs[0], attributes)),
         name(), inputs,
         fmt::format("q [T, H * {0}], k [T, K * {0}] and v [T, K * {1}] with K dividing H, segments i32 [T], T a multiple of {2}, perhaps "
-                    "sinks [H]",
-                    widths.head_dim, widths.v_head_dim, sequence));
+                    "sinks [H]{3}",
+                    widths.head_dim, widths.v_head_dim, sequence, picked ? ", a choice i32 [T, H * W]" : ""));
     return {result_of(inputs[0], widths), {kernels::DType::f32, {inputs[0].shape.dimension(0), inputs[0].shape[1] / widths.head_dim}}};
   }
 
   void input_gradient(GradientBuilder& builder) const override {
     static const AttentionInputGradient rule;
     if (!rules::wants_any(builder, 3)) return;
-    const auto gradients = builder.append(rule,
-                                          {builder.output_gradient(0), builder.input(0), builder.input(1), builder.input(2),
-                                           builder.output(0), builder.output(1), builder.input(3)},
-                                          builder.forward().attributes, "dx");
+    std::vector<ValueId> operands{builder.output_gradient(0), builder.input(0),  builder.input(1), builder.input(2),
+                                  builder.output(0),          builder.output(1), builder.input(3)};
+    if (is_picked(builder.forward().attributes)) operands.push_back(builder.input(builder.forward().inputs.size() - 1));
+    const auto gradients = builder.append(rule, std::move(operands), builder.forward().attributes, "dx");
     rules::add_gradients(builder, gradients);
   }
 
   void weight_gradient(GradientBuilder& builder) const override {
     static const AttentionSinkGradient rule;
-    if (builder.forward().inputs.size() == 5)
+    if (has_sinks(builder.forward().inputs.size(), builder.forward().attributes))
       builder.append_accumulate(rule, {builder.output_gradient(0), builder.output(0), builder.output(1), builder.input(4)},
                                 {builder.accumulator(4)}, builder.forward().attributes, "dsinks");
   }
@@ -152,19 +176,26 @@ class Attention final : public OperationRule {
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
     const Widths widths(attributes);
+    kernels::Tensor choice;
+    if (is_picked(attributes)) choice = choice_of(inputs.back(), attributes);
     kernels::attention_forward(context, rules::heads(inputs[0], widths.head_dim), rules::heads(inputs[1], widths.head_dim),
                                rules::heads(inputs[2], widths.v_head_dim), inputs[3], attributes.as<kernels::AttentionOptions>(),
-                               rules::heads(outputs[0], widths.v_head_dim), outputs[1], scratch, inputs.size() == 5 ? &inputs[4] : nullptr);
+                               rules::heads(outputs[0], widths.v_head_dim), outputs[1], scratch,
+                               has_sinks(inputs.size(), attributes) ? &inputs[4] : nullptr, is_picked(attributes) ? &choice : nullptr);
   }
+
+ private:
+  static bool has_sinks(std::size_t operands, const Attributes& attributes) { return operands == (is_picked(attributes) ? 6U : 5U); }
 };
 
 }  // namespace
 
 ValueId attention(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId segments, const kernels::AttentionOptions& options,
-                  std::string_view name, ValueId sinks) {
+                  std::string_view name, ValueId sinks, ValueId choice) {
   static const Attention rule;
   std::vector<ValueId> inputs{q, k, v, segments};
   if (sinks.valid()) inputs.push_back(sinks);
+  if (choice.valid()) inputs.push_back(choice);
   auto here = options;
   here.sequence = builder.options().sequence;
   // The padding behind a text is a segment of its own, which a causal query of the text does not reach, but any other would.

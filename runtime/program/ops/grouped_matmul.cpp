@@ -239,6 +239,7 @@ class GroupedLinearInputMajor final : public GroupedProduct {
 
 ValueId append_product(ProgramBuilder& builder, const GroupedProduct& rule, std::vector<ValueId> inputs, ValueId bias, std::int64_t tile,
                        std::string_view name) {
+  if (tile == 0) tile = kernels::grouped_tile(builder.type(inputs[0]).shape[0], builder.type(inputs[2]).shape[0] - 1);
   if (bias.valid()) inputs.push_back(bias);
   return builder.append(rule, std::move(inputs), rule.form(bias.valid(), tile), name)[0];
 }

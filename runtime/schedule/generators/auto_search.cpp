@@ -16,6 +16,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/generators/list_writer.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -286,6 +287,19 @@ Schedule auto_search(int ranks, int microbatches, const SearchInput& input) {
     best = search.take();
   }
   return *best;
+}
+
+const NamedSchedule& auto_search_schedule() {
+  static constexpr NamedSchedule named{
+      .name = "auto",
+      .chunks = Chunks::one,
+      .make = [](const ScheduleRequest& run) { return auto_search(run.ranks, run.microbatches, run.search); },
+      .bubble = "what the search finds",
+      .peak = "within the limit, by default P",
+      .messages = "2(P-1)",
+      .requirements = "any P and M",
+      .use = "unequal ranks, known costs, or a memory limit between zb-h1's and zb-h2's"};
+  return named;
 }
 
 }  // namespace millrace::runtime

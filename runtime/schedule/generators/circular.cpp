@@ -14,6 +14,7 @@
 // of P; 2P is advised.
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/nearest.hpp"
 #include "runtime/schedule/schedule.hpp"
 
@@ -26,6 +27,18 @@ Schedule circular(int ranks, int chunks, int microbatches) {
   Schedule schedule = looped_bfs(ranks, chunks, microbatches);
   schedule.name = "circular";
   return schedule;
+}
+
+const NamedSchedule& circular_schedule() {
+  static constexpr NamedSchedule named{.name = "circular",
+                                       .chunks = Chunks::any,
+                                       .make = [](const ScheduleRequest& run) { return circular(run.ranks, run.chunks, run.microbatches); },
+                                       .bubble = "(P-1)(F+B)/V",
+                                       .peak = "M",
+                                       .messages = "2(PV-1)",
+                                       .requirements = "M a multiple of P",
+                                       .use = "looped-bfs, as in MaxText's rolled loop"};
+  return named;
 }
 
 }  // namespace millrace::runtime

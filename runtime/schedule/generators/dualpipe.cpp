@@ -14,6 +14,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/generators/dualpipe_phases.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/nearest.hpp"
 
 namespace millrace::runtime {
@@ -37,6 +38,19 @@ Schedule dualpipe(int ranks, int microbatches) {
     write_dualpipe_phases(list, {first, second, microbatches / 2, std::min(rank, ranks - 1 - rank), ranks / 2});
   }
   return schedule;
+}
+
+const NamedSchedule& dualpipe_schedule() {
+  static constexpr NamedSchedule named{
+      .name = "dualpipe",
+      .chunks = Chunks::one,
+      .make = [](const ScheduleRequest& run) { return dualpipe(run.ranks, run.microbatches); },
+      .bubble = "(P/2-1)(F&B+B-3W)",
+      .peak = "P+1",
+      .messages = "2(P-1), and gradients between the two copies",
+      .requirements = "P even, M even, M >= 2P; two copies of the model",
+      .use = "for a forward and a backward that overlap well, as with experts on other ranks; twice the weights"};
+  return named;
 }
 
 }  // namespace millrace::runtime

@@ -11,6 +11,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/generators/dualpipe_phases.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 
 namespace millrace::runtime {
 
@@ -25,6 +26,18 @@ Schedule dualpipe_v(int ranks, int microbatches) {
     write_dualpipe_phases(list, {stages[0], stages[1], microbatches, rank, ranks});
   }
   return schedule;
+}
+
+const NamedSchedule& dualpipe_v_schedule() {
+  static constexpr NamedSchedule named{.name = "dualpipe-v",
+                                       .chunks = Chunks::two,
+                                       .make = [](const ScheduleRequest& run) { return dualpipe_v(run.ranks, run.microbatches); },
+                                       .bubble = "(P-1)(F&B+B-3W)/2",
+                                       .peak = "P+1/2",
+                                       .messages = "4(P-1)",
+                                       .requirements = "V = 2; M >= 2P",
+                                       .use = "DualPipe with one copy of the weights"};
+  return named;
 }
 
 }  // namespace millrace::runtime

@@ -8,6 +8,7 @@
 //
 // Bubble (P−1)(F+B), peak M microbatches on every rank, any M.
 
+#include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace millrace::runtime {
@@ -20,6 +21,18 @@ Schedule gpipe(int ranks, int microbatches) {
     for (int m = 0; m < microbatches; ++m) list.push_back({StageId{rank}, ActionKind::backward, MicrobatchId{m}});
   }
   return schedule;
+}
+
+const NamedSchedule& gpipe_schedule() {
+  static constexpr NamedSchedule named{.name = "gpipe",
+                                       .chunks = Chunks::one,
+                                       .make = [](const ScheduleRequest& run) { return gpipe(run.ranks, run.microbatches); },
+                                       .bubble = "(P-1)(F+B)",
+                                       .peak = "M",
+                                       .messages = "2(P-1)",
+                                       .requirements = "any P and M",
+                                       .use = "the simplest: for reference and evaluation. Memory grows with M"};
+  return named;
 }
 
 }  // namespace millrace::runtime

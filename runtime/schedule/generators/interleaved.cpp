@@ -14,6 +14,7 @@
 
 #include "runtime/schedule/generators/interleaving.hpp"
 #include "runtime/schedule/generators/list_writer.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 
 namespace millrace::runtime {
 
@@ -33,6 +34,20 @@ Schedule interleaved(int ranks, int chunks, int microbatches, int group) {
     }
   }
   return schedule;
+}
+
+const NamedSchedule& interleaved_schedule() {
+  static constexpr NamedSchedule named{
+      .name = "interleaved",
+      .chunks = Chunks::any,
+      .takes_groups = true,
+      .make = [](const ScheduleRequest& run) { return interleaved(run.ranks, run.chunks, run.microbatches, run.group); },
+      .bubble = "(P-1)(F+B)/V",
+      .peak = "(2(P-1)+(V-1)N+1)/V",
+      .messages = "2(PV-1)",
+      .requirements = "P <= N <= M; M mod N = 0 or >= P",
+      .use = "a small bubble with a whole backward, for V times the messages; hides link latency"};
+  return named;
 }
 
 }  // namespace millrace::runtime

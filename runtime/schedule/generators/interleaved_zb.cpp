@@ -14,6 +14,7 @@
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/generators/interleaving.hpp"
 #include "runtime/schedule/generators/list_writer.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/nearest.hpp"
 
 namespace millrace::runtime {
@@ -52,6 +53,20 @@ Schedule interleaved_zb(int ranks, int chunks, int microbatches, int group) {
     list.remaining_weight_gradients();
   }
   return schedule;
+}
+
+const NamedSchedule& interleaved_zb_schedule() {
+  static constexpr NamedSchedule named{
+      .name = "interleaved-zb",
+      .chunks = Chunks::any,
+      .takes_groups = true,
+      .make = [](const ScheduleRequest& run) { return interleaved_zb(run.ranks, run.chunks, run.microbatches, run.group); },
+      .bubble = "(P-1)(F+I-W)/V",
+      .peak = "(P+(V-1)N)/V",
+      .messages = "2(PV-1)",
+      .requirements = "max(1, M div P) divides M, or a legal N is given",
+      .use = "interleaved with split backward, any V"};
+  return named;
 }
 
 }  // namespace millrace::runtime

@@ -8,6 +8,7 @@
 //
 // Bubble (P−1)(F+B)/V, peak M microbatches on every rank, any M. With V = 1 it equals gpipe.
 
+#include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace millrace::runtime {
@@ -24,6 +25,19 @@ Schedule looped_bfs(int ranks, int chunks, int microbatches) {
     }
   }
   return schedule;
+}
+
+const NamedSchedule& looped_bfs_schedule() {
+  static constexpr NamedSchedule named{
+      .name = "looped-bfs",
+      .chunks = Chunks::any,
+      .make = [](const ScheduleRequest& run) { return looped_bfs(run.ranks, run.chunks, run.microbatches); },
+      .bubble = "(P-1)(F+B)/V",
+      .peak = "M",
+      .messages = "2(PV-1)",
+      .requirements = "any P, V, M",
+      .use = "several chunks and memory for all microbatches; every chunk's weights are used once forward, once backward"};
+  return named;
 }
 
 }  // namespace millrace::runtime

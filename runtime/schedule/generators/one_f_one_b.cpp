@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace millrace::runtime {
@@ -56,6 +57,20 @@ Schedule one_f_one_b(int ranks, int microbatches, const std::optional<std::vecto
     }
   }
   return schedule;
+}
+
+const NamedSchedule& one_f_one_b_schedule() {
+  static constexpr NamedSchedule named{
+      .name = "1f1b",
+      .chunks = Chunks::one,
+      .takes_warmup = true,
+      .make = [](const ScheduleRequest& run) { return one_f_one_b(run.ranks, run.microbatches, run.warmup); },
+      .bubble = "(P-1)(F+B)",
+      .peak = "P",
+      .messages = "2(P-1)",
+      .requirements = "any P and M; --warmup up to 2(P-1) hides link latency for up to 2P-1 microbatches",
+      .use = "the default: least memory with a whole backward and one chunk per rank"};
+  return named;
 }
 
 }  // namespace millrace::runtime

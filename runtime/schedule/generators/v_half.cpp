@@ -9,6 +9,7 @@
 // Bubble (P−1)(F+B)/2, peak P/2+1 for even P, (P+1)/2 for odd. Any M.
 
 #include "runtime/schedule/generators/building_block.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -21,5 +22,17 @@ BuildingBlock v_half_block(int ranks, int rank) {
 }  // namespace
 
 Schedule v_half(int ranks, int microbatches) { return repeat_block("v-half", ranks, microbatches, v_half_block); }
+
+const NamedSchedule& v_half_schedule() {
+  static constexpr NamedSchedule named{.name = "v-half",
+                                       .chunks = Chunks::two,
+                                       .make = [](const ScheduleRequest& run) { return v_half(run.ranks, run.microbatches); },
+                                       .bubble = "about (P-1)(F+B)/2",
+                                       .peak = "P/2+1",
+                                       .messages = "4(P-1)",
+                                       .requirements = "V = 2",
+                                       .use = "half of 1f1b's memory and half of its bubble"};
+  return named;
+}
 
 }  // namespace millrace::runtime

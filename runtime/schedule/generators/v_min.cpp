@@ -9,6 +9,7 @@
 // Bubble 0.6 to 0.75 of that of 1F1B for F = I = W, plus a term that grows with M where they differ; peak about P/3+1. Any M.
 
 #include "runtime/schedule/generators/building_block.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -21,5 +22,17 @@ BuildingBlock v_min_block(int ranks, int rank) {
 }  // namespace
 
 Schedule v_min(int ranks, int microbatches) { return repeat_block("v-min", ranks, microbatches, v_min_block); }
+
+const NamedSchedule& v_min_schedule() {
+  static constexpr NamedSchedule named{.name = "v-min",
+                                       .chunks = Chunks::two,
+                                       .make = [](const ScheduleRequest& run) { return v_min(run.ranks, run.microbatches); },
+                                       .bubble = "about 2/3 (P-1)(F+B), more where F, I, W differ",
+                                       .peak = "P/3+1",
+                                       .messages = "4(P-1)",
+                                       .requirements = "V = 2",
+                                       .use = "the least memory: a third of 1f1b's"};
+  return named;
+}
 
 }  // namespace millrace::runtime

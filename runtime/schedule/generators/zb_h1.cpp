@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace millrace::runtime {
@@ -30,6 +31,18 @@ Schedule zb_h1(int ranks, int microbatches) {
     while (weights < microbatches) emit(ActionKind::weight_gradient, weights++);
   }
   return schedule;
+}
+
+const NamedSchedule& zb_h1_schedule() {
+  static constexpr NamedSchedule named{.name = "zb-h1",
+                                       .chunks = Chunks::one,
+                                       .make = [](const ScheduleRequest& run) { return zb_h1(run.ranks, run.microbatches); },
+                                       .bubble = "(P-1)(F+I-W)",
+                                       .peak = "P",
+                                       .messages = "2(P-1)",
+                                       .requirements = "any P and M",
+                                       .use = "1f1b's memory and messages, about a third of its bubble: split backward"};
+  return named;
 }
 
 }  // namespace millrace::runtime

@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "runtime/schedule/generators/list_writer.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 
 namespace millrace::runtime {
 
@@ -30,6 +31,19 @@ Schedule zb_h2(int ranks, int microbatches) {
     list.remaining_weight_gradients();
   }
   return schedule;
+}
+
+const NamedSchedule& zb_h2_schedule() {
+  static constexpr NamedSchedule named{
+      .name = "zb-h2",
+      .chunks = Chunks::one,
+      .make = [](const ScheduleRequest& run) { return zb_h2(run.ranks, run.microbatches); },
+      .bubble = "(P-1)F and the span's (P-1)(F+I-2W)",
+      .peak = "2P-1",
+      .messages = "2(P-1)",
+      .requirements = "any P and M; M >= 2P-1 fills it",
+      .use = "no idle time inside a rank, for twice the memory; pays off if ranks need not end a step together"};
+  return named;
 }
 
 }  // namespace millrace::runtime

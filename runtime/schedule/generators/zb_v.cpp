@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "runtime/schedule/generators/list_writer.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 
 namespace millrace::runtime {
 
@@ -50,6 +51,18 @@ Schedule zb_v(int ranks, int microbatches) {
     list.remaining_weight_gradients(down);
   }
   return schedule;
+}
+
+const NamedSchedule& zb_v_schedule() {
+  static constexpr NamedSchedule named{.name = "zb-v",
+                                       .chunks = Chunks::two,
+                                       .make = [](const ScheduleRequest& run) { return zb_v(run.ranks, run.microbatches); },
+                                       .bubble = "about (P-1)(F+I-W)/2, of the span 0",
+                                       .peak = "P",
+                                       .messages = "4(P-1)",
+                                       .requirements = "V = 2; M >= 2P-1 fills it",
+                                       .use = "the smallest bubble at 1f1b's memory; embedding and head share rank 0"};
+  return named;
 }
 
 }  // namespace millrace::runtime

@@ -142,7 +142,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotCompute) {
        {"rope_parameters.partial_rotary_factor = 0.5", "cannot compute with rope_type = \"llama3\""}},
       {"quantised", at("/quantization_config"), {{"quant_method", "gptq"}}, {"quantization_config", "without quantization"}},
       {"factor missing", at("/rope_parameters/factor"), nullptr, {"rope_parameters.factor = null", "expected a number"}},
-      {"factors crossed", at("/rope_parameters/high_freq_factor"), 0.5, {"high_freq_factor = 0.5", "above low_freq_factor"}},
+      {"factors crossed", at("/rope_parameters/high_freq_factor"), 0.5, {"high_freq_factor = 0.5", "low_freq_factor or more"}},
       {"rope no object", at("/rope_parameters"), 3, {"rope_parameters = 3", "expected an object"}},
       {"negative size", at("/hidden_size"), -32, {"hidden_size = -32", "expected an integer from 1"}},
       {"zero layers", at("/num_hidden_layers"), 0, {"num_hidden_layers = 0"}},
@@ -219,7 +219,7 @@ TEST(ConfigFile, SurvivesWhatNobodyMeant) {
       EXPECT_NE(std::string(error.what()).find("config.json"), std::string::npos) << error.what() << "\n" << text;
     }
   };
-  for (const char* name : {"hf_gemma3", "hf_gpt2", "maxtext_gpt3"}) {
+  for (const char* name : {"hf_gemma3", "hf_gpt2", "hf_qwen3_5", "maxtext_gpt3"}) {
     std::ifstream stream(tests::source_path("tests/golden/" + std::string(name)) + "/config.json");
     const json config = json::parse(stream);
     for (const auto& [key, old] : config.items()) {
@@ -315,7 +315,8 @@ TEST(ConfigFile, ExportIsReadBack) {
   not_truncated["rope_parameters"]["full_attention"] = yarn["rope_parameters"]["full_attention"];
   not_truncated["rope_parameters"]["truncate"] = false;
   std::vector<json> configs = {version_5(), linear, plain, yarn, other_base, not_truncated};
-  for (const char* name : {"gemma", "gemma2", "gemma3", "llama", "llama3", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_moe"})
+  for (const char* name : {"gemma", "gemma2", "gemma3", "llama", "llama3", "llama4", "mistral", "mixtral", "olmo3", "qwen2", "qwen3",
+                           "qwen3_5", "qwen3_moe", "qwen3_next", "deepseek_v3"})
     configs.push_back(golden(name));
   for (const json& config : configs) {
     const ConfigFile file = parse(config);
@@ -463,6 +464,8 @@ TEST(ConfigFile, MissingLengthsAreThoseOfTheClass) {
                                      {"qwen3", 32768},
                                      {"mixtral", 131072},
                                      {"qwen3_moe", 32768},
+                                     {"deepseek_v3", 4096},
+                                     {"llama4", 131072},
                                      {"olmo3", 2048}}) {
     json config = golden(name);
     config.erase("max_position_embeddings");

@@ -118,6 +118,83 @@ TEST(ExpertKeys, WhatIsNotAppliedIsSaid) {
   expect_error([&] { (void)parse(config); }, ExitCode::model, {"num_experts_per_tok = 9", "of 4 experts"});
 }
 
+TEST(ExpertKeys, GptOssHasItsClassesDefaults) {
+  json config = golden("gpt_oss");
+  for (const char* key : {"num_local_experts", "num_experts_per_tok", "swiglu_limit", "swiglu_alpha", "layer_types", "rope_parameters",
+                          "attention_bias", "num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window", "vocab_size",
+                          "max_position_embeddings", "rms_norm_eps", "initializer_range"})
+    config.erase(key);
+  const ConfigFile file = parse(config);
+  EXPECT_TRUE(file.warnings.empty()) << file.warnings.front();
+  const ModelConfig& model = file.model;
+  EXPECT_EQ(model.experts, 128);
+  EXPECT_EQ(model.experts_per_token, 4);
+  EXPECT_EQ(model.swiglu_limit, 7);
+  EXPECT_EQ(model.swiglu_alpha, 1.702);
+  EXPECT_EQ(model.layer_kinds, (std::vector{LayerKind::sliding, LayerKind::full, LayerKind::sliding}));
+  EXPECT_EQ(model.sliding_window, 128);
+  EXPECT_TRUE(model.attention_bias);
+  EXPECT_EQ(model.heads, 64);
+  EXPECT_EQ(model.kv_heads, 8);
+  EXPECT_EQ(model.head_dim, 64);
+  EXPECT_EQ(model.vocab_size, 201088);
+  EXPECT_EQ(model.max_position_embeddings, 131072);
+  EXPECT_EQ(model.rms_norm_eps, 1e-5);
+  EXPECT_EQ(model.rope,
+            (RopeConfig{.kind = RopeKind::yarn, .theta = 150000, .factor = 32, .original_max_position = 4096, .truncate = false}));
+  const ModelSpec spec = resolve(model);
+  const auto& experts = std::get<ExpertsSpec>(spec.layers[0].ffn);
+  EXPECT_TRUE(experts.router_bias && experts.expert.bias);
+  EXPECT_EQ(experts.expert.clamp, (kernels::ClampedGluOptions{7.0F, 1.702F, 1.0F}));
+  EXPECT_TRUE(spec.layers[0].attention().sinks && spec.layers[0].attention().qkv_bias && spec.layers[0].attention().out_bias);
+  EXPECT_EQ(spec.layers[0].attention().window, 128);
+  EXPECT_EQ(spec.layers[1].attention().window, 0);
+}
+
+TEST(ExpertKeys, GptOssReadsItsOwnKeys) {
+  json config = golden("gpt_oss");
+  config["swiglu_limit"] = 2.5;
+  config["swiglu_alpha"] = 1.5;
+  config["attention_bias"] = false;
+  config["layer_types"] = {"full_attention", "sliding_attention", "sliding_attention"};
+  // Keys of the published files that the class does not read.
+  config["experts_per_token"] = 4;
+  config["initial_context_length"] = 4096;
+  const ConfigFile file = parse(config);
+  EXPECT_TRUE(file.warnings.empty()) << file.warnings.front();
+  EXPECT_EQ(file.model.swiglu_limit, 2.5);
+  EXPECT_EQ(file.model.swiglu_alpha, 1.5);
+  EXPECT_FALSE(resolve(file.model).layers[0].attention().qkv_bias);
+  EXPECT_EQ(resolve(file.model).layers[0].attention().window, 0);
+  EXPECT_EQ(resolve(file.model).layers[1].attention().window, 4);
+
+  config["hidden_act"] = "gelu";
+  ASSERT_EQ(parse(config).warnings.size(), 1U);
+  EXPECT_NE(parse(config).warnings[0].find("hidden_act = \"gelu\" is not read by transformers in GptOssForCausalLM"), std::string::npos);
+  const auto refused = [&](const char* key, const json& value, std::vector<std::string> words) {
+    json changed = golden("gpt_oss");
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, words);
+  };
+  refused("swiglu_limit", 0, {"swiglu_limit = 0"});
+  refused("num_local_experts", 0, {"num_local_experts = 0", "every layer has experts"});
+  refused("sliding_window", nullptr, {"sliding_window", "layer_types has sliding layers"});
+  refused("quantization_config", {{"quant_method", "mxfp4"}}, {"quantization_config", "fp32, fp16 and bf16"});
+}
+
+/// Versions 4 and 5 of transformers differ on null where the class has a scaled rotation of its own.
+TEST(ExpertKeys, GptOssRotationsAreOfBothVersions) {
+  json config = golden("gpt_oss");
+  config.erase("rope_parameters");
+  config["rope_scaling"] = nullptr;
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"rope_scaling", "expected a dictionary with rope_type"});
+  config["rope_scaling"] = {{"rope_type", "default"}};
+  config["rope_theta"] = 5000;
+  const ConfigFile file = parse(config);
+  EXPECT_EQ(file.model.rope, (RopeConfig{.theta = 5000}));
+  EXPECT_EQ(parse_config_file(config_file_text(file, "float32"), "export").model, file.model);
+}
+
 TEST(ExpertKeys, ExportIsReadBack) {
   json dense_layers = golden("qwen3_moe");
   dense_layers["mlp_only_layers"] = {0};
@@ -126,7 +203,11 @@ TEST(ExpertKeys, ExportIsReadBack) {
   window["sliding_window"] = 5;
   json none = golden("qwen3_moe");
   none["num_local_experts"] = 0;
-  for (const json& config : {dense_layers, window, none}) {
+  json clamped = golden("gpt_oss");
+  clamped["swiglu_limit"] = 2.5;
+  clamped["swiglu_alpha"] = 1.5;
+  clamped["attention_bias"] = false;
+  for (const json& config : {dense_layers, window, none, golden("gpt_oss"), clamped}) {
     const ConfigFile file = parse(config);
     const std::string text = config_file_text(file, "bfloat16");
     EXPECT_EQ(parse_config_file(text, "export").model, file.model) << text;

@@ -1,4 +1,5 @@
 millrace_add_test(runtime_engine_test LIBRARIES millrace_runtime SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/expert_load_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/graph_cache_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/nan_search_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/rank_plan_test.cpp

@@ -81,6 +81,23 @@ TEST(EventFile, IsReadBack) {
   EXPECT_EQ(events[3].scalars.at("train/loss"), std::numeric_limits<float>::infinity());
 }
 
+TEST(EventFile, AHistogramHasABucketAroundEveryNumber) {
+  const Scratch scratch;
+  EventFile file(scratch.path(), 1, 1.0);
+  file.append(7, 2.0, {{"loss", 1.0}}, {{"tokens/a", {5, 0, 3}}, {"tokens/b", {1}}});
+  const auto event = EventReader::read(slurp(file.path())).at(2);
+  EXPECT_EQ(event.scalars, (std::map<std::string, float>{{"loss", 1.0F}}));
+  ASSERT_EQ(event.histograms.size(), 2U);
+  const auto& histogram = event.histograms.at("tokens/a");
+  EXPECT_EQ(histogram.least, -0.5);
+  EXPECT_EQ(histogram.most, 2.5);
+  EXPECT_EQ(histogram.count, 8);
+  EXPECT_EQ(histogram.sum, 6);
+  EXPECT_EQ(histogram.squares, 12);
+  EXPECT_EQ(histogram.limits, (std::vector<double>{0.5, 1.5, 2.5}));
+  EXPECT_EQ(histogram.buckets, (std::vector<double>{5, 0, 3}));
+}
+
 TEST(EventFile, EachStartHasAFileBehindTheOthers) {
   const Scratch scratch;
   std::vector<std::string> paths;

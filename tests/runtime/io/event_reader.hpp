@@ -21,6 +21,12 @@ struct ReadEvent {
   std::string version;
   bool starts = false;  // SessionLog START
   std::map<std::string, float> scalars;
+  /// HistogramProto.
+  struct Histogram {
+    double least = 0, most = 0, count = 0, sum = 0, squares = 0;
+    std::vector<double> limits, buckets;
+  };
+  std::map<std::string, Histogram> histograms;
 };
 
 /// Reads event files independently of the writer: framing, both CRCs, protobuf's wire format.
@@ -96,6 +102,25 @@ class EventReader {
     }
     return all;
   }
+  static std::vector<double> doubles(std::string_view packed) {
+    std::vector<double> all;
+    for (; !packed.empty(); packed.remove_prefix(8)) all.push_back(std::bit_cast<double>(little_endian<std::uint64_t>(packed)));
+    return all;
+  }
+  static ReadEvent::Histogram histogram_of(std::string_view data) {
+    ReadEvent::Histogram histogram;
+    for (const auto& field : fields(data)) {
+      const double number = std::bit_cast<double>(field.integer);
+      if (field.number == 1) histogram.least = number;
+      if (field.number == 2) histogram.most = number;
+      if (field.number == 3) histogram.count = number;
+      if (field.number == 4) histogram.sum = number;
+      if (field.number == 5) histogram.squares = number;
+      if (field.number == 6) histogram.limits = doubles(field.bytes);
+      if (field.number == 7) histogram.buckets = doubles(field.bytes);
+    }
+    return histogram;
+  }
   static ReadEvent event_of(std::string_view data) {
     ReadEvent event;
     for (const auto& field : fields(data)) {
@@ -106,6 +131,10 @@ class EventReader {
       if (field.number != 5) continue;
       for (const auto& value : fields(field.bytes)) {
         const auto parts = fields(value.bytes);
+        if (parts.at(1).number == 5) {
+          event.histograms[std::string(parts.at(0).bytes)] = histogram_of(parts.at(1).bytes);
+          continue;
+        }
         event.scalars[std::string(parts.at(0).bytes)] = std::bit_cast<float>(static_cast<std::uint32_t>(parts.at(1).integer));
       }
     }

@@ -32,6 +32,16 @@ TEST(MetricsFile, NumbersKeepAllTheirBits) {
   for (const double value : {1.0 / 3, 5e-324, 1.7976931348623157e308}) EXPECT_EQ(std::strtod(hexadecimal(value).c_str(), nullptr), value);
 }
 
+TEST(MetricsFile, ListsAreArrays) {
+  using Counts = std::vector<std::int64_t>;
+  EXPECT_EQ(to_json_line({2,
+                          {{"routers", std::vector<std::string>{"layers.0", "a\"b"}},
+                           {"counts", std::vector<Counts>{{1, 2}, {}}},
+                           {"entropy", std::vector<double>{0.5, std::nan("")}},
+                           {"none", Counts()}}}),
+            "{\"step\":2,\"routers\":[\"layers.0\",\"a\\\"b\"],\"counts\":[[1,2],[]],\"entropy\":[0.5,\"nan\"],\"none\":[]}\n");
+}
+
 TEST(MetricsFile, GivesTheExactNumbersOfEachStep) {
   const Scratch scratch;
   const auto path = scratch / "metrics.jsonl";

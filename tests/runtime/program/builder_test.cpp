@@ -184,6 +184,27 @@ TEST(Builder, TheEndsAreOfTheTypesThatTheyHaveEverywhere) {
                {"boundary_out is f32 [8, 16], expected bf16"});
 }
 
+TEST(Builder, ObservationsAreReadByNobody) {
+  auto builder = small_builder();
+  const auto x = builder.boundary_in(16);
+  expect_words(message_of([&] { builder.observe("sum", x); }), {"the observation 'sum' is f32 [8, 16], expected i32 or f64 [n]"});
+  builder.enter(3, "layers.3");
+  builder.observe("sums", moments(builder, x, "moments"));
+  builder.set_boundary_out(scale(builder, x, 2.0, "double"));
+  const auto program = builder.finish();
+  ASSERT_EQ(program.observations.size(), 1U);
+  EXPECT_EQ(program.observations[0].name, "sums");
+  EXPECT_EQ(program.observations[0].scope, "layers.3");
+  EXPECT_EQ(program.observations[0].layer, 3);
+  EXPECT_EQ(program.value(program.observations[0].value).name, "layers.3.moments");
+
+  auto other = small_builder();
+  const auto tokens = other.batch("tokens");
+  other.observe("tokens", tokens);
+  other.set_boundary_out(embedding(other, tokens, other.parameter("table", {61, 16}), "embedding"));
+  expect_words(message_of([&] { (void)other.finish(); }), {"embedding reads 'tokens', which is observed"});
+}
+
 TEST(Builder, AStoredFormHasAsManyElements) {
   auto builder = small_builder();
   EXPECT_EQ(builder.type(builder.parameter("a", {4, 6}, {.stored = {.shape = {2, 2, 6}}})).shape, (kernels::Shape{4, 6}));

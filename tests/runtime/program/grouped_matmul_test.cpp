@@ -158,6 +158,24 @@ TEST(GroupedProducts, FastProgramsAgreeWithTheReference) {
     }
 }
 
+TEST(GroupedProducts, TilesAreSmallIfAGroupHasFewRowsOnAverage) {
+  const auto tiles_of = [](std::int64_t rows) {
+    ProgramBuilder builder({DType::f32, 1, rows});
+    const auto x = builder.boundary_in(16);
+    const auto logits = linear(builder, to_f32(builder, x, "input"), builder.parameter("router", {3, 16}, in_f32), "logits");
+    const auto offsets = sort_by_expert(builder, route(builder, logits, {}, "route").experts, 3, "sort").offsets;
+    const auto up = grouped_linear(builder, x, builder.parameter("w", {3, 5, 16}), offsets, "up");
+    builder.set_boundary_out(grouped_linear_input_major(builder, up, builder.parameter("v", {3, 5, 16}), offsets, "down"));
+    const ProgramSet set = differentiate(builder.finish(), {});
+    std::vector<std::int64_t> tiles;
+    for (const char* name : {"up", "down"})
+      tiles.push_back(named(set, ProgramKind::forward, name).attributes.as<kernels::GroupedMatmulOptions>().tile);
+    return tiles;
+  };
+  EXPECT_EQ(tiles_of(3 * 512 - 1), (std::vector<std::int64_t>{64, 64}));
+  EXPECT_EQ(tiles_of(3 * 512), (std::vector<std::int64_t>{128, 128}));
+}
+
 TEST(GroupedProducts, WrongShapesNameTheOperationAndItsOperands) {
   ProgramBuilder builder({DType::f32, 2, 4});
   const auto x = builder.boundary_in(16), offsets = fixed_offsets(builder, builder.batch("tokens"), "offsets");

@@ -76,6 +76,16 @@ Body latent_attention(bool sinks) {
   };
 }
 
+/// Attention of queries that choose two of four blocks, of one key each.
+Body attention_of_blocks(bool sinks) {
+  return [sinks](ProgramBuilder& b, ValueId x) {
+    const auto k = linear(b, x, b.parameter("k", {4, 8}), "k"), v = linear(b, x, b.parameter("v", {4, 8}), "v");
+    const auto choice = choose_blocks(b, x, k, {.head_dim = 4, .block = 1, .blocks = 2}, "choice");
+    return attention(b, x, k, v, b.batch("segments"), {.head_dim = 4, .scale = 0.7F, .block = 1, .blocks = 2}, "attention",
+                     sinks ? b.parameter("sinks", {2}, in_f32) : ValueId{}, choice);
+  };
+}
+
 std::vector<ValueId> learned_numbers(ProgramBuilder& builder, Activation activation) {
   std::vector<ValueId> numbers;
   for (std::size_t i = 0; i < kernels::activation_parameters(activation); ++i)
@@ -131,6 +141,8 @@ std::vector<Net> nets() {
       {"chunks", attention_of({.scale = 0.7F, .chunk = 3}), {}},
       {"both ways", attention_of({.scale = 0.7F, .causal = false}), {}},
       {"sinks", attention_of({.scale = 0.7F}, true), {}},
+      {"blocks", attention_of_blocks(false), {}},
+      {"blocks with sinks", attention_of_blocks(true), {}},
       {"latent attention", latent_attention(false), {}},
       {"latent attention with sinks", latent_attention(true), {}},
       {"rms_norm without weight", [](ProgramBuilder& b, ValueId x) { return rms_norm_without_weight(b, x, 4, {1e-2F}, "norm"); }, {}},
@@ -499,7 +511,7 @@ TEST(Rules, ResultsBesideTheFirstAreNamed) {
         for (const auto id : operation.outputs) names.push_back(set.value(id).name);
         Words expected;
         for (const std::string& word : known->second) expected.push_back(operation.name + word);
-        if (known->first == "split") expected.resize(std::min(names.size(), expected.size()));  // some are into two parts
+        if (known->first.starts_with("split")) expected.resize(std::min(names.size(), expected.size()));  // into fewer parts, some of them
         EXPECT_EQ(names, expected) << known->first;
         ++found[known->first];
       }

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "runtime/schedule/generators/catalogue.hpp"
+#include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/simulator/critical_path.hpp"
 #include "runtime/schedule/simulator/measures.hpp"
 #include "runtime/schedule/simulator/memory_curve.hpp"
@@ -227,10 +227,13 @@ TEST(Report, JsonHasTheSameNumbers) {
   EXPECT_EQ(json.at("critical_path").at("transfer"), path.transfer);
 }
 
-TEST(Catalogue, HasEveryScheduleInOrder) {
-  const auto& facts = schedule_catalogue();
-  ASSERT_EQ(facts.size(), schedule_names().size());
-  for (std::size_t i = 0; i < facts.size(); ++i) EXPECT_EQ(facts[i].name, schedule_names()[i]);
+TEST(NamedSchedules, SayWhatIsKnownAndGenerateUnderTheirOwnName) {
+  ASSERT_EQ(named_schedules().size(), 14U);
+  for (const NamedSchedule* named : named_schedules()) {
+    for (const auto fact : {named->bubble, named->peak, named->messages, named->requirements, named->use}) EXPECT_FALSE(fact.empty());
+    const ScheduleRequest request{.name = std::string(named->name), .ranks = 2, .chunks = usual_chunks(named->name), .microbatches = 4};
+    EXPECT_EQ(named->make(request).name, named->name);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+#include "actors/telemetry/step_fields.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace millrace::actors {
+namespace {
+
+/// value(entry) of every entry, as a list.
+template <class Entry, class Value>
+auto list_of(const std::vector<Entry>& entries, Value value) {
+  std::vector<decltype(value(entries.front()))> list;
+  for (const Entry& entry : entries) list.push_back(value(entry));
+  return list;
+}
+
+template <class Entry>
+using Number = std::pair<const char*, double (*)(const Entry&)>;
+
+constexpr Number<runtime::ExpertLoad> expert_numbers[] = {
+    {"expert_entropy", [](const runtime::ExpertLoad& load) { return load.entropy(); }},
+    {"expert_evenness", [](const runtime::ExpertLoad& load) { return load.evenness(); }},
+    {"hottest_share", [](const runtime::ExpertLoad& load) { return load.hottest_share(); }},
+};
+
+constexpr Number<runtime::LayerActivation> activation_numbers[] = {
+    {"activ_fraction_zero", [](const runtime::LayerActivation& layer) { return layer.fraction_zero; }},
+    {"activ_mean", [](const runtime::LayerActivation& layer) { return layer.mean; }},
+    {"activ_stdev", [](const runtime::LayerActivation& layer) { return layer.deviation; }},
+};
+
+}  // namespace
+
+void add_fields(const StepRecord& record, runtime::MetricsRecord& line) {
+  const auto& experts = record.experts;
+  if (!experts.empty()) {
+    line.fields.emplace_back("routers", list_of(experts, [](const auto& load) { return load.scope; }));
+    line.fields.emplace_back("expert_tokens", list_of(experts, [](const auto& load) { return load.counts; }));
+    for (const auto& [name, value] : expert_numbers) line.fields.emplace_back(name, list_of(experts, value));
+    line.fields.emplace_back("hottest_expert",
+                             list_of(experts, [](const auto& load) { return static_cast<std::int64_t>(load.hottest()); }));
+    line.fields.emplace_back("dropped_tokens", list_of(experts, [](const auto& load) { return load.dropped; }));
+  }
+  if (record.activations.empty()) return;
+  for (const auto& [name, value] : activation_numbers) line.fields.emplace_back(name, list_of(record.activations, value));
+}
+
+void add_scalars(const StepRecord& record, runtime::EventScalars& scalars) {
+  for (const auto& [name, value] : expert_numbers)
+    for (const auto& load : record.experts) scalars.emplace_back(fmt::format("{}/{}", name, load.scope), value(load));
+  for (const auto& load : record.experts)
+    scalars.emplace_back(fmt::format("dropped_tokens/{}", load.scope), static_cast<double>(load.dropped));
+  for (const auto& [name, value] : activation_numbers)
+    for (const auto& layer : record.activations) scalars.emplace_back(fmt::format("{}/layer_{:03}", name, layer.layer), value(layer));
+}
+
+runtime::EventHistograms expert_histograms(const StepRecord& record) {
+  runtime::EventHistograms histograms;
+  for (const auto& load : record.experts) histograms.emplace_back(fmt::format("expert_tokens/{}", load.scope), load.counts);
+  return histograms;
+}
+
+}  // namespace millrace::actors

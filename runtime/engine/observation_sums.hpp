@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace millrace::runtime {
+
+/// One observation of one stage (runtime/program/observation.hpp) in a step: what the stage's rank reports.
+struct ObservedSums {
+  std::int32_t stage = 0, layer = -1;
+  std::string name, scope;
+  std::int32_t width = 0;      // entries of the observed value
+  std::vector<double> values;  // [width], the exact sums of integers; or [microbatches, width], in the order in which the stage has them
+  auto tie() { return std::tie(stage, layer, name, scope, width, values); }
+};
+
+/// An observation, added over the microbatches of the step.
+struct Observation {
+  std::string name;
+  int layer = -1;
+  std::string scope;
+  std::vector<double> values;
+};
+
+/// The observations of a step in model order: by stage of one replica, then in the order in which the stage declared them. A value's rows
+/// are added in the order of microbatches, so that the sums do not depend on the layout. `reported` may come in any order of stages;
+/// `model_stages`: stages of one replica; a second replica's stages follow and have the later microbatches.
+[[nodiscard]] std::vector<Observation> add_observations(std::vector<ObservedSums> reported, int model_stages);
+
+}  // namespace millrace::runtime
