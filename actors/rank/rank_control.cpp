@@ -125,7 +125,8 @@ void RankControl::handle(const ComputeLogits& message) {
 void RankControl::handle(const Optimize& message) {
   const runtime::UpdateScalars scalars{message.learning_rate, static_cast<float>(message.gradient_scale), message.update};
   show("optimizer", runtime::no_stage, runtime::no_microbatch);
-  port_.work({RankTaskKind::optimizer, scalars, message.biases});
+  tasks_.set_bias_update(message.biases);
+  port_.work({RankTaskKind::optimizer, scalars});
 }
 
 void RankControl::handle(const TakeSnapshot& message) {

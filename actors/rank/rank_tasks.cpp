@@ -33,7 +33,7 @@ void RankTasks::perform(const RankTask& task) {
       return for_each_shard([this, &task](const auto& shard) {
         shard.after_snapshot(rank_.context());
         runtime::apply_optimizer(rank_.context(), task.scalars, shard);
-        runtime::update_biases(rank_.context(), task.biases, shard);
+        runtime::update_biases(rank_.context(), bias_update_, shard);
       });
     case RankTaskKind::snapshot:
       return for_each_shard([this](const auto& shard) { shard.take_snapshot(rank_.context()); });

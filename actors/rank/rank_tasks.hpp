@@ -13,7 +13,6 @@ namespace millrace::actors {
 struct RankTask {
   RankTaskKind work = RankTaskKind::sums;
   runtime::UpdateScalars scalars = {};  // for the optimizer
-  runtime::BiasUpdate biases = {};      // after it
 };
 
 /// The end of a step: what a rank asks of the shards of its stages, one after another: gradient sums, their squares, the optimizer,
@@ -24,6 +23,8 @@ class RankTasks {
   /// Both must outlive this object.
   RankTasks(Rank& rank, const SumExchangeState& exchange);
 
+  /// How the next RankTaskKind::optimizer moves the routers' biases after it.
+  void set_bias_update(const runtime::BiasUpdate& update) { bias_update_ = update; }
   /// Performs the task or, on an asynchronous device, enqueues it.
   void perform(const RankTask& task);
   /// Completes the task when its work is done.
@@ -46,6 +47,7 @@ class RankTasks {
 
   Rank& rank_;
   const SumExchangeState& exchange_;
+  runtime::BiasUpdate bias_update_;
   std::vector<kernels::Tensor> exchanged_sums_;
   std::vector<runtime::TensorSquareSum> squares_;  // kept, so that a steady step reuses its memory
   std::vector<CopyHash> copy_hashes_;

@@ -135,7 +135,6 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
         differs("swiglu_limit", expected.swiglu_limit, found.swiglu_limit),
         differs("swiglu_alpha", expected.swiglu_alpha, found.swiglu_alpha),
         differs("capacity_factor", expected.capacity_factor, found.capacity_factor),
-        differs("routed_bias_update_rate", expected.routed_bias_update_rate, found.routed_bias_update_rate),
         differs("first_dense_layers", expected.first_dense_layers, found.first_dense_layers),
         differs("shared_experts", expected.shared_experts, found.shared_experts),
         differs("routed_scaling_factor", expected.routed_scaling_factor, found.routed_scaling_factor),

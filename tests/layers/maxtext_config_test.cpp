@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "layers/formats/config_file.hpp"
+#include "layers/layer_spec.hpp"
+#include "layers/models/model.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/paths.hpp"
 
@@ -342,20 +344,23 @@ TEST(ConfigFile, ReadsAndWritesMaxTextsDeepSeek) {
   EXPECT_EQ(model.shared_experts, 2);
   EXPECT_EQ(model.routed_bias, kernels::RouterBias::none);
 
-  json changed = maxtext("deepseek");
-};
-refused("attention_type", "global", "supported is \"mla\"");
-refused("rope_type", "default", "supported by decoder_block \"deepseek\" is \"yarn\"");
-refused("num_kv_heads", 2, "expected num_query_heads = 4");
-refused("fused_qkv", true, "is false");
-refused("n_routing_groups", 3, "a divisor of num_experts = 8");
-refused("n_routing_groups", 8, "groups of one of the 8 experts");
-refused("topk_routing_group", 5, "expected 1 to n_routing_groups = 4");
-refused("num_experts_per_tok", 5, "expected at most the 4 experts of 2 groups");
-refused("first_num_dense_layers", 4, "expected at most num_decoder_layers = 3");
-for (const auto& [key, value] : std::initializer_list<std::pair<const char*, json>>{
-         {"mtp_num_layers", 1}, {"mhc_expansion_rate", 4}, {"engram_layers", {1}}, {"use_indexer", true}, {"use_qk_clip", true}})
-  refused(key, value, "supported is");
+  const auto refused = [&](const char* key, const json& value, const char* says) {
+    json changed = maxtext("deepseek");
+    changed[key] = value;
+    expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
+  };
+  refused("attention_type", "global", "supported is \"mla\"");
+  refused("rope_type", "default", "supported by decoder_block \"deepseek\" is \"yarn\"");
+  refused("num_kv_heads", 2, "expected num_query_heads = 4");
+  refused("fused_qkv", true, "is false");
+  refused("n_routing_groups", 3, "a divisor of num_experts = 8");
+  refused("n_routing_groups", 8, "groups of one of the 8 experts");
+  refused("topk_routing_group", 5, "expected 1 to n_routing_groups = 4");
+  refused("num_experts_per_tok", 5, "expected at most the 4 experts of 2 groups");
+  refused("first_num_dense_layers", 4, "expected at most num_decoder_layers = 3");
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, json>>{
+           {"mtp_num_layers", 1}, {"mhc_expansion_rate", 4}, {"engram_layers", {1}}, {"use_indexer", true}, {"use_qk_clip", true}})
+    refused(key, value, "supported is");
 }
 
 TEST(ConfigFile, RejectsExpertsThatMaxTextsBlockHasNot) {

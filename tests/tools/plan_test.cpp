@@ -54,6 +54,18 @@ TEST(Plan, MeasuresThePartsByRunningThem) {
       EXPECT_GT(number_in(result.out, std::string("\n") + part + "(?: +[0-9.]+){" + std::to_string(column) + "} +([0-9.]+)"), 0) << part;
 }
 
+/// Layers of linear attention cost more than those of full attention here: their projections are wider.
+TEST(Plan, PricesEveryKindOfLayerByItself) {
+  const auto result = plan({"model.family=qwen3_5", "model.layer_types=linear_attention,linear_attention,full_attention",
+                            "model.linear_key_heads=4", "model.linear_value_heads=8", "model.linear_key_head_dim=32",
+                            "model.linear_value_head_dim=32", "model.linear_conv_kernel_dim=4"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const double linear = number_in(result.out, "\nlayer 0 +([0-9.]+)"), full = number_in(result.out, "\nlayer 2 +([0-9.]+)");
+  EXPECT_GT(linear, full) << result.out;
+  EXPECT_GT(full, 0) << result.out;
+  EXPECT_TRUE(std::isnan(number_in(result.out, "\nlayer 1 +([0-9.]+)"))) << result.out;
+}
+
 TEST(Plan, TakesTimesFromAFileAndWritesWhatItDecided) {
   const TemporaryFolder folder;
   // Computed by hand: one layer per rank, none on the last rank, and a head of two; 1f1b of 6, 6, 6 and 6 for each of 16

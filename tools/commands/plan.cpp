@@ -1,8 +1,10 @@
 // millrace plan: finds the best layout, schedule and rematerialisation of a model on these ranks, from the costs of its parts.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
+#include <vector>
 
 #include "actors/planning/plan_search.hpp"
 #include "actors/rank/device_placement.hpp"
@@ -126,7 +128,15 @@ void print_head(const Planning& planning) {
                number(cost.weight_gradient), number(cost.backward));
   };
   line("embedding", costs.parts.embedding);
-  line("layer", costs.parts.layers.front());
+  const auto numbers = [](const runtime::StageCost& cost) {
+    return std::array{cost.forward, cost.input_gradient, cost.weight_gradient, cost.backward};
+  };
+  std::vector<std::size_t> firsts;  // the first layer of each cost
+  for (std::size_t layer = 0; layer < costs.parts.layers.size(); ++layer)
+    if (std::ranges::none_of(firsts,
+                             [&](std::size_t first) { return numbers(costs.parts.layers[first]) == numbers(costs.parts.layers[layer]); }))
+      firsts.push_back(layer);
+  for (const std::size_t layer : firsts) line(firsts.size() == 1 ? "layer" : fmt::format("layer {}", layer), costs.parts.layers[layer]);
   line("head", costs.parts.head);
 }
 

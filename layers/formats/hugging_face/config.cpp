@@ -205,7 +205,6 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   read_rope(reader, file.rope, model, warnings);
   read_experts(reader, file, model, warnings);
   read_routed_experts(reader, file, model, warnings);
-  if (!file.has_mlp_size && model.experts == 0) reader.refuse("num_experts", "expected 1 or more: every layer of this class has experts");
   if (!file.has_mlp_size) model.intermediate_size = expert_width(model);  // of no layer
   return model;
 }

@@ -12,6 +12,7 @@ const ModelFamily& qwen3_5_moe() {
            expert_keys(standard_keys({"model.attention_bias", "model.moe_intermediate_size", "model.shared_expert_intermediate_size"}))),
        .ignored_prefixes = {"mtp."}},
       {.query_key_norm = QueryKeyNorm::per_head,
+       .needs_experts = true,
        .norm_offset = 1,
        .round_first = false,
        .output_gate = true,
@@ -26,7 +27,7 @@ const ModelFamily& qwen3_5_moe() {
        .vocab_size = 248320,
        .positions = 32768,
        .rope = {.proportion = 0.25, .sections = true},
-       .experts = HuggingFaceExperts{.count = 256, .per_token = 8, .has_size = true, .size = 512, .shared = 512},
+       .experts = HuggingFaceExperts{.count = 256, .per_token = 8, .has_size = true, .size = 512, .shared = 512, .needs_some = true},
        .delta_net = HuggingFaceDeltaNet{},
        .has_mlp_size = false});
   return family;

@@ -23,10 +23,11 @@ namespace {
 using nlohmann::json;
 using tests::expect_error;
 
+/// The golden model's config.json with some keys replaced, by null too.
 json v3(const json& patch = json::object()) {
   std::ifstream stream(tests::source_path("tests/golden/hf_deepseek_v3/config.json"));
   json config = json::parse(stream);
-  config.merge_patch(patch);
+  config.update(patch);
   return config;
 }
 
@@ -38,7 +39,7 @@ json v2(const json& patch = json::object()) {
                     {"norm_topk_prob", false},
                     {"topk_method", "greedy"},
                     {"scoring_func", "softmax"}});
-  config.merge_patch(patch);
+  config.update(patch);
   return config;
 }
 
@@ -156,8 +157,8 @@ TEST(DeepSeekKeys, ScaleScoresAndRotation) {
       config["rope_parameters"].merge_patch(patch);
       return model_of(config);
     };
-    EXPECT_FLOAT_EQ(attention_of(model({})).scale, scale_of(1.0));
-    EXPECT_EQ(model({}).rope.attention_factor, 1.0);
+    EXPECT_FLOAT_EQ(attention_of(model(json::object())).scale, scale_of(1.0));
+    EXPECT_EQ(model(json::object()).rope.attention_factor, 1.0);
     EXPECT_FLOAT_EQ(attention_of(model({{"mscale_all_dim", 0.707}, {"mscale", 0.707}})).scale, scale_of(0.707));
     const ModelConfig ratio = model({{"mscale_all_dim", 0.5}});
     EXPECT_FLOAT_EQ(attention_of(ratio).scale, scale_of(0.5));
