@@ -5,7 +5,7 @@ namespace {
 
 /// An expert's weight is its part of the softmax over all experts. They are chosen from all, or from the best groups, each judged by its
 /// best expert (section 2.2.2).
-ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
+ExpertsSpec deepseek_v2_experts(const ModelConfig& config, kernels::Activation activation) {
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token,
                     .groups = config.routing_groups,
@@ -25,7 +25,7 @@ const ModelFamily& deepseek_v2() {
       {.name = "deepseek_v2",
        .keys = expert_keys(latent_keys({"model.mlp_bias", "model.moe_intermediate_size", "model.first_dense_layers", "model.shared_experts",
                                         "model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"}))},
-      {.experts_of = experts_of},
+      {.experts_of = deepseek_v2_experts},
       {.model_type = "deepseek_v2",
        .architecture = "DeepseekV2ForCausalLM",
        .attention_bias = true,

@@ -5,7 +5,7 @@ namespace {
 
 /// Experts are chosen by their sigmoids plus a bias that only the choice has and that training by gradients leaves alone (section 2.1.2):
 /// those of the best groups, each judged by its two best. Their weights are the sigmoids without the bias.
-ExpertsSpec experts_of(const ModelConfig& config, kernels::Activation activation) {
+ExpertsSpec deepseek_v3_experts(const ModelConfig& config, kernels::Activation activation) {
   return {.experts = config.experts,
           .route = {.experts_per_token = config.experts_per_token,
                     .score = kernels::RouterScore::sigmoid,
@@ -31,7 +31,7 @@ const ModelFamily& deepseek_v3() {
            latent_keys({"model.rope_interleaved", "model.moe_intermediate_size", "model.norm_topk_prob", "model.first_dense_layers",
                         "model.shared_experts", "model.routed_scaling_factor", "model.routing_groups", "model.kept_routing_groups"})),
        .layer_prefix = "model.layers."},
-      {.experts_of = experts_of},
+      {.experts_of = deepseek_v3_experts},
       {.model_type = "deepseek_v3",
        .architecture = "DeepseekV3ForCausalLM",
        .attention_bias = true,
