@@ -102,8 +102,8 @@ ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const 
                  kernels::to_string(stored));
   MILLRACE_CHECK(parts.empty() || shape[0] % count == 0, ExitCode::internal, component,
                  "'{}' is {} and stored in {} parts of its first axis", name, kernels::to_string(shape), count);
-  MILLRACE_CHECK(!transposed || stored.rank() == 2, ExitCode::internal, component, "'{}' is stored transposed as {}, expected a matrix",
-                 name, kernels::to_string(stored));
+  MILLRACE_CHECK(!transposed || stored.rank() >= 2, ExitCode::internal, component,
+                 "'{}' is stored transposed as {}, expected two axes or more", name, kernels::to_string(stored));
   value.type = {form.dtype.value_or(options_.compute), shape};
   value.role = Role::parameter;
   value.name = name;

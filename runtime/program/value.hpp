@@ -38,7 +38,7 @@ struct ValueType {
 /// matrix, or as several tensors that programs see as one, stacked along the first axis (the weights of experts).
 struct StoredForm {
   kernels::Shape shape;            // of the tensor in files, or of each part
-  bool transposed = false;         // the matrix, or each part, is stored transposed
+  bool transposed = false;         // it, or each part, is stored transposed, as a matrix of its first axis by all others
   std::vector<std::string> parts;  // names of the tensors that are stacked; empty: one tensor under the parameter's name
   friend bool operator==(const StoredForm&, const StoredForm&) = default;
 };

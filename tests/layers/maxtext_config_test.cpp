@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -32,7 +33,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
     changed[key] = value;
     expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
   };
-  refused("decoder_block", "deepseek", "supported are \"default\"");
+  refused("decoder_block", "deepseek4", "supported are \"default\"");
   refused("mtp_num_layers", 1, "supported is 0");
   refused("num_experts", 8, "supported is 1");
   refused("use_qk_norm", true, "supported is false");
@@ -202,8 +203,8 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   expect_no_key_passed_over(maxtext("llama2_moba"), {}, unscaled);
   expect_no_key_passed_over(
       maxtext("llama4"),
-      {"float32_gate_logits", "interleave_moe_layer_step", "moe_mlp_dim", "norm_topk_prob", "routed_bias", "routed_score_func"},
-      {"inhomogeneous_layer_cycle_interval"});
+      {"float32_gate_logits", "interleave_moe_layer_step", "moe_mlp_dim", "routed_bias", "routed_score_func"},
+      {"inhomogeneous_layer_cycle_interval", "norm_topk_prob"});
 }
 
 /// What a block has and others do not: the values that it supports are read, and written so that they are read again.
@@ -354,13 +355,15 @@ TEST(ConfigFile, ReadsAndWritesMaxTextsDeepSeek) {
   };
   refused("attention_type", "global", "supported is \"mla\"");
   refused("rope_type", "default", "supported by decoder_block \"deepseek\" is \"yarn\"");
-  refused("num_kv_heads", 2, "expected num_query_heads = 4");
   refused("fused_qkv", true, "is false");
   refused("n_routing_groups", 3, "a divisor of num_experts = 8");
   refused("n_routing_groups", 8, "groups of one of the 8 experts");
   refused("topk_routing_group", 5, "expected 1 to n_routing_groups = 4");
   refused("num_experts_per_tok", 5, "expected at most the 4 experts of 2 groups");
   refused("first_num_dense_layers", 4, "expected at most num_decoder_layers = 3");
+  json grouped = maxtext("deepseek");
+  grouped["base_num_kv_heads"] = grouped["num_kv_heads"] = 2;
+  expect_error([&] { (void)parse(grouped); }, ExitCode::model, {"num_kv_heads = 2", "expected num_query_heads = 4"});
   for (const auto& [key, value] : std::initializer_list<std::pair<const char*, json>>{
            {"mtp_num_layers", 1}, {"mhc_expansion_rate", 4}, {"engram_layers", {1}}, {"use_qk_clip", true}})
     refused(key, value, "supported is");

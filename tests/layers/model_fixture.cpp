@@ -28,8 +28,14 @@ std::vector<runtime::RankStage> build_stages(const ModelConfig& config, const Lo
     stage_options.output = Output::logits;
     if (part.head) stage.logits = runtime::differentiate(build_stage(config, part, stage_options), policy);
     for (const ParameterSpec& spec : parameters(config, part, options.losses)) {
-      stage.parameters.push_back(
-          {spec.name, spec.shape, stage.stage, spec.use, spec.order, runtime::DecayRule(options.train).decays(spec.name, spec.shape)});
+      stage.parameters.push_back({.name = spec.name,
+                                  .shape = spec.shape,
+                                  .stage = stage.stage,
+                                  .use = spec.use,
+                                  .order = spec.order,
+                                  .decays = runtime::DecayRule(options.train).decays(spec.name, spec.shape),
+                                  .router = spec.router,
+                                  .trained = spec.trained});
     }
     stages.push_back(std::move(stage));
   }

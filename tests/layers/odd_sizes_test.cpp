@@ -86,7 +86,8 @@ ModelConfig odd_model(const std::string& name) {
     config.rope_interleaved = maxtext;  // in hf always
   }
   if (family == "gpt_oss") {
-    config.experts = 5, config.experts_per_token = 2, config.swiglu_limit = 0.9, config.swiglu_alpha = 1.3;
+    // A limit that cuts a few operands, of which none crosses it within a step, and a number of experts with which no choice turns.
+    config.experts = 5, config.experts_per_token = maxtext ? 3 : 2, config.swiglu_limit = 4, config.swiglu_alpha = 1.3;
     config.attention_bias = true;
     config.layer_kinds = {LayerKind::sliding, LayerKind::full, LayerKind::sliding};
     config.rope = {.kind = RopeKind::yarn, .theta = 500, .factor = 4, .original_max_position = 16, .truncate = false};

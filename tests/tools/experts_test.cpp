@@ -193,7 +193,7 @@ TEST(Experts, TheProfileTellsTheirLoadAndTheRateOfTheirProducts) {
 
 TEST(Experts, TheQuickstartsMixtureHasItsActiveParameters) {
   const auto head = [](const char* run) {
-    const auto result = run_millrace({"inspect", std::string("configs/runs/") + run + ".toml", "data.text=docs", "data.held_out=0"});
+    const auto result = run_millrace({"inspect", std::string("configs/runs/") + run + ".toml", "data.text=docs"});
     EXPECT_EQ(result.code, 0) << result.err;
     return result.out.substr(0, result.out.find('\n'));
   };

@@ -191,7 +191,7 @@ void read_one_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& 
   if (parameters && (parameters->has("full_attention") || parameters->has("sliding_attention")))
     reader.refuse("rope_parameters", "expected one rotation, since all layers of this family share it");
   if (family.scaled.kind != RopeKind::none && !parameters && !scaling) {
-    if (reader.find("rope_scaling") != nullptr && !reader.has("rope_scaling"))
+    if (reader.has("rope_scaling"))
       reader.refuse("rope_scaling",
                     fmt::format("with which transformers 4 scales nothing, and 5 has its class's {}: expected a dictionary with rope_type",
                                 to_string(family.scaled.kind)));

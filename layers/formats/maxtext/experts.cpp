@@ -122,7 +122,7 @@ void write_maxtext_experts(runtime::OrderedJson& json, const MaxTextFile& file, 
   json["num_experts"] = std::max<std::int64_t>(model.experts, 1);
   if (model.experts == 0) return;
   json["num_experts_per_tok"] = model.experts_per_token;
-  json["moe_mlp_dim"] = expert_width(model);
+  json["moe_mlp_dim"] = file.experts->own_width && model.moe_intermediate_size == 0 ? -1 : expert_width(model);
   json["routed_score_func"] = std::ranges::find(score_functions, model.routed_score, &std::pair<RouterScore, const char*>::first)->second;
   json["routed_bias"] = model.routed_bias != RouterBias::none;
   if (file.experts->dense_first) json["first_num_dense_layers"] = model.first_dense_layers;
