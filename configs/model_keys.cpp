@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "configs/key_binding.hpp"
-#include "kernels/short_convolution.hpp"
 #include "layers/family_traits.hpp"
 
 namespace millrace::configs {

@@ -9,6 +9,7 @@
 
 #include "kernels/base/activation.hpp"
 #include "kernels/base/route_options.hpp"
+#include "kernels/base/short_convolution_options.hpp"
 #include "runtime/program/loss_weights.hpp"
 
 namespace millrace::layers {
@@ -136,7 +137,7 @@ struct ModelConfig {
   std::int64_t linear_value_heads = 0;      // a multiple of linear_key_heads
   std::int64_t linear_key_head_dim = 0;     // of queries and keys
   std::int64_t linear_value_head_dim = 0;   // of values
-  std::int64_t linear_conv_kernel_dim = 0;  // tokens that the convolution sees, its own the last
+  std::int64_t linear_conv_kernel_dim = 0;  // tokens that the convolution sees, its own the last; kernels::max_convolution_taps or fewer
 
   // In Llama 4:
   bool use_qk_norm = false;              // rotated queries and keys are divided by their root mean square, head by head

@@ -40,6 +40,7 @@ target_sources(millrace_layers PRIVATE
   moe/mixture_of_experts.cpp
   moe/router_losses.cpp
   models/boundary.cpp
+  models/gated_experts.cpp
   models/maxtext_family.cpp
   models/maxtext_layer.cpp
   models/model.cpp

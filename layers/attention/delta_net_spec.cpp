@@ -1,7 +1,6 @@
 #include "layers/attention/delta_net_spec.hpp"
 
 #include "kernels/base/check.hpp"
-#include "kernels/short_convolution.hpp"
 
 namespace millrace::layers {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/rms_norm.hpp"
 #include "layers/layer_spec.hpp"
 #include "runtime/program/builder.hpp"
+#include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
 

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "kernels/short_convolution.hpp"
 #include "layers/formats/hugging_face/config.hpp"
 
 namespace millrace::layers {

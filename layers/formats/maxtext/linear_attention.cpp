@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/short_convolution.hpp"
 
 namespace millrace::layers {
 namespace {

@@ -1,4 +1,4 @@
-#include "layers/models/qwen3_next/gated_experts.hpp"
+#include "layers/models/gated_experts.hpp"
 #include "layers/models/standard_family.hpp"
 
 namespace millrace::layers {
