@@ -2,7 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <new>
 #include <thread>
 
 #include "kernels/base/buffer.hpp"
@@ -24,7 +24,7 @@ template <class Pack, class Tile>
 void share_heads(ThreadTeam& team, std::int64_t heads, std::int64_t tiles, HeadInWork* in_work, Pack&& pack, Tile&& tile) {
   std::atomic<std::int64_t> next_head{0};
   std::atomic<std::int64_t> not_begun{heads * tiles};
-  for (int thread = 0; thread < team.size(); ++thread) std::construct_at(in_work + thread, 0, tiles);
+  for (int thread = 0; thread < team.size(); ++thread) new (in_work + thread) HeadInWork{0, tiles};
   const auto take_one = [&](int owner, int thread) {
     HeadInWork& work = in_work[owner];
     if (work.next_tile.load(std::memory_order_relaxed) >= tiles) return false;

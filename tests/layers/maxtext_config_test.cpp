@@ -201,10 +201,9 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
                 {"indexer_head_dim", "indexer_loss_scaling_factor", "indexer_n_heads", "indexer_sparse_training", "indexer_topk"});
   expect_no_key_passed_over(maxtext("deepseek_indexer"), latent, unread);
   expect_no_key_passed_over(maxtext("llama2_moba"), {}, unscaled);
-  expect_no_key_passed_over(
-      maxtext("llama4"),
-      {"float32_gate_logits", "interleave_moe_layer_step", "moe_mlp_dim", "routed_bias", "routed_score_func"},
-      {"inhomogeneous_layer_cycle_interval", "norm_topk_prob"});
+  expect_no_key_passed_over(maxtext("llama4"),
+                            {"float32_gate_logits", "interleave_moe_layer_step", "moe_mlp_dim", "routed_bias", "routed_score_func"},
+                            {"inhomogeneous_layer_cycle_interval", "norm_topk_prob"});
 }
 
 /// What a block has and others do not: the values that it supports are read, and written so that they are read again.

@@ -192,7 +192,9 @@ TEST_P(OddSizes, FastKernelsAgreeWithPlainOnes) {
   for (const auto& spec : model_parameters(config())) most = std::max(most, largest(plain.gradient(spec.name)));
   for (const auto& spec : model_parameters(config())) {
     const auto gradient = plain.gradient(spec.name);
-    const double relative = rounds_table() && spec.name.starts_with("token_embedder") ? 4e-3 : 1e-4;
+    double relative = rounds_table() && spec.name.starts_with("token_embedder") ? 4e-3 : 1e-4;
+    // Queries and keys of linear attention are divided by their lengths, which amplifies the rounding errors of short ones.
+    if (spec.name.find("conv1d") != std::string::npos) relative = 3e-4;
     EXPECT_LE(largest_difference(fast.gradient(spec.name), gradient), relative * largest(gradient) + 1e-6 * most) << spec.name;
     if (sizes().targets == Sizes::Targets::masked && config().experts == 0) {
       EXPECT_EQ(largest(gradient), 0) << spec.name;
@@ -205,7 +207,7 @@ class Slopes : public OddSizes {};
 
 TEST_P(Slopes, AreEveryTensorsGradientAlongRandomDirections) {
   Model model(config(), options(kernels::Implementation::reference));
-  // With experts: weights with which no step turns a router's choice.
+  // With experts: weights with which steps rarely turn a router's choice.
   const std::uint64_t with_experts = config().routing_groups > 1 ? 30 : 9;
   model.initialise(config().experts > 0 ? with_experts : 3);
   expect_gradients_are_slopes(model, batch(sizes()),

@@ -55,10 +55,16 @@ void expect_gradients_are_slopes(Model& model, const runtime::FillBatch& fill, R
       model.refresh_copies();
       return whole_loss(model.loop().evaluate(model.context(), 1, fill).mean());
     };
-    const double slope = (loss_at(step) - loss_at(-step)) / (2 * step);
     double expected = 0;
     for (std::size_t i = 0; i < gradient.size(); ++i) expected += static_cast<double>(gradient[i]) * direction[i];
-    EXPECT_NEAR(slope, expected, bound * norm(gradient) + 1e-5 * most) << spec.name;
+    const double tolerance = bound * norm(gradient) + 1e-5 * most;
+    // Where a router's choice turns between the two points the loss jumps. The points of a smaller step lie on one side of the jump, while
+    // a gradient that is wrong is so at every step.
+    const auto slope_at = [&](double distance) { return (loss_at(distance) - loss_at(-distance)) / (2 * distance); };
+    double slope = slope_at(step);
+    for (const double part : {0.25, 0.0625})
+      if (model.config().experts > 0 && std::abs(slope - expected) > tolerance) slope = slope_at(part * step);
+    EXPECT_NEAR(slope, expected, tolerance) << spec.name;
     std::copy(before.begin(), before.end(), master.begin());
     model.refresh_copies();
   }

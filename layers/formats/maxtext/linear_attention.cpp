@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-
 namespace millrace::layers {
 namespace {
 

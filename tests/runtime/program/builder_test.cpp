@@ -105,7 +105,7 @@ TEST(Builder, StoredPartsMakeUpTheWholeTensor) {
                }),
                {"'g'", "2 parts of its first axis"});
   expect_words(message_of([&] { (void)builder.parameter("h", {12}, {.stored = {.shape = {12}, .transposed = true}}); }),
-               {"'h'", "transposed", "a matrix"});
+               {"'h'", "transposed", "two axes or more"});
 }
 
 TEST(Builder, ALabelIsAlsoOnWhatTheOperationKeepsBesideIt) {
