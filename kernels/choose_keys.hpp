@@ -29,10 +29,10 @@ struct ChooseKeysOptions {
 /// in increasing order, and −1 behind the last of them if the query sees fewer than L. Among equal scores the lower place is better, or
 /// with torch_ties whichever torch.topk takes on a CPU from the whole row, in which keys that are not seen are the worst. That is no rule
 /// of its own but the result of an algorithm in the C++ standard library (kernels/base/torch_topk.hpp); with it scores that are exactly 0,
-/// as a few heads have them often, lead to transformers' choice. A GPU always takes the lower place. Both zeros are equal; a NaN is better than every number, so that it
-/// is seen in what the query attends to. Scores are computed in fp32, sums over heads in increasing order; the scores of one query at a
-/// time are stored for each thread, or each block of a GPU. A query's result depends on its own operands and on the keys that it sees, not
-/// on the thread count. Throws Error(config) if L is below 1, Error(internal) for operands of other types.
+/// as a few heads have them often, lead to transformers' choice. A GPU always takes the lower place. Both zeros are equal; a NaN is better
+/// than every number, so that it is seen in what the query attends to. Scores are computed in fp32, sums over heads in increasing order;
+/// the scores of one query at a time are stored for each thread, or each block of a GPU. A query's result depends on its own operands and
+/// on the keys that it sees, not on the thread count. Throws Error(config) if L is below 1, Error(internal) for operands of other types.
 void choose_keys(const ExecutionContext& context, const Tensor& q, const Tensor& k, const Tensor& weights, const Tensor& segments,
                  ChooseKeysOptions options, const Tensor& keys, Scratch scratch);
 
