@@ -67,6 +67,13 @@ INSTANTIATE_TEST_SUITE_P(Golden, Parity,
                            return std::get<0>(one.param) + "_" + std::get<1>(one.param) + "_" + std::get<2>(one.param).name;
                          });
 
+/// Models with indexers: PyTorch's bf16 makes other choices (docs/numerics.md), so they are compared in fp32.
+INSTANTIATE_TEST_SUITE_P(Indexers, Parity,
+                         ::testing::Combine(::testing::Values("hf_deepseek_v32", "maxtext_deepseek_indexer",
+                                                              "maxtext_deepseek_indexer_warmup"),
+                                            ::testing::Values("fp32"), ::testing::ValuesIn(everywhere())),
+                         [](const auto& one) { return std::get<0>(one.param) + "_" + std::get<2>(one.param).name; });
+
 /// Each folder with the distances of PyTorch's bf16 (tests/golden/*/bf16.json): ours are within the factors of docs/numerics.md.
 class Bf16BesidePyTorch : public ::testing::TestWithParam<const char*> {};
 
