@@ -172,6 +172,7 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
     within = within && mean->second.within();
   }
   print_few_entries(verdicts, settings.tolerance * PyTorchRule::any_tensor_limit);
+  if (const auto remark = rule->remark(); !remark.empty()) fmt::print("limits    {}\n", remark);
 
   runtime::StateHash hash;
   for (const auto& [name, values] : found) {

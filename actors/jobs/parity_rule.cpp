@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
@@ -128,6 +129,19 @@ double single_tensor_limit(std::size_t elements) {
   return elements >= few_entries ? any_tensor_limit : std::exp(3.72 / std::sqrt(static_cast<double>(elements - 1)));
 }
 
+PyTorchRule::PyTorchRule(std::string path, std::map<std::string, double> distances, double scale, double targets)
+    : path_(std::move(path)), distances_(std::move(distances)), scale_(scale), targets_(targets) {
+  std::vector<double> gradients;
+  for (const auto& [name, distance] : distances_)
+    if (is_gradient(name)) gradients.push_back(distance);
+  if (!gradients.empty()) {
+    const auto middle = gradients.begin() + static_cast<std::ptrdiff_t>(gradients.size() / 2);
+    std::ranges::nth_element(gradients, middle);
+    median_gradient_ = *middle;
+  }
+  if (median_gradient_ > amplified) spread_ = amplified_spread;
+}
+
 double PyTorchRule::pytorch_distance(const std::string& name) const {
   const auto found = distances_.find(name);
   MILLRACE_CHECK(found != distances_.end(), ExitCode::model, component, "{}: has no {}, expected every tensor of golden.safetensors", path_,
@@ -140,9 +154,17 @@ double PyTorchRule::pytorch_distance(const std::string& name) const {
 Verdict PyTorchRule::judge_loss(const Distance& loss, const Distances& distances) const {
   const auto logits = distances.find("logits");
   if (!loss.comparable || logits == distances.end()) return not_comparable;
-  const double moved = logits_limit * pytorch_distance("logits") * logits->second.reference_norm;
+  const double moved = spread_ * logits_limit * pytorch_distance("logits") * logits->second.reference_norm;
   const double part = loss.largest / (std::sqrt(2 / targets_) * moved);
   return {part, scale_, fmt::format("{:.1f}% of what logits at their limit allow", 100 * part)};
+}
+
+std::string PyTorchRule::remark() const {
+  if (spread_ == 1) return {};
+  return fmt::format(
+      "half of PyTorch's own bf16 gradients are at least {:.0f} % of their size from fp32 (more than {:.0f} %), so equally good results "
+      "differ widely: limits are multiplied by {:.0f} (docs/numerics.md)",
+      100 * median_gradient_, 100 * amplified, spread_);
 }
 
 std::map<std::string, Verdict> PyTorchRule::judge(const Distances& distances) const {
@@ -158,8 +180,8 @@ std::map<std::string, Verdict> PyTorchRule::judge(const Distances& distances) co
       verdicts[name] = measured(distance);  // a count, or another part of the loss
     } else {
       const double ratio = relative_norm(distance) / pytorch_distance(name);
-      const double limit = name == "logits" ? logits_limit : single_tensor_limit(distance.elements);
-      const bool few = limit > any_tensor_limit;
+      const double usual = name == "logits" ? logits_limit : single_tensor_limit(distance.elements), limit = spread_ * usual;
+      const bool few = usual > any_tensor_limit;
       verdicts[name] = {ratio, scale_ * limit,
                         fmt::format("{:.2f} times PyTorch's bf16, at most {:.2f}{}", ratio, scale_ * limit,
                                     few ? fmt::format(" for {} {}", distance.elements, distance.elements == 1 ? "entry" : "entries") : ""),
@@ -170,7 +192,7 @@ std::map<std::string, Verdict> PyTorchRule::judge(const Distances& distances) co
     }
   }
   if (gradients > 0) {
-    const double mean = sum / gradients, limit = scale_ * mean_gradient_limit;
+    const double mean = sum / gradients, limit = scale_ * spread_ * mean_gradient_limit;
     verdicts[all_gradients] = {mean, limit, fmt::format("{:.2f} times PyTorch's bf16, at most {:.2f}", mean, limit)};
   }
   return verdicts;

@@ -94,6 +94,28 @@ TEST(PyTorchRule, JudgesWhatIsNothingButRoundingByTheRatioAlone) {
   EXPECT_NEAR(rule.judge(distances).at("grad.c").size, 2, 1e-9);
 }
 
+/// A model that amplifies rounding until PyTorch's own gradients are off by more than a quarter of their size: twice every limit.
+/// One such tensor among others, like a gradient that is zero, does not change the limits.
+TEST(PyTorchRule, DoublesItsLimitsWhereRoundingIsAmplified) {
+  const auto rule_with = [](double a, double b, double c) {
+    return PyTorchRule("bf16.json", {{"logits", 0.2}, {"grad.a", a}, {"grad.b", b}, {"grad.c", c}}, 1, 50);
+  };
+  const Distances distances = {
+      {"logits", at_distance(0.47)}, {"grad.a", at_distance(0.9)}, {"grad.b", at_distance(0.3)}, {"grad.c", at_distance(1)}};
+  const auto amplified = rule_with(0.26, 0.26, 0.9).judge(distances);
+  EXPECT_DOUBLE_EQ(amplified.at("logits").limit, 2.4);
+  EXPECT_DOUBLE_EQ(amplified.at("grad.a").limit, 4);
+  EXPECT_DOUBLE_EQ(amplified.at(ParityRule::all_gradients).limit, 2.2);
+  EXPECT_TRUE(amplified.at("logits").within());
+  EXPECT_FALSE(amplified.at("grad.a").few_entries);
+  EXPECT_NE(rule_with(0.26, 0.26, 0.9).remark().find("at least 26 % of their size"), std::string::npos)
+      << rule_with(0.26, 0.26, 0.9).remark();
+  for (const auto& usual : {rule_with(0.24, 0.24, 0.9), rule_with(5000, 0.02, 0.02)}) {
+    EXPECT_DOUBLE_EQ(usual.judge(distances).at("grad.a").limit, 2);
+    EXPECT_EQ(usual.remark(), "");
+  }
+}
+
 /// In tensors with few entries equally good results differ more; all other tensors have the limit 2, whatever their size.
 TEST(PyTorchRule, AllowsForChanceInTensorsWithFewEntries) {
   EXPECT_EQ(single_tensor_limit(1000), 2);

@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, Parity,
                            return std::get<0>(one.param) + "_" + std::get<1>(one.param) + "_" + std::get<2>(one.param).name;
                          });
 
-/// Models with indexers: PyTorch's bf16 makes other choices (docs/numerics.md), so they are compared in fp32.
+/// Models with indexers.
 INSTANTIATE_TEST_SUITE_P(Indexers, Parity,
                          ::testing::Combine(::testing::Values("hf_deepseek_v32", "maxtext_deepseek_indexer",
                                                               "maxtext_deepseek_indexer_warmup"),
@@ -84,8 +84,8 @@ TEST_P(Bf16BesidePyTorch, IsAsNearToFp32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Bf16BesidePyTorch,
-                         ::testing::Values("deepseek_v3", "gemma", "gemma2", "gemma3", "gpt2", "gpt_oss", "llama", "llama3", "llama4",
-                                           "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_moe"),
+                         ::testing::Values("deepseek_v3", "deepseek_v32", "gemma", "gemma2", "gemma3", "gpt2", "gpt_oss", "llama", "llama3",
+                                           "llama4", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_5", "qwen3_moe", "qwen3_next"),
                          [](const auto& one) { return one.param; });
 
 /// The report names the tensors with a wider limit for few entries, and those that need it. With all limits halved that is
