@@ -69,7 +69,9 @@ TEST(Inspect, AStagesShardHasItsPartOfTheRanksMemory) {
       for (const auto& [stage, expected] : bytes) EXPECT_EQ(shard_of(result.out, stage), expected) << stage;
       if (rank == 0) heads.push_back(compute->memory_plan().find(runtime::MemoryKind::master, runtime::StageId(3))->bytes());
     }
-    if (tied == "true") EXPECT_EQ(heads.at(0) - heads.at(1), table);
+    if (tied == "true") {
+      EXPECT_EQ(heads.at(0) - heads.at(1), table);
+    }
   }
 }
 

@@ -180,7 +180,8 @@ void write_layer_kinds(OrderedJson& json, const HuggingFaceClass& file, const Mo
 }  // namespace
 
 bool is_of_class(JsonReader& reader, const HuggingFaceClass& file) {
-  if (const auto type = reader.text("model_type")) return *type == file.model_type;
+  if (const auto type = reader.text("model_type"))
+    return *type == file.model_type || std::ranges::find(file.also_named, *type) != file.also_named.end();
   const Json* architectures = reader.find("architectures");
   return architectures != nullptr && architectures->is_array() && !architectures->empty() && architectures->front() == file.architecture;
 }

@@ -122,6 +122,7 @@ struct HuggingFaceClass {
   std::optional<HuggingFaceRoutedExperts> routed = {};  // in place of `experts`
   std::optional<HuggingFaceLatent> latent = {};         // attention is multi-head latent attention
   std::optional<HuggingFaceIndexer> indexer = {};       // with it, an indexer chooses the keys of a query
+  std::vector<std::string_view> also_named = {};        // further values of model_type, of models with the same architecture
 };
 
 /// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.

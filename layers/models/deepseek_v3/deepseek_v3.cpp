@@ -20,7 +20,8 @@ const ModelFamily& deepseek_v3() {
        .positions = 4096,
        .rope = {.scales_scores = true},
        .routed = HuggingFaceRoutedExperts{.normalise = true},
-       .latent = HuggingFaceLatent{}});
+       .latent = HuggingFaceLatent{},
+       .also_named = {"kimi_k2"}});
   return family;
 }
 

@@ -18,7 +18,8 @@ ExpertsSpec gpt_oss_experts(const ModelConfig& config, kernels::Activation activ
                      .clamp = kernels::ClampedGluOptions{.limit = static_cast<float>(config.swiglu_limit),
                                                          .steepness = static_cast<float>(config.swiglu_alpha),
                                                          .offset = 1.0F}},
-          .router_bias = true};
+          .router_bias = true,
+          .capacity_factor = config.capacity_factor};
 }
 
 /// Every layer has sinks, and no activation but the clamped gate.

@@ -64,6 +64,9 @@ void expect_refused(const json& config, const char* key, const std::string& says
   expect_error([&] { (void)parse(config); }, ExitCode::model, {std::string("config.json: ") + key, says});
 }
 
+/// Kimi K2's files name a model_type of their own and the class of DeepSeek-V3.
+TEST(DeepSeekKeys, AreKimisToo) { EXPECT_EQ(model_of(v3({{"model_type", "kimi_k2"}})), model_of(v3())); }
+
 TEST(DeepSeekKeys, AreThoseOfVersion3) {
   const ModelConfig model = model_of(v3());
   EXPECT_EQ(model.family, "deepseek_v3");
