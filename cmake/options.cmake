@@ -27,16 +27,23 @@ if(MILLRACE_SANITIZE)
   endif()
 endif()
 
-# millrace_hot(TARGET) or millrace_hot(SOURCES a.cpp …): code that works on tensors, moves messages or simulates large tables. Not under sanitizers, whose instrumentation grows
-# with inlining, and with it the build time.
-function(millrace_hot)
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
-  if(MILLRACE_SANITIZE)
-    return()
-  endif()
-  foreach(target ${ARG_UNPARSED_ARGUMENTS})
+# Code that works on tensors, moves messages or simulates large tables is hot. Not under sanitizers, whose instrumentation grows with inlining, and with it the
+# build time.
+# millrace_hot(TARGET): all sources of a target.
+function(millrace_hot target)
+  if(NOT MILLRACE_SANITIZE)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
-  endforeach()
-  set_property(SOURCE ${ARG_SOURCES} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
-  set_property(SOURCE ${ARG_SOURCES} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # GCC 12 may crash if a precompiled header was compiled with another -O
+  endif()
+endfunction()
+
+# millrace_hot_sources(TARGET a.cpp …): adds these sources to a target, compiled with its include folders and definitions. As an object library they can be
+# joined (millrace_join), which sources with options of their own cannot.
+function(millrace_hot_sources target)
+  add_library(${target}_hot OBJECT ${ARGN})
+  target_link_libraries(${target}_hot PRIVATE millrace_options)
+  target_include_directories(${target}_hot PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+  target_compile_definitions(${target}_hot PRIVATE $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
+  millrace_hot(${target}_hot)
+  millrace_join(${target}_hot)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_hot>)
 endfunction()

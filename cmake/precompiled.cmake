@@ -21,7 +21,7 @@ function(millrace_reuse_precompiled target from)
 endfunction()
 
 # Small sources that include the same large headers are compiled several at a time (unity build), which halves the work of a clean build. Their unnamed
-# namespaces must not define the same names. Hot sources have their own options and are compiled alone. The dev preset compiles every source alone, so that
+# namespaces must not define the same names. The dev preset compiles every source alone, so that
 # one changed file costs one compilation. GCC treats a joined source like a header, and so warns about classes with members of unnamed types.
 option(MILLRACE_JOIN "Compile small sources several at a time" ON)
 

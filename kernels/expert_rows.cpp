@@ -9,8 +9,8 @@ namespace {
 
 /// Checks places [T, K] and rows [T·K, D] against tokens [T, D] of the same dtype. If the host cannot read the places, the kernel checks
 /// them.
-void check_rows(const char* component, const ExecutionContext& context, const char* name, const Tensor& tokens, const Tensor& places,
-                const Tensor& rows) {
+void check_rows_and_places(const char* component, const ExecutionContext& context, const char* name, const Tensor& tokens,
+                           const Tensor& places, const Tensor& rows) {
   check_rank(component, name, tokens, 2);
   check_rank(component, "places", places, 2);
   check_operand(component, name, tokens, tokens.shape, {DType::f32, DType::bf16});
@@ -44,21 +44,21 @@ void sort_by_expert(const ExecutionContext& context, const Tensor& experts, cons
 
 void gather_rows(const ExecutionContext& context, const Tensor& x, const Tensor& places, const Tensor* weights, const Tensor& rows) {
   constexpr const char* component = "kernels.gather_rows";
-  check_rows(component, context, "x", x, places, rows);
+  check_rows_and_places(component, context, "x", x, places, rows);
   check_weights(component, places, weights);
   table::gather_rows(context, x, places, weights, rows);
 }
 
 void combine_rows(const ExecutionContext& context, const Tensor& rows, const Tensor& places, const Tensor* weights, const Tensor& y) {
   constexpr const char* component = "kernels.combine_rows";
-  check_rows(component, context, "y", y, places, rows);
+  check_rows_and_places(component, context, "y", y, places, rows);
   check_weights(component, places, weights);
   table::combine_rows(context, rows, places, weights, y);
 }
 
 void row_products(const ExecutionContext& context, const Tensor& x, const Tensor& rows, const Tensor& places, const Tensor& products) {
   constexpr const char* component = "kernels.row_products";
-  check_rows(component, context, "x", x, places, rows);
+  check_rows_and_places(component, context, "x", x, places, rows);
   check_operand(component, "products", products, places.shape, {DType::f32});
   table::row_products(context, x, rows, places, products);
 }

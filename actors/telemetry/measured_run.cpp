@@ -70,7 +70,7 @@ void take_device_costs(const std::vector<RankCosts>& by_rank, runtime::Measured&
   for (const auto& costs : by_rank)
     for (const auto& action : costs.actions)
       measured.device_actions.push_back(
-          {runtime::StageId(action.stage), runtime::letter(action.kind), action.count, action.device, action.host});
+          {runtime::StageId(action.stage), runtime::letter_of(action.kind), action.count, action.device, action.host});
   if (measured.device_actions.empty()) return;
   for (const auto& costs : by_rank) measured.launch_gaps.push_back(costs.launch_gaps);
 }

@@ -164,6 +164,7 @@ MILLRACE_INLINE f32x16 xielu_tail(f32x16 x) {
 
 struct Xielu {
   float above, below;
+  [[gnu::always_inline]] explicit Xielu(const Curve& curve) : above(curve.coefficients[0]), below(curve.coefficients[1]) {}
   [[gnu::always_inline]] f32x16 value(f32x16 x) const { return point(x).value; }
   [[gnu::always_inline]] Point point(f32x16 x) const {
     const f32x16 tail = xielu_tail(x), half = xielu_beta * x;
@@ -171,6 +172,80 @@ struct Xielu {
     return {(x > 0.0F ? above * x * x : (tail - x) * below) + half, (x > 0.0F ? 2.0F * above * x : tail_slope * below) + xielu_beta};
   }
 };
+
+/// A curve that few models have and that takes long beside a call. Its values and slopes are functions that all loops call: a copy in each
+/// loop, as the others have it, would be most of what the compiler works on here.
+struct CalledCurve {
+  const Curve& curve;
+  f32x16 (*value_of)(const Curve& curve, f32x16 x);
+  f32x16 (*slope_of)(const Curve& curve, f32x16 x);
+  Point (*point_of)(const Curve& curve, f32x16 x);
+  [[gnu::always_inline]] f32x16 value(f32x16 x) const { return value_of(curve, x); }
+  [[gnu::always_inline]] f32x16 slope(f32x16 x) const { return slope_of(curve, x); }
+  [[gnu::always_inline]] Point point(f32x16 x) const { return point_of(curve, x); }
+};
+
+template <class Function>
+MILLRACE_INLINE Function of_curve(const Curve& curve) {
+  if constexpr (requires { Function(curve); })
+    return Function(curve);
+  else
+    return Function{};
+}
+template <class Function>
+f32x16 value_of(const Curve& curve, f32x16 x) {
+  return of_curve<Function>(curve).value(x);
+}
+template <class Function>
+f32x16 slope_of(const Curve& curve, f32x16 x) {
+  return of_curve<Function>(curve).point(x).slope;
+}
+template <class Function>
+Point point_of(const Curve& curve, f32x16 x) {
+  return of_curve<Function>(curve).point(x);
+}
+template <class Function>
+MILLRACE_INLINE CalledCurve called(const Curve& curve) {
+  return {curve, &value_of<Function>, &slope_of<Function>, &point_of<Function>};
+}
+
+/// That of an activation that with_curve() does not name.
+MILLRACE_INLINE CalledCurve called_curve(const Curve& curve) {
+  switch (curve.activation) {
+    case Activation::gelu_10:
+      return called<Gelu10>(curve);
+    case Activation::tanh:
+      return called<Tanh>(curve);
+    case Activation::mish:
+      return called<Mish>(curve);
+    case Activation::laplace:
+      return called<Laplace>(curve);
+    case Activation::sqrtsoftplus:
+      return called<SqrtSoftplus>(curve);
+    case Activation::xielu:
+      return called<Xielu>(curve);
+    case Activation::silu:
+    case Activation::gelu:
+    case Activation::relu:
+    case Activation::gelu_erf:
+    case Activation::quick_gelu:
+    case Activation::relu2:
+    case Activation::relu6:
+    case Activation::leaky_relu:
+    case Activation::sigmoid:
+    case Activation::linear:
+    case Activation::hardswish:
+    case Activation::prelu:
+      break;
+  }
+  __builtin_unreachable();
+}
+
+template <class Function>
+MILLRACE_INLINE f32x16 slope(const Function& curve, f32x16 x) {
+  return curve.point(x).slope;
+}
+MILLRACE_INLINE f32x16 slope(const CalledCurve& curve, f32x16 x) { return curve.slope(x); }
 
 /// body(curve) of the activation.
 template <class Body>
@@ -184,8 +259,6 @@ MILLRACE_INLINE void with_curve(const Curve& curve, Body&& body) {
       return body(Relu{});
     case Activation::gelu_erf:
       return body(GeluErf{});
-    case Activation::gelu_10:
-      return body(Gelu10{});
     case Activation::quick_gelu:
       return body(QuickGelu{});
     case Activation::relu2:
@@ -196,22 +269,14 @@ MILLRACE_INLINE void with_curve(const Curve& curve, Body&& body) {
       return body(LeakyRelu{});
     case Activation::sigmoid:
       return body(Sigmoid{});
-    case Activation::tanh:
-      return body(Tanh{});
     case Activation::linear:
       return body(Linear{});
     case Activation::hardswish:
       return body(HardSwish{});
-    case Activation::mish:
-      return body(Mish{});
-    case Activation::laplace:
-      return body(Laplace{});
-    case Activation::sqrtsoftplus:
-      return body(SqrtSoftplus{});
     case Activation::prelu:
       return body(Prelu{curve.coefficients[0]});
-    case Activation::xielu:
-      return body(Xielu{curve.coefficients[0], curve.coefficients[1]});
+    default:
+      return body(called_curve(curve));
   }
 }
 
@@ -223,7 +288,7 @@ MILLRACE_INLINE void forward(const Function& curve, const ActivationForward<T>& 
 template <class Function, class T>
 MILLRACE_INLINE void gradient(const Function& curve, const ActivationGradient<T>& at, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; i += 16)
-    store_lanes(at.dx + i, load_lanes(at.dy + i, end - i) * curve.point(load_lanes(at.x + i, end - i)).slope, end - i);
+    store_lanes(at.dx + i, load_lanes(at.dy + i, end - i) * slope(curve, load_lanes(at.x + i, end - i)), end - i);
 }
 
 template <class Function, class T>

@@ -183,7 +183,7 @@ void activation_parameter_gradient(Activation activation, const Tensor& dy, cons
   }
 }
 
-const InTable in_table[] = {
+const InTable activation_in_table[] = {
     {Backend::reference, table::activation_forward, without_context<activation_forward>},
     {Backend::reference, table::activation_input_gradient, without_context<activation_input_gradient>},
     {Backend::reference, table::glu_forward, without_context<glu_forward>},

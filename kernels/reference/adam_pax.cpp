@@ -29,7 +29,7 @@ void adam_pax(const AdamPaxScalars& scalars, std::span<const OptimizerTensors> t
   for (const OptimizerTensors& each : tensors) update(scalars, each);
 }
 
-const InTable in_table[] = {
+const InTable adam_pax_in_table[] = {
     {Backend::reference, table::adam_pax, without_context<adam_pax>},
 };
 

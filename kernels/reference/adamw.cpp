@@ -33,7 +33,7 @@ void adamw(const AdamwScalars& scalars, std::span<const OptimizerTensors> tensor
   for (const OptimizerTensors& each : tensors) update(scalars, each);
 }
 
-const InTable in_table[] = {
+const InTable adamw_in_table[] = {
     {Backend::reference, table::adamw, without_context<adamw>},
 };
 

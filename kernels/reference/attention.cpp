@@ -158,7 +158,7 @@ void attention_sink_gradient(const Tensor& d_o, const Tensor& o, const Tensor& l
   attention_sink_gradient_of_heads(d_o, o, log_sum_exp, sinks, 0, o.shape[1], d_sinks);
 }
 
-const InTable in_table[] = {
+const InTable attention_in_table[] = {
     {Backend::reference, table::attention_forward, without_context<attention_forward>},
     {Backend::reference, table::attention_input_gradient, without_context<attention_input_gradient>},
     {Backend::reference, table::attention_sink_gradient, without_context<attention_sink_gradient>},

@@ -16,7 +16,7 @@ void attention_temperature(const Tensor& x, const Tensor& positions, AttentionTe
   }
 }
 
-const InTable in_table[] = {
+const InTable attention_temperature_in_table[] = {
     {Backend::reference, table::attention_temperature, without_context<attention_temperature>},
 };
 

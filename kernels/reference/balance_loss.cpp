@@ -52,7 +52,7 @@ void balance_loss_input_gradient(const Tensor& logits, const Tensor& choices, co
   }
 }
 
-const InTable in_table[] = {
+const InTable balance_loss_in_table[] = {
     {Backend::reference, table::balance_loss, without_context<balance_loss>},
     {Backend::reference, table::balance_loss_input_gradient, without_context<balance_loss_input_gradient>},
 };

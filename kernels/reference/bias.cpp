@@ -17,7 +17,7 @@ void bias_weight_gradient(const Tensor& dy, const Tensor& db) {
   }
 }
 
-const InTable in_table[] = {
+const InTable bias_in_table[] = {
     {Backend::reference, table::bias_forward, without_context<bias_forward>},
     {Backend::reference, table::bias_weight_gradient, without_context<bias_weight_gradient>},
 };

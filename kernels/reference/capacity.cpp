@@ -25,7 +25,7 @@ void apply_capacity_input_gradient(const Tensor& d_kept_weights, const Tensor& k
     d_weights.as<float>()[i] = kept.as<std::int32_t>()[i] == 0 ? 0.0F : d_kept_weights.as<float>()[i];
 }
 
-const InTable in_table[] = {
+const InTable capacity_in_table[] = {
     {Backend::reference, table::apply_capacity, without_context<apply_capacity>},
     {Backend::reference, table::apply_capacity_input_gradient, without_context<apply_capacity_input_gradient>},
 };

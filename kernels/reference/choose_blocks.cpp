@@ -53,7 +53,7 @@ std::size_t choose_blocks_scratch_bytes(const Shape& k, ChooseBlocksOptions opti
   return block_means_bytes(k, options);
 }
 
-const InTable in_table[] = {
+const InTable choose_blocks_in_table[] = {
     {Backend::reference, table::choose_blocks, without_context<choose_blocks>},
     {Backend::reference, table::choose_blocks_scratch_bytes, choose_blocks_scratch_bytes},
 };

@@ -67,7 +67,7 @@ std::size_t choose_keys_scratch_bytes(const Shape& /*q*/, DType /*dtype*/, Choos
   return static_cast<std::size_t>(options.sequence) * (sizeof(SeenKey) + sizeof(ScoredPlace));
 }
 
-const InTable in_table[] = {
+const InTable choose_keys_in_table[] = {
     {Backend::reference, table::choose_keys, without_context<choose_keys>},
     {Backend::reference, table::choose_keys_scratch_bytes, choose_keys_scratch_bytes},
 };

@@ -37,7 +37,7 @@ void clamped_glu_input_gradient(const Tensor& dy, const Tensor& gate, const Tens
   }
 }
 
-const InTable in_table[] = {
+const InTable clamped_glu_in_table[] = {
     {Backend::reference, table::clamped_glu_forward, without_context<clamped_glu_forward>},
     {Backend::reference, table::clamped_glu_input_gradient, without_context<clamped_glu_input_gradient>},
 };

@@ -57,7 +57,7 @@ void delta_gates_weight_gradient(const Tensor& dg, const Tensor& a, const Tensor
   }
 }
 
-const InTable in_table[] = {
+const InTable delta_gates_in_table[] = {
     {Backend::reference, table::delta_gates_forward, without_context<delta_gates_forward>},
     {Backend::reference, table::delta_gates_input_gradient, without_context<delta_gates_input_gradient>},
     {Backend::reference, table::delta_gates_weight_gradient, without_context<delta_gates_weight_gradient>},

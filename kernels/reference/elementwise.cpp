@@ -31,7 +31,7 @@ void fill_zero(const Tensor& y) {
   if (y.bytes() > 0) std::memset(y.data, 0, y.bytes());
 }
 
-const InTable in_table[] = {
+const InTable elementwise_in_table[] = {
     {Backend::reference, table::add, without_context<add>},
     {Backend::reference, table::scale, without_context<scale>},
     {Backend::reference, table::accumulate, without_context<accumulate>},

@@ -17,7 +17,7 @@ void embedding_weight_gradient(const Tensor& tokens, const Tensor& dy, const Ten
     for (std::int64_t d = 0; d < width; ++d) gradient.as<float>()[tokens.as<std::int32_t>()[t] * width + d] += load(dy, t * width + d);
 }
 
-const InTable in_table[] = {
+const InTable embedding_in_table[] = {
     {Backend::reference, table::embedding_forward, without_context<embedding_forward>},
     {Backend::reference, table::embedding_weight_gradient, without_context<embedding_weight_gradient>},
 };

@@ -52,7 +52,7 @@ void row_products(const Tensor& x, const Tensor& rows, const Tensor& places, con
   }
 }
 
-const InTable in_table[] = {
+const InTable expert_rows_in_table[] = {
     {Backend::reference, table::sort_by_expert, without_context<sort_by_expert>},
     {Backend::reference, table::gather_rows, without_context<gather_rows>},
     {Backend::reference, table::combine_rows, without_context<combine_rows>},

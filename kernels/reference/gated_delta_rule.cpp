@@ -152,7 +152,7 @@ std::size_t gated_delta_rule_gradient_scratch_bytes(const Shape& q, const Shape&
   return static_cast<std::size_t>((chunks + gated_delta_rule_chunk + 2) * q[2] * v[2] + 2 * options.sequence * q[2]) * sizeof(double);
 }
 
-const InTable in_table[] = {
+const InTable gated_delta_rule_in_table[] = {
     {Backend::reference, table::gated_delta_rule_forward, without_context<gated_delta_rule_forward>},
     {Backend::reference, table::gated_delta_rule_input_gradient, without_context<gated_delta_rule_input_gradient>},
     {Backend::reference, table::gated_delta_rule_forward_scratch_bytes, gated_delta_rule_forward_scratch_bytes},

@@ -58,7 +58,7 @@ void grouped_bias_gradient(const Tensor& a, const Tensor& offsets, const Tensor&
   }
 }
 
-const InTable in_table[] = {
+const InTable grouped_matmul_in_table[] = {
     {Backend::reference, table::grouped_matmul, without_context<grouped_matmul>},
     {Backend::reference, table::grouped_weight_gradient, without_context<grouped_weight_gradient>},
     {Backend::reference, table::grouped_bias_gradient, without_context<grouped_bias_gradient>},

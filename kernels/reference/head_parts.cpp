@@ -32,7 +32,7 @@ void split_heads(const Tensor& x, HeadPartsOptions options, std::span<const Tens
   });
 }
 
-const InTable in_table[] = {
+const InTable head_parts_in_table[] = {
     {Backend::reference, table::join_heads, without_context<join_heads>},
     {Backend::reference, table::split_heads, without_context<split_heads>},
 };

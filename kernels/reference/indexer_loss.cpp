@@ -143,7 +143,7 @@ std::size_t indexer_loss_scratch_bytes(const Shape& q, const Shape& index_q, DTy
   return sizeof(double) * static_cast<std::size_t>((q[0] + 1) * index_q[2] + 4 * options.sequence);
 }
 
-const InTable in_table[] = {
+const InTable indexer_loss_in_table[] = {
     {Backend::reference, table::indexer_loss, without_context<indexer_loss>},
     {Backend::reference, table::indexer_loss_input_gradient, without_context<indexer_loss_input_gradient>},
     {Backend::reference, table::indexer_loss_scratch_bytes, indexer_loss_scratch_bytes},

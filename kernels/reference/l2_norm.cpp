@@ -28,7 +28,7 @@ void l2_norm_input_gradient(const Tensor& dy, const Tensor& x, const Tensor& r, 
   }
 }
 
-const InTable in_table[] = {
+const InTable l2_norm_in_table[] = {
     {Backend::reference, table::l2_norm_forward, without_context<l2_norm_forward>},
     {Backend::reference, table::l2_norm_input_gradient, without_context<l2_norm_input_gradient>},
 };

@@ -54,7 +54,7 @@ void layer_norm_weight_gradient(const Tensor& dy, const Tensor& x, const Tensor&
   }
 }
 
-const InTable in_table[] = {
+const InTable layer_norm_in_table[] = {
     {Backend::reference, table::layer_norm_forward, without_context<layer_norm_forward>},
     {Backend::reference, table::layer_norm_input_gradient, without_context<layer_norm_input_gradient>},
     {Backend::reference, table::layer_norm_weight_gradient, without_context<layer_norm_weight_gradient>},

@@ -113,7 +113,7 @@ void linear_cross_entropy_gradients(const Tensor& h, const Tensor& w, const Tens
   add_gradients(h, w, targets, log_sum_exp, g, options, &dh, &dw);
 }
 
-const InTable in_table[] = {
+const InTable linear_cross_entropy_in_table[] = {
     {Backend::reference, table::linear_cross_entropy_forward, without_context<linear_cross_entropy_forward>},
     {Backend::reference, table::linear_cross_entropy_input_gradient, without_context<linear_cross_entropy_input_gradient>},
     {Backend::reference, table::linear_cross_entropy_weight_gradient, without_context<linear_cross_entropy_weight_gradient>},

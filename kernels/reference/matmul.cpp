@@ -29,7 +29,7 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions opt
     }
 }
 
-const InTable in_table[] = {
+const InTable matmul_in_table[] = {
     {Backend::reference, table::matmul, without_context<matmul>},
 };
 

@@ -20,7 +20,7 @@ void moments(const Tensor& x, const Tensor& sums) {
   out[3] = squares;
 }
 
-const InTable in_table[] = {
+const InTable moments_in_table[] = {
     {Backend::reference, table::moments, without_context<moments>},
 };
 

@@ -50,7 +50,7 @@ void rms_norm_weight_gradient(const Tensor& dy, const Tensor& x, const Tensor& r
   }
 }
 
-const InTable in_table[] = {
+const InTable rms_norm_in_table[] = {
     {Backend::reference, table::rms_norm_forward, without_context<rms_norm_forward>},
     {Backend::reference, table::rms_norm_input_gradient, without_context<rms_norm_input_gradient>},
     {Backend::reference, table::rms_norm_weight_gradient, without_context<rms_norm_weight_gradient>},

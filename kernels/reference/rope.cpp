@@ -33,7 +33,7 @@ void rope(const Tensor& x, const Tensor& positions, const Tensor& inverse_freque
   }
 }
 
-const InTable in_table[] = {
+const InTable rope_in_table[] = {
     {Backend::reference, table::rope, without_context<rope>},
 };
 

@@ -167,7 +167,7 @@ void route_bias_gradient(const Tensor& d_weights, const Tensor& logits, const Te
   }
 }
 
-const InTable in_table[] = {
+const InTable route_in_table[] = {
     {Backend::reference, table::route, without_context<route>},
     {Backend::reference, table::route_input_gradient, without_context<route_input_gradient>},
     {Backend::reference, table::route_bias_gradient, without_context<route_bias_gradient>},

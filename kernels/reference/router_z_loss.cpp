@@ -34,7 +34,7 @@ void router_z_loss_input_gradient(const Tensor& logits, const Tensor& scale, con
   }
 }
 
-const InTable in_table[] = {
+const InTable router_z_loss_in_table[] = {
     {Backend::reference, table::router_z_loss, without_context<router_z_loss>},
     {Backend::reference, table::router_z_loss_input_gradient, without_context<router_z_loss_input_gradient>},
 };

@@ -25,7 +25,7 @@ void sgd(const SgdScalars& scalars, std::span<const OptimizerTensors> tensors) {
   for (const OptimizerTensors& each : tensors) update(scalars, each);
 }
 
-const InTable in_table[] = {
+const InTable sgd_in_table[] = {
     {Backend::reference, table::sgd, without_context<sgd>},
 };
 

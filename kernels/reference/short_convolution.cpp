@@ -70,7 +70,7 @@ void short_convolution_weight_gradient(const Tensor& dy, const Tensor& x, const 
     }
 }
 
-const InTable in_table[] = {
+const InTable short_convolution_in_table[] = {
     {Backend::reference, table::short_convolution_forward, without_context<short_convolution_forward>},
     {Backend::reference, table::short_convolution_input_gradient, without_context<short_convolution_input_gradient>},
     {Backend::reference, table::short_convolution_weight_gradient, without_context<short_convolution_weight_gradient>},

@@ -17,7 +17,7 @@ void add_sinusoid(const Tensor& x, const Tensor& positions, const Tensor& invers
   }
 }
 
-const InTable in_table[] = {
+const InTable sinusoid_in_table[] = {
     {Backend::reference, table::add_sinusoid, without_context<add_sinusoid>},
 };
 

@@ -27,7 +27,7 @@ void softmax_input_gradient(const Tensor& dy, const Tensor& y, const Tensor& dx)
   }
 }
 
-const InTable in_table[] = {
+const InTable softmax_in_table[] = {
     {Backend::reference, table::softmax, without_context<softmax>},
     {Backend::reference, table::softmax_input_gradient, without_context<softmax_input_gradient>},
 };

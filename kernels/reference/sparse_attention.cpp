@@ -128,7 +128,7 @@ std::size_t sparse_attention_scratch_bytes(const Shape& /*q*/, const Shape& k, s
   return sizeof(double) * static_cast<std::size_t>(std::max(options.sequence * both + k[2], list_length));
 }
 
-const InTable in_table[] = {
+const InTable sparse_attention_in_table[] = {
     {Backend::reference, table::sparse_attention_forward, without_context<sparse_attention_forward>},
     {Backend::reference, table::sparse_attention_input_gradient, without_context<sparse_attention_input_gradient>},
     {Backend::reference, table::sparse_attention_scratch_bytes, sparse_attention_scratch_bytes},

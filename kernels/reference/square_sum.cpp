@@ -22,7 +22,7 @@ void square_sums(std::span<const Tensor> tensors, const Tensor& sums) {
   for (std::size_t i = 0; i < tensors.size(); ++i) sums.as<double>()[i] = square_sum(tensors[i]);
 }
 
-const InTable in_table[] = {
+const InTable square_sum_in_table[] = {
     {Backend::reference, table::square_sums, without_context<square_sums>},
 };
 

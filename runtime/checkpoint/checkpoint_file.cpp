@@ -6,14 +6,15 @@
 #include <charconv>
 #include <map>
 
+#include "runtime/checkpoint/component.hpp"
+
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.checkpoint";
-
 void check_space(const std::string& folder, std::uint64_t bytes) {
   const auto free = free_space(folder);
-  MILLRACE_CHECK(free / 6 >= bytes / 5, ExitCode::storage, component, "{}: {} bytes free, expected 1.2 x {}", folder, free, bytes);
+  MILLRACE_CHECK(free / 6 >= bytes / 5, ExitCode::storage, checkpoint_component, "{}: {} bytes free, expected 1.2 x {}", folder, free,
+                 bytes);
 }
 
 /// Parses the step of a name such as "step-00000040"; returns nothing for other names.
@@ -63,10 +64,10 @@ TensorsByName by_name(std::span<const CheckpointTensor> tensors) {
   TensorsByName map;
   for (const auto& tensor : tensors) {
     const auto expected = bytes_of(tensor.name, tensor.dtype, tensor.shape);
-    MILLRACE_CHECK(tensor.bytes.size() == expected, ExitCode::internal, component, "tensor '{}' has {} bytes, expected {} for {}",
-                   tensor.name, tensor.bytes.size(), expected, shape_text(tensor.shape));
-    MILLRACE_CHECK(map.emplace(tensor.name, &tensor).second, ExitCode::internal, component, "tensor '{}' was passed twice to be written",
-                   tensor.name);
+    MILLRACE_CHECK(tensor.bytes.size() == expected, ExitCode::internal, checkpoint_component,
+                   "tensor '{}' has {} bytes, expected {} for {}", tensor.name, tensor.bytes.size(), expected, shape_text(tensor.shape));
+    MILLRACE_CHECK(map.emplace(tensor.name, &tensor).second, ExitCode::internal, checkpoint_component,
+                   "tensor '{}' was passed twice to be written", tensor.name);
   }
   return map;
 }
@@ -92,7 +93,7 @@ TensorRecord send(const CheckpointTensor& tensor, const std::string& shard, cons
 void read_back(const std::string& path, const ShardReport& report) {
   const SafetensorsFile file(path, ExitCode::storage, false);
   file.drop_cache();
-  MILLRACE_CHECK(hash_of(file.header_bytes()) == report.shard.header, ExitCode::storage, component,
+  MILLRACE_CHECK(hash_of(file.header_bytes()) == report.shard.header, ExitCode::storage, checkpoint_component,
                  "{}: the header does not read back as it was written", path);
   std::vector<std::byte> scratch(hash_chunk_bytes);
   for (const auto& record : report.tensors) {
@@ -101,7 +102,7 @@ void read_back(const std::string& path, const ShardReport& report) {
       const auto offset = chunk * hash_chunk_bytes;
       const auto part = std::span(scratch).first(std::min<std::uint64_t>(hash_chunk_bytes, tensor.bytes() - offset));
       file.read_bytes(tensor, offset, part);
-      MILLRACE_CHECK(hash_of(std::as_bytes(part)) == record.chunks[chunk], ExitCode::storage, component,
+      MILLRACE_CHECK(hash_of(std::as_bytes(part)) == record.chunks[chunk], ExitCode::storage, checkpoint_component,
                      "{}: tensor '{}' at byte {} does not read back as it was in memory", path, record.name, offset);
     }
   }
@@ -151,7 +152,8 @@ File take_lock(const std::string& run_directory, const LockWait& wait) {
   make_directories(run_directory);
   auto file = File::append(join_path(run_directory, "lock"));
   while (!file.try_lock()) {
-    MILLRACE_CHECK(wait && wait(), ExitCode::start, component, "{}: another process is training in this run directory", run_directory);
+    MILLRACE_CHECK(wait && wait(), ExitCode::start, checkpoint_component, "{}: another process is training in this run directory",
+                   run_directory);
   }
   return file;
 }
@@ -195,8 +197,8 @@ void CheckpointStore::remove_leftovers() {
 
 std::string CheckpointStore::begin(std::uint64_t step, std::uint64_t bytes) {
   const auto final_folder = join_path(folder_, checkpoint_name(step));
-  MILLRACE_CHECK(kind_of(final_folder) == PathKind::missing, ExitCode::checkpoint, component, "{}: step {} has a checkpoint already",
-                 final_folder, step);
+  MILLRACE_CHECK(kind_of(final_folder) == PathKind::missing, ExitCode::checkpoint, checkpoint_component,
+                 "{}: step {} has a checkpoint already", final_folder, step);
   check_space(folder_, bytes);
   const auto epoch = journal_.next_epoch();
   journal_.append({JournalEvent::begin, step, epoch, ""});
@@ -217,7 +219,7 @@ Manifest CheckpointStore::assemble(std::span<const ShardReport> reports, const C
   std::vector<const ShardReport*> ordered(reports.size(), nullptr);
   for (const auto& report : reports) {
     const bool fits = report.writers == static_cast<int>(reports.size()) && report.writer >= 0 && report.writer < report.writers;
-    MILLRACE_CHECK(fits && ordered[static_cast<std::size_t>(report.writer)] == nullptr, ExitCode::internal, component,
+    MILLRACE_CHECK(fits && ordered[static_cast<std::size_t>(report.writer)] == nullptr, ExitCode::internal, checkpoint_component,
                    "step {}: the report of writer {} of {} among {} reports", meta.step, report.writer, report.writers, reports.size());
     ordered[static_cast<std::size_t>(report.writer)] = &report;
   }
@@ -225,7 +227,7 @@ Manifest CheckpointStore::assemble(std::span<const ShardReport> reports, const C
     manifest.shards.push_back(report->shard);
     manifest.tensors.insert(manifest.tensors.end(), report->tensors.begin(), report->tensors.end());
   }
-  MILLRACE_CHECK(!manifest.tensors.empty(), ExitCode::internal, component, "step {}: a checkpoint without tensors", meta.step);
+  MILLRACE_CHECK(!manifest.tensors.empty(), ExitCode::internal, checkpoint_component, "step {}: a checkpoint without tensors", meta.step);
   std::sort(manifest.tensors.begin(), manifest.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   manifest.state = manifest.state_hash();  // also rejects a tensor that two writers have
   return manifest;
@@ -236,7 +238,7 @@ CommitResult CheckpointStore::commit(const std::string& folder, std::span<const 
   const auto dash = name.rfind('-');
   std::uint64_t epoch = 0;
   std::from_chars(name.data() + dash + 1, name.data() + name.size(), epoch);
-  MILLRACE_CHECK(is_temporary(name) && name == temporary_name(meta.step, epoch), ExitCode::internal, component,
+  MILLRACE_CHECK(is_temporary(name) && name == temporary_name(meta.step, epoch), ExitCode::internal, checkpoint_component,
                  "committing step {} in the folder {}", meta.step, folder);
   const auto manifest = assemble(reports, meta, epoch).text();
   write_new_file(join_path(folder, manifest_name), manifest);
@@ -337,8 +339,8 @@ FoundCheckpoint CheckpointStore::newest_usable() {
     quarantine(name, reason);
     found.warnings.push_back(fmt::format("checkpoint of step {} is damaged and was put aside: {}", step, reason));
   }
-  MILLRACE_CHECK(!ever_committed(), ExitCode::checkpoint, component, "{}: checkpoints were committed, but none is usable{}{}", folder_,
-                 found.warnings.empty() ? "" : ": ", fmt::join(found.warnings, "; "));
+  MILLRACE_CHECK(!ever_committed(), ExitCode::checkpoint, checkpoint_component, "{}: checkpoints were committed, but none is usable{}{}",
+                 folder_, found.warnings.empty() ? "" : ": ", fmt::join(found.warnings, "; "));
   return found;
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "runtime/checkpoint/component.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/json_reader.hpp"
 #include "runtime/io/safetensors_header.hpp"
@@ -11,7 +12,6 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.checkpoint";
 constexpr int max_depth = 6;
 using nlohmann::json;
 
@@ -51,8 +51,8 @@ TensorRecord tensor_from(const JsonReader& record, ExitCode code) {
   for (const auto& chunk : record.member("chunks").elements()) tensor.chunks.push_back(hash_from(chunk));
   const auto bytes = bytes_of(tensor.name, tensor.dtype, tensor.shape);
   const auto expected = (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes;
-  MILLRACE_CHECK(tensor.chunks.size() == expected, code, component, "{}: tensor '{}' has {} chunk hashes, expected {}", record.where(),
-                 tensor.name, tensor.chunks.size(), expected);
+  MILLRACE_CHECK(tensor.chunks.size() == expected, code, checkpoint_component, "{}: tensor '{}' has {} chunk hashes, expected {}",
+                 record.where(), tensor.name, tensor.chunks.size(), expected);
   return tensor;
 }
 
@@ -72,13 +72,13 @@ json array_of(const Records& records) {
 void check_owners(const Manifest& manifest, const std::string& path) {
   std::set<std::string> files;
   for (const auto& shard : manifest.shards)
-    MILLRACE_CHECK(shard.file.find('/') == std::string::npos && files.insert(shard.file).second, ExitCode::checkpoint, component,
+    MILLRACE_CHECK(shard.file.find('/') == std::string::npos && files.insert(shard.file).second, ExitCode::checkpoint, checkpoint_component,
                    "{}: '{}' is not a file name, or appears twice", path, shard.file);
   for (std::size_t index = 0; index < manifest.tensors.size(); ++index) {
     const auto& tensor = manifest.tensors[index];
-    MILLRACE_CHECK(files.contains(tensor.shard), ExitCode::checkpoint, component, "{}: tensor '{}' is in the unlisted file '{}'", path,
-                   tensor.name, tensor.shard);
-    MILLRACE_CHECK(index == 0 || manifest.tensors[index - 1].name < tensor.name, ExitCode::checkpoint, component,
+    MILLRACE_CHECK(files.contains(tensor.shard), ExitCode::checkpoint, checkpoint_component, "{}: tensor '{}' is in the unlisted file '{}'",
+                   path, tensor.name, tensor.shard);
+    MILLRACE_CHECK(index == 0 || manifest.tensors[index - 1].name < tensor.name, ExitCode::checkpoint, checkpoint_component,
                    "{}: tensor '{}' is out of order or appears twice", path, tensor.name);
   }
 }
@@ -133,7 +133,8 @@ Manifest Manifest::from_text(std::string_view text, const std::string& path) {
   for (const auto& shard : record.member("shards").elements()) manifest.shards.push_back(shard_from(shard));
   for (const auto& tensor : record.member("tensors").elements()) manifest.tensors.push_back(tensor_from(tensor, code));
   check_owners(manifest, path);
-  MILLRACE_CHECK(manifest.state_hash() == manifest.state, code, component, "{}: the state hash is not that of its tensors", path);
+  MILLRACE_CHECK(manifest.state_hash() == manifest.state, code, checkpoint_component, "{}: the state hash is not that of its tensors",
+                 path);
   return manifest;
 }
 
@@ -157,7 +158,7 @@ Commit Commit::from_text(std::string_view text, const std::string& path) {
   const Commit commit{record.member("step").count(), record.member("epoch").count(), record.member("manifest_bytes").count(),
                       hash_from(record.member("manifest"))};
   // The commit file has no hash of its own, so every byte must be as text() writes it.
-  MILLRACE_CHECK(commit.text() == text, code, component, "{}: not as it was written", path);
+  MILLRACE_CHECK(commit.text() == text, code, checkpoint_component, "{}: not as it was written", path);
   return commit;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <span>
 
@@ -25,6 +26,14 @@ class MappedFile {
   const std::byte* data_ = nullptr;  // null if the file is empty
   std::size_t size_ = 0;
 };
+
+/// The element at an address of the file's bytes, which need not be aligned.
+template <class T>
+[[nodiscard]] T load(const std::byte* from) noexcept {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
 
 /// Installs a SIGBUS handler. From then on, reading bytes of a mapped file that are no longer on the disk (the file was
 /// truncated, or the disk fails) ends the process with exit code `data` and a message that names the file. Other bus errors keep

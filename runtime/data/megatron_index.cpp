@@ -8,14 +8,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr std::size_t header_bytes = 34;  // so the arrays after it are not aligned
-
-template <class T>
-T load(const std::byte* from) noexcept {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
+constexpr std::size_t index_header_bytes = 34;  // so the arrays after it are not aligned
 
 template <class T>
 T element(const std::byte* array, std::int64_t index) noexcept {
@@ -45,7 +38,7 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::uint64_t bi
 
 void MegatronIndex::check_sizes(const std::filesystem::path& path) {
   const auto bytes = file_.bytes();
-  MILLRACE_CHECK(bytes.size() >= header_bytes && std::memcmp(bytes.data(), megatron_magic.data(), megatron_magic.size()) == 0,
+  MILLRACE_CHECK(bytes.size() >= index_header_bytes && std::memcmp(bytes.data(), megatron_magic.data(), megatron_magic.size()) == 0,
                  ExitCode::data, "data", "{}: the .idx beside a .bin is not an index of Megatron's IndexedDataset", path.string());
   const auto version = load<std::uint64_t>(bytes.data() + 9);
   MILLRACE_CHECK(version == 1, ExitCode::data, "data", "{}: an index of version {}, expected 1", path.string(), version);
@@ -57,13 +50,13 @@ void MegatronIndex::check_sizes(const std::filesystem::path& path) {
   const std::uint64_t size = bytes.size();
   MILLRACE_CHECK(sequences <= size / 12 && borders <= size / 8, ExitCode::data, "data",
                  "{}: {} bytes, too few for {} sequences and {} borders of documents", path.string(), size, sequences, borders);
-  const std::uint64_t expected = header_bytes + 12 * sequences + 8 * borders;
+  const std::uint64_t expected = index_header_bytes + 12 * sequences + 8 * borders;
   MILLRACE_CHECK(size == expected || size == expected + sequences, ExitCode::data, "data",
                  "{}: {} bytes, expected {} for {} sequences and {} borders of documents (cut off while copying?)", path.string(), size,
                  expected, sequences, borders);
   sequences_ = static_cast<std::int64_t>(sequences);
   borders_ = static_cast<std::int64_t>(borders);
-  lengths_ = bytes.data() + header_bytes;
+  lengths_ = bytes.data() + index_header_bytes;
   offsets_ = lengths_ + 4 * sequences;
   documents_ = offsets_ + 8 * sequences;
 }

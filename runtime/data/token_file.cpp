@@ -39,13 +39,6 @@ constexpr std::array other_magics = {
     OtherMagic{20240527, "an llm.c training state"},
 };
 
-template <class T>
-T load(const std::byte* from) noexcept {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
-
 void refuse_strangers(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 16));
   for (const Stranger& stranger : strangers) {

@@ -12,7 +12,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "data";
+constexpr const char* token_writer_component = "data";
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 // tokens per file or document, where the format counts them with 31 bits
 constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();
@@ -31,7 +31,7 @@ void remove_quietly(const std::string& path) {
 
 /// Creates an empty file, unless another process is writing it.
 File create_locked(const File& lock) {
-  MILLRACE_CHECK(lock.try_lock(), ExitCode::start, component, "{}: another process is writing it", lock.path());
+  MILLRACE_CHECK(lock.try_lock(), ExitCode::start, token_writer_component, "{}: another process is writing it", lock.path());
   try {
     return File::create(lock.path());
   } catch (const Error&) {
@@ -90,7 +90,8 @@ std::vector<std::string> TokenWriter::paths() const {
 }
 
 void TokenWriter::refuse(std::int32_t id, std::int64_t index) const {
-  fail(ExitCode::data, component, "{}: token {} of document {} is {}, the vocabulary has {}", path_, index, documents_, id, vocabulary_);
+  fail(ExitCode::data, token_writer_component, "{}: token {} of document {} is {}, the vocabulary has {}", path_, index, documents_, id,
+       vocabulary_);
 }
 
 void TokenWriter::append(std::span<const std::int32_t> ids) {
@@ -108,10 +109,10 @@ void TokenWriter::append(std::span<const std::int32_t> ids) {
   }
   tokens_ += static_cast<std::int64_t>(ids.size());
   in_document_ += static_cast<std::int64_t>(ids.size());
-  MILLRACE_CHECK(target_ != TokenTarget::llmc || tokens_ <= max_tokens, ExitCode::data, component,
+  MILLRACE_CHECK(target_ != TokenTarget::llmc || tokens_ <= max_tokens, ExitCode::data, token_writer_component,
                  "{}: more than {} tokens, which llm.c's header cannot count; write several files, or Megatron's format", path_,
                  max_tokens);
-  MILLRACE_CHECK(in_document_ <= max_tokens, ExitCode::data, component,
+  MILLRACE_CHECK(in_document_ <= max_tokens, ExitCode::data, token_writer_component,
                  "{}: document {} has more than {} tokens, which Megatron's index cannot count", path_, documents_, max_tokens);
 }
 
@@ -164,7 +165,7 @@ void TokenWriter::write_index() {
 
 void TokenWriter::finish() {
   end_document();
-  MILLRACE_CHECK(tokens_ > 0, ExitCode::data, component, "{}: no tokens to write", path_);
+  MILLRACE_CHECK(tokens_ > 0, ExitCode::data, token_writer_component, "{}: no tokens to write", path_);
   tokens_file_->finish();
   if (target_ == TokenTarget::llmc) {
     const auto count = static_cast<std::int32_t>(tokens_);

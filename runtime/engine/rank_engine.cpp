@@ -7,7 +7,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.engine";
+constexpr const char* rank_engine_component = "runtime.engine";
 
 std::string name_of(const Edge& edge) {
   return fmt::format("the {} edge from stage {} to {}", to_string(edge.kind), edge.producer, edge.consumer);
@@ -16,14 +16,15 @@ std::string name_of(const Edge& edge) {
 }  // namespace
 
 RankEngine::RankEngine(Options options) : rank_(options.rank), issue_ahead_(options.issue_ahead) {
-  MILLRACE_CHECK(options.depths.size() == options.edges.size(), ExitCode::internal, component,
+  MILLRACE_CHECK(options.depths.size() == options.edges.size(), ExitCode::internal, rank_engine_component,
                  "rank {}: {} channel depths, expected one for each of {} edges", rank_, options.depths.size(), options.edges.size());
-  MILLRACE_CHECK(issue_ahead_ >= 1, ExitCode::internal, component, "rank {}: issue-ahead bound {}, expected 1 or more", rank_,
+  MILLRACE_CHECK(issue_ahead_ >= 1, ExitCode::internal, rank_engine_component, "rank {}: issue-ahead bound {}, expected 1 or more", rank_,
                  issue_ahead_);
   std::size_t slots = 0;
   for (const Edge& edge : options.edges) {
     const int depth = options.depths[edge.id.index()];
-    MILLRACE_CHECK(depth >= 1, ExitCode::internal, component, "rank {}: {} slots on {}, expected 1 or more", rank_, depth, name_of(edge));
+    MILLRACE_CHECK(depth >= 1, ExitCode::internal, rank_engine_component, "rank {}: {} slots on {}, expected 1 or more", rank_, depth,
+                   name_of(edge));
     Channel channel;
     channel.edge = edge;
     channel.depth = depth;
@@ -41,9 +42,10 @@ RankEngine::RankEngine(Options options) : rank_(options.rank), issue_ahead_(opti
 // -- events ------------------------------------------------------------------------------------------------------------------
 
 const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
-  MILLRACE_CHECK(plan_ == nullptr, ExitCode::internal, component, "rank {}: step {} starts while {} of {} actions of step {} are done",
-                 rank_, step, finished_, plan_->actions.size(), step_);
-  MILLRACE_CHECK(plan.rank == rank_, ExitCode::internal, component, "rank {} was given the list of rank {}", rank_, plan.rank);
+  MILLRACE_CHECK(plan_ == nullptr, ExitCode::internal, rank_engine_component,
+                 "rank {}: step {} starts while {} of {} actions of step {} are done", rank_, step, finished_, plan_->actions.size(),
+                 step_);
+  MILLRACE_CHECK(plan.rank == rank_, ExitCode::internal, rank_engine_component, "rank {} was given the list of rank {}", rank_, plan.rank);
   clear_decisions();
   plan_ = &plan;
   step_ = step;
@@ -56,9 +58,9 @@ const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
 const Decisions& RankEngine::boundary_arrived(EdgeId edge, std::int64_t sequence) {
   clear_decisions();
   Channel& channel = incoming(edge, sequence, "boundary");
-  MILLRACE_CHECK(sequence == channel.arrived, ExitCode::internal, component, "rank {}: boundary {} arrived on {}, expected boundary {}",
-                 rank_, sequence, name_of(channel.edge), channel.arrived);
-  MILLRACE_CHECK(sequence < channel.released + channel.depth, ExitCode::internal, component,
+  MILLRACE_CHECK(sequence == channel.arrived, ExitCode::internal, rank_engine_component,
+                 "rank {}: boundary {} arrived on {}, expected boundary {}", rank_, sequence, name_of(channel.edge), channel.arrived);
+  MILLRACE_CHECK(sequence < channel.released + channel.depth, ExitCode::internal, rank_engine_component,
                  "rank {}: boundary {} arrived on {}, whose {} slots are all taken (boundaries {} to {})", rank_, sequence,
                  name_of(channel.edge), channel.depth, channel.released, sequence - 1);
   ++channel.arrived;
@@ -69,7 +71,7 @@ const Decisions& RankEngine::credit_returned(EdgeId edge, std::int64_t sequence)
   clear_decisions();
   Channel& channel = outgoing(edge, sequence, "credit");
   auto& holder = channel.holder[static_cast<std::size_t>(std::max<std::int64_t>(sequence, 0) % channel.depth)];
-  MILLRACE_CHECK(sequence >= 0 && holder == sequence, ExitCode::internal, component,
+  MILLRACE_CHECK(sequence >= 0 && holder == sequence, ExitCode::internal, rank_engine_component,
                  "rank {}: the slot of boundary {} was freed on {}, but it holds boundary {}", rank_, sequence, name_of(channel.edge),
                  holder);
   holder = -1;
@@ -78,12 +80,12 @@ const Decisions& RankEngine::credit_returned(EdgeId edge, std::int64_t sequence)
 
 const Decisions& RankEngine::batch_ready(MicrobatchId microbatch) {
   clear_decisions();
-  MILLRACE_CHECK(plan_ != nullptr, ExitCode::internal, component, "rank {}: the batch of microbatch {} arrived while no list runs", rank_,
-                 microbatch);
-  MILLRACE_CHECK(microbatch.value >= 0 && microbatch.value < plan_->microbatches, ExitCode::internal, component,
+  MILLRACE_CHECK(plan_ != nullptr, ExitCode::internal, rank_engine_component,
+                 "rank {}: the batch of microbatch {} arrived while no list runs", rank_, microbatch);
+  MILLRACE_CHECK(microbatch.value >= 0 && microbatch.value < plan_->microbatches, ExitCode::internal, rank_engine_component,
                  "rank {}: the batch of microbatch {} arrived in step {}, expected 0 to {}", rank_, microbatch, step_,
                  plan_->microbatches - 1);
-  MILLRACE_CHECK(!batches_[microbatch.index()], ExitCode::internal, component,
+  MILLRACE_CHECK(!batches_[microbatch.index()], ExitCode::internal, rank_engine_component,
                  "rank {}: the batch of microbatch {} of step {} arrived twice", rank_, microbatch, step_);
   batches_[microbatch.index()] = 1;
   return advance();
@@ -91,11 +93,11 @@ const Decisions& RankEngine::batch_ready(MicrobatchId microbatch) {
 
 const Decisions& RankEngine::action_finished(const Action& action) {
   clear_decisions();
-  MILLRACE_CHECK(plan_ != nullptr && finished_ < issued_, ExitCode::internal, component, "rank {}: {} finished, but nothing was issued",
-                 rank_, action);
+  MILLRACE_CHECK(plan_ != nullptr && finished_ < issued_, ExitCode::internal, rank_engine_component,
+                 "rank {}: {} finished, but nothing was issued", rank_, action);
   const PlannedAction& oldest = plan_->actions[static_cast<std::size_t>(finished_)];
-  MILLRACE_CHECK(oldest.action == action, ExitCode::internal, component, "rank {}: {} finished, but the oldest issued action is {}", rank_,
-                 action, oldest.action);
+  MILLRACE_CHECK(oldest.action == action, ExitCode::internal, rank_engine_component,
+                 "rank {}: {} finished, but the oldest issued action is {}", rank_, action, oldest.action);
   ++finished_;
   if (oldest.output.present() && !channels_[oldest.output.edge.index()].edge.local()) decisions_.sends.push_back(slot_of(oldest.output));
   if (oldest.last_use) {
@@ -208,10 +210,10 @@ Wait RankEngine::wait() const {
 
 RankEngine::Channel& RankEngine::incoming(EdgeId edge, std::int64_t sequence, const char* event) {
   const bool known = edge.value >= 0 && edge.index() < channels_.size();
-  MILLRACE_CHECK(known, ExitCode::internal, component, "rank {}: {} {} arrived on unknown edge {} of {}", rank_, event, sequence, edge,
-                 channels_.size());
+  MILLRACE_CHECK(known, ExitCode::internal, rank_engine_component, "rank {}: {} {} arrived on unknown edge {} of {}", rank_, event,
+                 sequence, edge, channels_.size());
   Channel& channel = channels_[edge.index()];
-  MILLRACE_CHECK(channel.edge.consumer_rank == rank_ && !channel.edge.local(), ExitCode::internal, component,
+  MILLRACE_CHECK(channel.edge.consumer_rank == rank_ && !channel.edge.local(), ExitCode::internal, rank_engine_component,
                  "rank {}: {} {} arrived on {}, which goes from rank {} to rank {}", rank_, event, sequence, name_of(channel.edge),
                  channel.edge.producer_rank, channel.edge.consumer_rank);
   return channel;
@@ -219,10 +221,10 @@ RankEngine::Channel& RankEngine::incoming(EdgeId edge, std::int64_t sequence, co
 
 RankEngine::Channel& RankEngine::outgoing(EdgeId edge, std::int64_t sequence, const char* event) {
   const bool known = edge.value >= 0 && edge.index() < channels_.size();
-  MILLRACE_CHECK(known, ExitCode::internal, component, "rank {}: {} {} arrived on unknown edge {} of {}", rank_, event, sequence, edge,
-                 channels_.size());
+  MILLRACE_CHECK(known, ExitCode::internal, rank_engine_component, "rank {}: {} {} arrived on unknown edge {} of {}", rank_, event,
+                 sequence, edge, channels_.size());
   Channel& channel = channels_[edge.index()];
-  MILLRACE_CHECK(channel.edge.producer_rank == rank_ && !channel.edge.local(), ExitCode::internal, component,
+  MILLRACE_CHECK(channel.edge.producer_rank == rank_ && !channel.edge.local(), ExitCode::internal, rank_engine_component,
                  "rank {}: {} {} arrived on {}, which goes from rank {} to rank {}", rank_, event, sequence, name_of(channel.edge),
                  channel.edge.producer_rank, channel.edge.consumer_rank);
   return channel;

@@ -10,14 +10,14 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.shard_layout";
+constexpr const char* shard_layout_component = "runtime.shard_layout";
 
 void add_use(StoredParameter& tensor, const StageParameter& parameter) {
-  MILLRACE_CHECK(tensor.shape == parameter.shape, ExitCode::internal, component,
+  MILLRACE_CHECK(tensor.shape == parameter.shape, ExitCode::internal, shard_layout_component,
                  "{} is {} in stage {} and {} elsewhere, expected one shape", parameter.name, kernels::to_string(parameter.shape),
                  parameter.stage, kernels::to_string(tensor.shape));
-  MILLRACE_CHECK(!tensor.has_use(parameter.use), ExitCode::internal, component, "use {} of {} is declared twice on one rank", parameter.use,
-                 parameter.name);
+  MILLRACE_CHECK(!tensor.has_use(parameter.use), ExitCode::internal, shard_layout_component, "use {} of {} is declared twice on one rank",
+                 parameter.use, parameter.name);
   tensor.plain = tensor.plain || parameter.plain;
   for (std::size_t form = 0; form < tensor.packed.size(); ++form) tensor.packed[form] = tensor.packed[form] || parameter.packed[form];
   tensor.in_f32 = tensor.in_f32 || parameter.in_f32;
@@ -137,7 +137,8 @@ const StoredParameter* ShardLayout::find(std::string_view name) const noexcept {
 
 const StoredParameter& ShardLayout::at(std::string_view name) const {
   const StoredParameter* tensor = find(name);
-  MILLRACE_CHECK(tensor != nullptr, ExitCode::internal, component, "no parameter \"{}\" in the shard of stage {}", name, stage);
+  MILLRACE_CHECK(tensor != nullptr, ExitCode::internal, shard_layout_component, "no parameter \"{}\" in the shard of stage {}", name,
+                 stage);
   return *tensor;
 }
 
@@ -157,7 +158,7 @@ ParameterPlaces ShardLayout::places() const {
     for (const StoredParameter::Use& use : tensor_of(value).uses) {
       if (use.use == value.use && use.stage == stage) return {Region::accumulator, use.accumulator};
     }
-    fail(ExitCode::internal, component, "stage {} has no accumulator for use {} of {}", stage, value.use, value.name);
+    fail(ExitCode::internal, shard_layout_component, "stage {} has no accumulator for use {} of {}", stage, value.use, value.name);
   };
   return places;
 }

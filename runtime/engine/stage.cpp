@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.stage";
+constexpr const char* stage_component = "runtime.stage";
 
 }  // namespace
 
@@ -58,7 +58,7 @@ Pass pass_of(ActionKind kind) {
     case ActionKind::backward:
       return Pass::backward;
   }
-  fail(ExitCode::internal, component, "unknown action kind {}", static_cast<int>(kind));
+  fail(ExitCode::internal, stage_component, "unknown action kind {}", static_cast<int>(kind));
 }
 
 Stage::Stage(ShardLayout shard, ProgramSet training, std::optional<ProgramSet> logits, BackwardMode mode,
@@ -88,7 +88,7 @@ void Stage::note_results() {
 
 const Executable& Stage::executable(Pass pass) const {
   const Executable* chosen = executables()[constant_slot(pass)];
-  MILLRACE_CHECK(chosen != nullptr, ExitCode::internal, component, "stage {} was made without a program for logits", stage());
+  MILLRACE_CHECK(chosen != nullptr, ExitCode::internal, stage_component, "stage {} was made without a program for logits", stage());
   return *chosen;
 }
 
@@ -128,7 +128,7 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
 }
 
 const StageShard& Stage::shard() const {
-  MILLRACE_CHECK(shard_.has_value(), ExitCode::internal, component, "stage {} was not attached to memory", stage());
+  MILLRACE_CHECK(shard_.has_value(), ExitCode::internal, stage_component, "stage {} was not attached to memory", stage());
   return *shard_;
 }
 
@@ -145,7 +145,7 @@ void Stage::attach(const RankMemory& memory, std::size_t scalars, std::shared_pt
 }
 
 Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, component, "stage {} was not attached to memory", stage());
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, stage_component, "stage {} was not attached to memory", stage());
   Bindings bindings;
   const auto own = [&](Region region, MemoryKind kind, StageId stage, int index) {
     bindings[region] = memory_->slot_or_null(kind, stage, index);
@@ -191,7 +191,7 @@ kernels::Tensor Stage::tensor(Pass pass, ValueId value, const ExecutionSlots& sl
 }
 
 void Stage::set_loss_scales(const StepCounts& counts) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, component, "stage {} was not attached to memory", stage());
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, stage_component, "stage {} was not attached to memory", stage());
   std::byte* base = memory_->host_slot(MemoryKind::scalar) + scalars_;
   for (const StageLoss& loss : losses()) {
     if (!loss.scale.valid()) continue;
@@ -201,14 +201,14 @@ void Stage::set_loss_scales(const StepCounts& counts) const {
 }
 
 double Stage::loss_sum(std::size_t term, int index) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, component, "stage {} was not attached to memory", stage());
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, stage_component, "stage {} was not attached to memory", stage());
   double sum = 0;
   std::memcpy(&sum, memory_->host_slot(MemoryKind::result, stage(), index) + offset_of(losses().at(term).value), sizeof(sum));
   return sum;
 }
 
 void Stage::add_observed(std::size_t place, int index, std::span<double> sums) const {
-  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, component, "stage {} was not attached to memory", stage());
+  MILLRACE_CHECK(memory_ != nullptr, ExitCode::internal, stage_component, "stage {} was not attached to memory", stage());
   const ValueId value = observations().at(place).value;
   const std::byte* from = memory_->host_slot(MemoryKind::result, stage(), index) + offset_of(value);
   const auto add = [&](const auto* entries) {

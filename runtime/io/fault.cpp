@@ -18,8 +18,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.fault";
-constexpr int killed_status = 137;  // the status that a shell reports for SIGKILL
+constexpr const char* fault_component = "runtime.fault";
 
 constexpr std::array<std::string_view, 15> operation_names = {"open",           "create", "read",   "write",          "sync",
                                                               "truncate",       "rename", "unlink", "make_directory", "remove_directory",
@@ -69,7 +68,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 std::uint64_t parse_number(std::string_view word, std::string_view text) {
   std::uint64_t number = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  MILLRACE_CHECK(result.ec == std::errc{} && result.ptr == text.data() + text.size(), ExitCode::usage, component,
+  MILLRACE_CHECK(result.ec == std::errc{} && result.ptr == text.data() + text.size(), ExitCode::usage, fault_component,
                  "MILLRACE_FAULT: '{}' does not end in a number", word);
   return number;
 }
@@ -77,7 +76,7 @@ std::uint64_t parse_number(std::string_view word, std::string_view text) {
 FileOperation parse_operation(std::string_view word, std::string_view name) {
   for (std::size_t index = 0; index < operation_names.size(); ++index)
     if (operation_names[index] == name) return static_cast<FileOperation>(index);
-  fail(ExitCode::usage, component, "MILLRACE_FAULT: '{}' is not a file operation", word);
+  fail(ExitCode::usage, fault_component, "MILLRACE_FAULT: '{}' is not a file operation", word);
 }
 
 /// Returns false if the rule is for another process.
@@ -107,13 +106,13 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
   } else if (equals == std::string_view::npos && word != "delay" && rule.action.empty()) {
     rule.action = word;
   } else {
-    fail(ExitCode::usage, component, "MILLRACE_FAULT: '{}' is not part of a rule", word);
+    fail(ExitCode::usage, fault_component, "MILLRACE_FAULT: '{}' is not part of a rule", word);
   }
   return true;
 }
 
 void check_rule(const Rule& rule, std::string_view text) {
-  MILLRACE_CHECK((rule.is_io ? 1 : 0) + (rule.point.empty() ? 0 : 1) + (rule.value.empty() ? 0 : 1) == 1, ExitCode::usage, component,
+  MILLRACE_CHECK((rule.is_io ? 1 : 0) + (rule.point.empty() ? 0 : 1) + (rule.value.empty() ? 0 : 1) == 1, ExitCode::usage, fault_component,
                  "MILLRACE_FAULT: '{}', expected one of io, point=NAME and value=NAME", text);
   const std::array<std::string_view, 6> io_actions = {"eio", "enospc", "short", "kill", "none_written", "enotsup"};
   const std::array<std::string_view, 4> point_actions = {"kill", "stop", "throw", "delay"};
@@ -121,7 +120,7 @@ void check_rule(const Rule& rule, std::string_view text) {
   for (auto action : io_actions) known = known || (rule.is_io && rule.action == action);
   for (auto action : point_actions) known = known || (!rule.point.empty() && rule.action == action);
   known = known || (!rule.value.empty() && rule.action == "nan");
-  MILLRACE_CHECK(known, ExitCode::usage, component, "MILLRACE_FAULT: '{}' has the action '{}', expected {}", text, rule.action,
+  MILLRACE_CHECK(known, ExitCode::usage, fault_component, "MILLRACE_FAULT: '{}' has the action '{}', expected {}", text, rule.action,
                  rule.is_io           ? "eio, enospc, short, kill, none_written or enotsup"
                  : rule.value.empty() ? "kill, stop, throw or delay=MS"
                                       : "nan");
@@ -174,7 +173,7 @@ class PointRules {
       if (rule.point.empty() || rule.point != name || !counts(rule)) continue;
       if (rule.action == "kill") _exit(killed_status);
       if (rule.action == "stop") raise(SIGSTOP);
-      if (rule.action == "throw") fail(ExitCode::internal, component, "fault point {} throws as requested", name);
+      if (rule.action == "throw") fail(ExitCode::internal, fault_component, "fault point {} throws as requested", name);
       std::this_thread::sleep_for(rule.delay);
     }
   }

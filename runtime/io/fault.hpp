@@ -38,6 +38,9 @@ struct FileCall {
   std::string_view target;  // for rename only: the new path
 };
 
+/// The status of a process that a fault killed: the one that a shell reports for SIGKILL.
+inline constexpr int killed_status = 137;
+
 /// The fault that a hook injects instead of the call.
 enum class FileFault : std::uint8_t {
   none,

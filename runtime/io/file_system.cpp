@@ -18,13 +18,12 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.file_system";
-constexpr int killed_status = 137;
+constexpr const char* file_system_component = "runtime.file_system";
 // Large enough for full bandwidth, small enough that a fault can be injected inside a tensor.
 constexpr std::size_t max_call_bytes = std::size_t{4} << 20;
 
 [[noreturn]] void fail_with(ExitCode code, std::string_view operation, std::string_view path, int error) {
-  fail(code, component, "{} {}: {}", operation, path, std::strerror(error));
+  fail(code, file_system_component, "{} {}: {}", operation, path, std::strerror(error));
 }
 
 /// Asks the hook and injects every fault except those of write, which leave half of the bytes behind; returns the faults that it
@@ -53,8 +52,8 @@ std::size_t write_some(int descriptor, std::span<const std::byte> bytes, std::op
     const auto written =
         offset ? ::pwrite(descriptor, bytes.data(), count, static_cast<off_t>(*offset)) : ::write(descriptor, bytes.data(), count);
     if (written > 0) return static_cast<std::size_t>(written);
-    MILLRACE_CHECK(written < 0, ExitCode::storage, component, "writing {}: the system accepted none of {} bytes and reported no error",
-                   path, bytes.size());
+    MILLRACE_CHECK(written < 0, ExitCode::storage, file_system_component,
+                   "writing {}: the system accepted none of {} bytes and reported no error", path, bytes.size());
     if (errno != EINTR) fail_with(ExitCode::storage, "writing", path, errno);
   }
 }
@@ -107,12 +106,12 @@ File File::open(const std::string& path, bool follow_links, ExitCode missing) {
   // O_NONBLOCK: opening a named pipe must not wait for its writer.
   const int descriptor = open_descriptor(path, O_RDONLY | O_NONBLOCK | (follow_links ? 0 : O_NOFOLLOW));
   if (descriptor < 0 && errno == ELOOP && !follow_links)
-    fail(missing, component, "opening {}: it is a symbolic link, expected a file", path);
+    fail(missing, file_system_component, "opening {}: it is a symbolic link, expected a file", path);
   if (descriptor < 0) fail_with(is_about_the_path(errno) ? missing : ExitCode::storage, "opening", path, errno);
   File file(descriptor, path);
   struct stat status {};
   if (fstat(descriptor, &status) != 0) fail_with(ExitCode::storage, "examining", path, errno);
-  MILLRACE_CHECK(S_ISREG(status.st_mode), missing, component, "opening {}: it is not a file", path);
+  MILLRACE_CHECK(S_ISREG(status.st_mode), missing, file_system_component, "opening {}: it is not a file", path);
   return file;
 }
 
@@ -175,8 +174,8 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> bytes, ExitCode sh
     const auto count = ::pread(descriptor_, part.data(), part.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail_with(ExitCode::storage, "reading", path_, errno);
-    MILLRACE_CHECK(count > 0, short_file, component, "reading {}: the file ends at byte {}, expected {} more: it was cut short", path_,
-                   offset, bytes.size());
+    MILLRACE_CHECK(count > 0, short_file, file_system_component, "reading {}: the file ends at byte {}, expected {} more: it was cut short",
+                   path_, offset, bytes.size());
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
   }
@@ -213,7 +212,7 @@ bool File::try_lock() const {
     error = lock_error(path_, [&] { return fcntl(descriptor_, F_OFD_SETLK, &whole); });
   }
   if (is_about_lock_support(error))
-    fail(ExitCode::storage, component,
+    fail(ExitCode::storage, file_system_component,
          "locking {}: {} has no file locks ({}): two jobs could write here at the same time without either noticing; expected a folder on "
          "a file system with locks (Lustre needs the mount option flock, NFS a running lock service)",
          path_, file_system_name(descriptor_), std::strerror(error));
@@ -223,7 +222,8 @@ bool File::try_lock() const {
 
 void rename_path(const std::string& from, const std::string& to) {
   ask(FileOperation::rename, from, "renaming", 0, to);
-  if (::rename(from.c_str(), to.c_str()) != 0) fail(ExitCode::storage, component, "renaming {} to {}: {}", from, to, std::strerror(errno));
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    fail(ExitCode::storage, file_system_component, "renaming {} to {}: {}", from, to, std::strerror(errno));
 }
 
 void remove_file(const std::string& path) {
@@ -309,7 +309,7 @@ PathKind kind_of(const std::string& path) noexcept {
 std::string read_text_file(const std::string& path, std::uint64_t limit, ExitCode code, bool follow_links) {
   const auto file = File::open(path, follow_links, code);
   const auto size = file.size();
-  MILLRACE_CHECK(size <= limit, code, component, "reading {}: it has {} bytes, expected at most {}", path, size, limit);
+  MILLRACE_CHECK(size <= limit, code, file_system_component, "reading {}: it has {} bytes, expected at most {}", path, size, limit);
   std::string text(size, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text.data(), text.size())), code);
   return text;

@@ -14,7 +14,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.hash";
+constexpr const char* hash_component = "runtime.hash";
 
 Hash128 from_xxh(XXH128_hash_t hash) noexcept { return {hash.high64, hash.low64}; }
 
@@ -24,7 +24,7 @@ std::string Hash128::hex() const { return fmt::format("{:016x}{:016x}", high, lo
 
 Hash128 Hash128::from_hex(std::string_view text) {
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  MILLRACE_CHECK(text.size() == 32 && std::all_of(text.begin(), text.end(), is_digit), ExitCode::checkpoint, component,
+  MILLRACE_CHECK(text.size() == 32 && std::all_of(text.begin(), text.end(), is_digit), ExitCode::checkpoint, hash_component,
                  "'{}' is not a hash, expected 32 hexadecimal digits", text.substr(0, 64));
   const auto value = [](std::string_view half) { return std::strtoull(std::string(half).c_str(), nullptr, 16); };
   return {value(text.substr(0, 16)), value(text.substr(16))};
@@ -52,7 +52,7 @@ std::vector<Hash128> chunk_hashes(std::span<const std::byte> bytes) {
 }
 
 std::vector<Hash128> copy_with_hashes(std::span<const std::byte> source, std::span<std::byte> destination) {
-  MILLRACE_CHECK(source.size() == destination.size(), ExitCode::internal, component, "copying {} bytes into {}", source.size(),
+  MILLRACE_CHECK(source.size() == destination.size(), ExitCode::internal, hash_component, "copying {} bytes into {}", source.size(),
                  destination.size());
   std::vector<Hash128> hashes;
   hashes.reserve(source.size() / hash_chunk_bytes + 1);
@@ -81,17 +81,17 @@ void StateHash::add(const std::string& name, std::string_view dtype, std::span<c
 }
 
 void StateHash::insert(const std::string& name, std::string line) {
-  MILLRACE_CHECK(name.find_first_of("\t\n") == std::string::npos, ExitCode::internal, component,
+  MILLRACE_CHECK(name.find_first_of("\t\n") == std::string::npos, ExitCode::internal, hash_component,
                  "a tensor name contains a tab or a line end");
   const auto [place, is_new] = lines_.emplace(name, std::move(line));
-  MILLRACE_CHECK(is_new, ExitCode::internal, component, "tensor '{}' was added twice", place->first);
+  MILLRACE_CHECK(is_new, ExitCode::internal, hash_component, "tensor '{}' was added twice", place->first);
 }
 
 void StateHash::merge(const StateHash& other) {
   for (const auto& [name, line] : other.lines_) {
     const auto [place, is_new] = lines_.emplace(name, line);
-    MILLRACE_CHECK(is_new || place->second == line, ExitCode::internal, component, "two holders of tensor '{}' differ: {} and {}", name,
-                   place->second, line);
+    MILLRACE_CHECK(is_new || place->second == line, ExitCode::internal, hash_component, "two holders of tensor '{}' differ: {} and {}",
+                   name, place->second, line);
   }
 }
 
@@ -108,7 +108,7 @@ StateHash StateHash::from_text(std::string_view text) {
   while (!text.empty()) {
     const auto end = text.find('\n');
     const auto tab = text.find('\t');
-    MILLRACE_CHECK(end != std::string_view::npos && tab < end, ExitCode::internal, component, "a state hash of {} bytes has no end",
+    MILLRACE_CHECK(end != std::string_view::npos && tab < end, ExitCode::internal, hash_component, "a state hash of {} bytes has no end",
                    text.size());
     hash.insert(std::string(text.substr(0, tab)), std::string(text.substr(tab + 1, end - tab - 1)));
     text.remove_prefix(end + 1);

@@ -14,7 +14,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.hash_recording";
+constexpr const char* hash_recording_component = "runtime.hash_recording";
 constexpr std::uint64_t max_head_bytes = 4096;
 
 /// The first line, without its newline.
@@ -35,7 +35,7 @@ auto order(const RecordedHash& recorded) {
 
 HashRecording::HashRecording(const std::string& run_directory) {
   const auto folder = join_path(run_directory, hash_folder);
-  MILLRACE_CHECK(kind_of(folder) == PathKind::directory, ExitCode::data, component,
+  MILLRACE_CHECK(kind_of(folder) == PathKind::directory, ExitCode::data, hash_recording_component,
                  "{} has no folder {}, expected a run that was trained with --record hashes", run_directory, hash_folder);
   for (const auto& name : list_directory(folder)) {
     files_.push_back({File::open(join_path(folder, name), true, ExitCode::data), 0, 0, {}});
@@ -47,14 +47,14 @@ HashRecording::HashRecording(const std::string& run_directory) {
     if (static_cast<int>(newest.size()) != file.ranks) continue;
     for (const auto& block : newest) sums_[step] += block.sum;
   }
-  MILLRACE_CHECK(!sums_.empty(), ExitCode::data, component, "{} has no step that all ranks recorded", folder);
+  MILLRACE_CHECK(!sums_.empty(), ExitCode::data, hash_recording_component, "{} has no step that all ranks recorded", folder);
 }
 
 void HashRecording::scan(std::size_t index) {
   auto& [file, after, ranks, names] = files_[index];
   const auto head = head_of(file);
-  MILLRACE_CHECK(head.starts_with('{'), ExitCode::data, component, "{} begins with {:.60}, expected a recording of hashes", file.path(),
-                 head);
+  MILLRACE_CHECK(head.starts_with('{'), ExitCode::data, hash_recording_component, "{} begins with {:.60}, expected a recording of hashes",
+                 file.path(), head);
   const Json json = parse_json(head, 2, ExitCode::data, file.path());
   const JsonReader header(json, file.path(), ExitCode::data);
   if (header.text("kind") != "millrace.hashes") header.refuse("kind", "expected \"millrace.hashes\"");
@@ -96,7 +96,7 @@ std::vector<RecordedHash> HashRecording::read(std::int64_t step) const {
     std::vector<TensorHash> records(block.records);
     file.file.read_at(block.records_at, std::as_writable_bytes(std::span(records)));
     for (const auto& record : records) {
-      MILLRACE_CHECK(record.name < file.names.size(), ExitCode::data, component, "{}: step {} names tensor {}, of {} known",
+      MILLRACE_CHECK(record.name < file.names.size(), ExitCode::data, hash_recording_component, "{}: step {} names tensor {}, of {} known",
                      file.file.path(), step, record.name, file.names.size());
       const auto& name = file.names[record.name];
       const auto border = name.find(name_border);

@@ -10,7 +10,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "io.json";
+constexpr const char* json_reader_component = "io.json";
 
 bool is_integer(const Json& value, std::int64_t min, std::int64_t max) {
   if (!value.is_number_integer()) return false;
@@ -26,22 +26,22 @@ bool is_number(const Json& value, double min, double max) {
 
 Json parse_json(std::string_view text, int depth, ExitCode code, std::string_view path) {
   // The library treats a NUL as the end of its input.
-  MILLRACE_CHECK(text.find('\0') == std::string_view::npos, code, component, "{}: a NUL byte in JSON", path);
+  MILLRACE_CHECK(text.find('\0') == std::string_view::npos, code, json_reader_component, "{}: a NUL byte in JSON", path);
   std::vector<std::unordered_set<std::string>> keys;
   const auto watch = [&](int level, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start)
-      MILLRACE_CHECK(level < depth, code, component, "{}: JSON nested deeper than {}", path, depth);
+      MILLRACE_CHECK(level < depth, code, json_reader_component, "{}: JSON nested deeper than {}", path, depth);
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key)
-      MILLRACE_CHECK(keys.back().insert(parsed.get_ref<const std::string&>()).second, code, component, "{}: the key '{}' appears twice",
-                     path, parsed.get_ref<const std::string&>());
+      MILLRACE_CHECK(keys.back().insert(parsed.get_ref<const std::string&>()).second, code, json_reader_component,
+                     "{}: the key '{}' appears twice", path, parsed.get_ref<const std::string&>());
     return true;
   };
   try {
     return Json::parse(text, watch);
   } catch (const Json::exception& error) {
-    fail(code, component, "{}: not JSON: {}", path, std::string_view(error.what()).substr(0, 300));
+    fail(code, json_reader_component, "{}: not JSON: {}", path, std::string_view(error.what()).substr(0, 300));
   }
 }
 
@@ -64,13 +64,14 @@ std::string JsonReader::shown(const Json& value) {
 }
 
 void JsonReader::refuse(std::string_view expected) const {
-  fail(source_->code, component, "{}: {} = {}, {}", source_->path, place_.empty() ? "the file" : place_, shown(value_), expected);
+  fail(source_->code, json_reader_component, "{}: {} = {}, {}", source_->path, place_.empty() ? "the file" : place_, shown(value_),
+       expected);
 }
 
 void JsonReader::refuse(std::string_view key, std::string_view expected) const {
   const auto found = value_.find(key);
-  fail(source_->code, component, "{}: {} = {}, {}", source_->path, place_of(key), found == value_.end() ? "(missing)" : shown(*found),
-       expected);
+  fail(source_->code, json_reader_component, "{}: {} = {}, {}", source_->path, place_of(key),
+       found == value_.end() ? "(missing)" : shown(*found), expected);
 }
 
 // -- members ------------------------------------------------------------------------------------------------------------------------------
@@ -94,7 +95,7 @@ std::optional<JsonReader> JsonReader::optional_member(std::string_view key) cons
 
 JsonReader JsonReader::member(std::string_view key) const {
   const Json* found = find(key);
-  MILLRACE_CHECK(found != nullptr, source_->code, component, "{}: {} is missing", source_->path, place_of(key));
+  MILLRACE_CHECK(found != nullptr, source_->code, json_reader_component, "{}: {} is missing", source_->path, place_of(key));
   return {*found, source_, place_of(key)};
 }
 
@@ -143,7 +144,7 @@ std::optional<std::vector<double>> JsonReader::numbers(std::string_view key, std
 void JsonReader::only(std::initializer_list<std::string_view> keys) const {
   for (const auto& [key, member] : object().items()) {
     if (std::ranges::find(keys, std::string_view(key)) == keys.end())
-      fail(source_->code, component, "{}: {} is not supported", source_->path, place_of(key));
+      fail(source_->code, json_reader_component, "{}: {} is not supported", source_->path, place_of(key));
   }
 }
 

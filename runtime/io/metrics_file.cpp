@@ -13,7 +13,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.metrics";
+constexpr const char* metrics_file_component = "runtime.metrics";
 constexpr std::string_view first_line = "{\"schema\":1,\"kind\":\"millrace.metrics\"}\n";
 constexpr std::uint64_t max_file_bytes = std::uint64_t{1} << 36;
 constexpr auto every_step = std::numeric_limits<std::uint64_t>::max();
@@ -83,7 +83,7 @@ std::string kept_lines(std::string_view text, std::uint64_t step, const std::str
   bool first = true;
   while (const auto line = take_line(text)) {
     if (first) {
-      MILLRACE_CHECK(*line == first_line, ExitCode::data, component, "{}: the first line is not {}", path,
+      MILLRACE_CHECK(*line == first_line, ExitCode::data, metrics_file_component, "{}: the first line is not {}", path,
                      first_line.substr(0, first_line.size() - 1));
       kept += *line;
       first = false;

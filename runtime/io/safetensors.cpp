@@ -8,20 +8,20 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.safetensors";
+constexpr const char* safetensors_component = "runtime.safetensors";
 constexpr std::size_t scratch_bytes = std::size_t{1} << 20;
 
 std::string read_header_bytes(const File& file, ExitCode code) {
   const auto size = file.size();
-  MILLRACE_CHECK(size >= 8, code, component, "{}: {} bytes, expected 8 or more", file.path(), size);
+  MILLRACE_CHECK(size >= 8, code, safetensors_component, "{}: {} bytes, expected 8 or more", file.path(), size);
   std::uint8_t field[8];
   file.read_at(0, std::as_writable_bytes(std::span(field)), code);
   std::uint64_t length = 0;
   for (int byte = 7; byte >= 0; --byte) length = length << 8 | field[byte];
-  MILLRACE_CHECK(length >= 2 && length <= max_safetensors_header_bytes, code, component, "{}: a header of {} bytes, expected 2 to {}",
-                 file.path(), length, max_safetensors_header_bytes);
-  MILLRACE_CHECK(length <= size - 8, code, component, "{}: a header of {} bytes in a file of {}: the file was cut short", file.path(),
-                 length, size);
+  MILLRACE_CHECK(length >= 2 && length <= max_safetensors_header_bytes, code, safetensors_component,
+                 "{}: a header of {} bytes, expected 2 to {}", file.path(), length, max_safetensors_header_bytes);
+  MILLRACE_CHECK(length <= size - 8, code, safetensors_component, "{}: a header of {} bytes in a file of {}: the file was cut short",
+                 file.path(), length, size);
   std::string bytes(8 + length, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(bytes.data(), bytes.size())), code);
   return bytes;
@@ -47,27 +47,27 @@ const FileTensor* SafetensorsFile::find(std::string_view name) const noexcept {
 
 const FileTensor& SafetensorsFile::at(std::string_view name) const {
   const auto* tensor = find(name);
-  MILLRACE_CHECK(tensor != nullptr, code_, component, "{}: there is no tensor '{}'", path(), name);
+  MILLRACE_CHECK(tensor != nullptr, code_, safetensors_component, "{}: there is no tensor '{}'", path(), name);
   return *tensor;
 }
 
 void SafetensorsFile::read_bytes(const FileTensor& tensor, std::uint64_t offset, std::span<std::byte> destination) const {
-  MILLRACE_CHECK(offset <= tensor.bytes() && destination.size() <= tensor.bytes() - offset, ExitCode::internal, component,
+  MILLRACE_CHECK(offset <= tensor.bytes() && destination.size() <= tensor.bytes() - offset, ExitCode::internal, safetensors_component,
                  "{}: tensor '{}' has {} bytes, {} expected from {}", path(), tensor.name, tensor.bytes(), destination.size(), offset);
   try {
     file_.read_at(header_.data_offset + tensor.begin + offset, destination, code_);
   } catch (const Error& error) {
-    fail(error.code(), component, "{}: tensor '{}' at byte {}: {}", path(), tensor.name, offset, error.what());
+    fail(error.code(), safetensors_component, "{}: tensor '{}' at byte {}: {}", path(), tensor.name, offset, error.what());
   }
 }
 
 template <class T>
 void SafetensorsFile::read_converted(std::string_view name, std::span<T> destination) const {
   const auto& tensor = at(name);
-  MILLRACE_CHECK(tensor.elements() == destination.size(), code_, component, "{}: tensor '{}' has {} elements {}, expected {}", path(), name,
-                 tensor.elements(), shape_text(tensor.shape), destination.size());
-  MILLRACE_CHECK(is_plain_float(tensor.dtype), code_, component, "{}: tensor '{}' is {}, expected F32, BF16, F16 or F64", path(), name,
-                 to_string(tensor.dtype));
+  MILLRACE_CHECK(tensor.elements() == destination.size(), code_, safetensors_component, "{}: tensor '{}' has {} elements {}, expected {}",
+                 path(), name, tensor.elements(), shape_text(tensor.shape), destination.size());
+  MILLRACE_CHECK(is_plain_float(tensor.dtype), code_, safetensors_component, "{}: tensor '{}' is {}, expected F32, BF16, F16 or F64",
+                 path(), name, to_string(tensor.dtype));
   const std::size_t width = bits_of(tensor.dtype) / 8;
   if (tensor.dtype == file_dtype(std::is_same_v<T, float> ? kernels::DType::f32 : kernels::DType::bf16))
     return read_bytes(tensor, 0, std::as_writable_bytes(destination));
@@ -91,12 +91,12 @@ SafetensorsLayout write_safetensors_to(File& file, std::vector<FileTensor> tenso
     std::uint64_t written = 0;
     producer(tensor, [&](std::span<const std::byte> bytes) {
       written += bytes.size();
-      MILLRACE_CHECK(written <= tensor.bytes(), ExitCode::internal, component, "{}: tensor '{}' gave more than its {} bytes", file.path(),
-                     tensor.name, tensor.bytes());
+      MILLRACE_CHECK(written <= tensor.bytes(), ExitCode::internal, safetensors_component, "{}: tensor '{}' gave more than its {} bytes",
+                     file.path(), tensor.name, tensor.bytes());
       file.write(bytes);
     });
-    MILLRACE_CHECK(written == tensor.bytes(), ExitCode::internal, component, "{}: tensor '{}' gave {} bytes, expected {}", file.path(),
-                   tensor.name, written, tensor.bytes());
+    MILLRACE_CHECK(written == tensor.bytes(), ExitCode::internal, safetensors_component, "{}: tensor '{}' gave {} bytes, expected {}",
+                   file.path(), tensor.name, written, tensor.bytes());
   }
   return layout;
 }

@@ -10,7 +10,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.safetensors";
+constexpr const char* safetensors_header_component = "runtime.safetensors";
 constexpr std::size_t max_dimensions = 32;
 constexpr std::size_t max_name_bytes = 4096;
 
@@ -99,7 +99,8 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::json::exception& error) override {
-    fail(code_, component, "{}: the header is not JSON at byte {}: {}", path_, position + 8, std::string_view(error.what()).substr(0, 200));
+    fail(code_, safetensors_header_component, "{}: the header is not JSON at byte {}: {}", path_, position + 8,
+         std::string_view(error.what()).substr(0, 200));
   }
 
  private:
@@ -107,7 +108,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
     const auto where = in_metadata_              ? std::string("__metadata__")
                        : header_.tensors.empty() ? "the header"
                                                  : "tensor '" + printable(tensor().name) + "'";
-    fail(code_, component, "{}: {} has {}", path_, where, what);
+    fail(code_, safetensors_header_component, "{}: {} has {}", path_, where, what);
   }
 
   FileTensor& tensor() { return header_.tensors.back(); }
@@ -119,15 +120,16 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
 
   bool start_entry(string_t& name) {
     if (name == "__metadata__") {
-      MILLRACE_CHECK(!metadata_seen_, code_, component, "{}: __metadata__ appears twice in the header", path_);
+      MILLRACE_CHECK(!metadata_seen_, code_, safetensors_header_component, "{}: __metadata__ appears twice in the header", path_);
       in_metadata_ = metadata_seen_ = true;
       return true;
     }
-    MILLRACE_CHECK(!name.empty(), code_, component, "{}: a tensor without a name", path_);
-    MILLRACE_CHECK(name.size() <= max_name_bytes, code_, component, "{}: a tensor name of {} bytes, expected at most {}", path_,
-                   name.size(), max_name_bytes);
-    MILLRACE_CHECK(name.find('\0') == std::string::npos, code_, component, "{}: tensor '{}' has a NUL in its name", path_, printable(name));
-    MILLRACE_CHECK(header_.tensors.size() < max_safetensors_tensors, code_, component, "{}: more than {} tensors", path_,
+    MILLRACE_CHECK(!name.empty(), code_, safetensors_header_component, "{}: a tensor without a name", path_);
+    MILLRACE_CHECK(name.size() <= max_name_bytes, code_, safetensors_header_component, "{}: a tensor name of {} bytes, expected at most {}",
+                   path_, name.size(), max_name_bytes);
+    MILLRACE_CHECK(name.find('\0') == std::string::npos, code_, safetensors_header_component, "{}: tensor '{}' has a NUL in its name",
+                   path_, printable(name));
+    MILLRACE_CHECK(header_.tensors.size() < max_safetensors_tensors, code_, safetensors_header_component, "{}: more than {} tensors", path_,
                    max_safetensors_tensors);
     header_.tensors.emplace_back().name = name;
     return true;
@@ -164,7 +166,8 @@ void check_names(const SafetensorsHeader& header, ExitCode code, const std::stri
   for (const auto& tensor : header.tensors) names.emplace_back(tensor.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) fail(code, component, "{}: tensor '{}' appears twice in the header", path, printable(*twice));
+  if (twice != names.end())
+    fail(code, safetensors_header_component, "{}: tensor '{}' appears twice in the header", path, printable(*twice));
 }
 
 bool lies_before(const FileTensor& a, const FileTensor& b) {
@@ -175,16 +178,16 @@ bool lies_before(const FileTensor& a, const FileTensor& b) {
 void check_cover(const SafetensorsHeader& header, std::uint64_t data_bytes, ExitCode code, const std::string& path) {
   std::uint64_t position = 0;
   for (const auto& tensor : header.tensors) {
-    MILLRACE_CHECK(tensor.begin == position, code, component, "{}: tensor '{}' begins at byte {} of the data, expected {}: {}", path,
-                   printable(tensor.name), tensor.begin, position,
+    MILLRACE_CHECK(tensor.begin == position, code, safetensors_header_component,
+                   "{}: tensor '{}' begins at byte {} of the data, expected {}: {}", path, printable(tensor.name), tensor.begin, position,
                    tensor.begin < position ? "it overlaps the previous one" : "there is a gap before it");
-    MILLRACE_CHECK(tensor.end <= data_bytes, code, component,
+    MILLRACE_CHECK(tensor.end <= data_bytes, code, safetensors_header_component,
                    "{}: tensor '{}' ends at byte {} of the data, which has {}: the file was cut short", path, printable(tensor.name),
                    tensor.end, data_bytes);
     position = tensor.end;
   }
-  MILLRACE_CHECK(position == data_bytes, code, component, "{}: the last tensor ends at byte {} of the data, which has {}", path, position,
-                 data_bytes);
+  MILLRACE_CHECK(position == data_bytes, code, safetensors_header_component,
+                 "{}: the last tensor ends at byte {} of the data, which has {}", path, position, data_bytes);
 }
 
 std::string entry_text(const FileTensor& tensor) {
@@ -214,8 +217,8 @@ std::uint64_t FileTensor::elements() const noexcept {
 
 std::uint64_t bytes_of(const std::string& name, FileDType dtype, const std::vector<std::int64_t>& shape) {
   const auto bytes = checked_bytes(dtype, shape);
-  MILLRACE_CHECK(bytes.has_value(), ExitCode::internal, component, "tensor '{}': {} {} is not a whole number of bytes", name,
-                 to_string(dtype), shape_text(shape));
+  MILLRACE_CHECK(bytes.has_value(), ExitCode::internal, safetensors_header_component, "tensor '{}': {} {} is not a whole number of bytes",
+                 name, to_string(dtype), shape_text(shape));
   return *bytes;
 }
 
@@ -224,11 +227,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::for
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t file_bytes, ExitCode code, const std::string& path) {
   SafetensorsHeader header;
   header.data_offset = 8 + json.size();
-  MILLRACE_CHECK(!json.empty() && json.front() == '{', code, component, "{}: the header does not begin with '{{' at byte 8", path);
+  MILLRACE_CHECK(!json.empty() && json.front() == '{', code, safetensors_header_component,
+                 "{}: the header does not begin with '{{' at byte 8", path);
   const auto last = json.find_last_not_of(' ');
-  MILLRACE_CHECK(json[last] == '}', code, component, "{}: the header does not end with '}}' and spaces, at byte {}", path, last + 8);
+  MILLRACE_CHECK(json[last] == '}', code, safetensors_header_component, "{}: the header does not end with '}}' and spaces, at byte {}",
+                 path, last + 8);
   const auto nul = json.find('\0');  // the library treats a NUL as the end of its input
-  MILLRACE_CHECK(nul == std::string_view::npos, code, component, "{}: a NUL in the header at byte {}", path, nul + 8);
+  MILLRACE_CHECK(nul == std::string_view::npos, code, safetensors_header_component, "{}: a NUL in the header at byte {}", path, nul + 8);
   HeaderParser parser(header, code, path);
   nlohmann::json::sax_parse(json, &parser);
   check_names(header, code, path);
@@ -245,7 +250,7 @@ SafetensorsLayout lay_out_safetensors(std::vector<FileTensor> tensors, const Met
   for (auto& tensor : tensors) {
     MILLRACE_CHECK(!tensor.name.empty() && tensor.name.size() <= max_name_bytes && tensor.name.find('\0') == std::string::npos &&
                        tensor.name != "__metadata__",
-                   ExitCode::internal, component, "'{}' cannot be the name of a tensor", printable(tensor.name));
+                   ExitCode::internal, safetensors_header_component, "'{}' cannot be the name of a tensor", printable(tensor.name));
     tensor.begin = position;
     tensor.end = position += bytes_of(tensor.name, tensor.dtype, tensor.shape);
   }

@@ -12,7 +12,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.tensor_folder";
+constexpr const char* tensor_folder_component = "runtime.tensor_folder";
 constexpr const char* single_name = "model.safetensors";
 constexpr const char* index_name = "model.safetensors.index.json";
 constexpr std::size_t names_in_a_message = 10;
@@ -24,19 +24,19 @@ void check_link(const std::string& folder, const std::string& path, ExitCode cod
   namespace fs = std::filesystem;
   std::error_code error;
   const auto target = fs::canonical(path, error);
-  MILLRACE_CHECK(!error, code, component, "{}: the link cannot be resolved: {}", path, error.message());
+  MILLRACE_CHECK(!error, code, tensor_folder_component, "{}: the link cannot be resolved: {}", path, error.message());
   const auto home = fs::canonical(folder, error);
   const auto blobs = home.parent_path().parent_path() / "blobs";
   const bool in_cache = home.parent_path().filename() == "snapshots" && target.parent_path() == blobs;
-  MILLRACE_CHECK(target.parent_path() == home || in_cache, code, component, "{}: the link leads out of the folder, to {}", path,
-                 target.string());
+  MILLRACE_CHECK(target.parent_path() == home || in_cache, code, tensor_folder_component, "{}: the link leads out of the folder, to {}",
+                 path, target.string());
 }
 
 void check_file_name(const std::string& name, const std::string& index_path, ExitCode code) {
   const bool plain = !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
                      name.find('\0') == std::string::npos && name.size() <= 255;
   // The name is shown as JSON, since a message ends at a NUL.
-  MILLRACE_CHECK(plain, code, component, "{}: the file name {} is not a plain name", index_path,
+  MILLRACE_CHECK(plain, code, tensor_folder_component, "{}: the file name {} is not a plain name", index_path,
                  nlohmann::json(name.substr(0, 255)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
@@ -55,7 +55,7 @@ std::map<std::string, std::string> read_index(const std::string& path, ExitCode 
   if (metadata == index.end() || !metadata->is_object() || !metadata->contains("total_size")) return map;
   const auto& size = metadata->at("total_size");
   const bool whole = size.is_number_unsigned() || (size.is_number_float() && size.get<double>() >= 0 && size.get<double>() < 9e18);
-  MILLRACE_CHECK(whole, code, component, "{}: total_size is not a number of bytes", path);
+  MILLRACE_CHECK(whole, code, tensor_folder_component, "{}: total_size is not a number of bytes", path);
   total = size.is_number_unsigned() ? size.get<std::uint64_t>() : static_cast<std::uint64_t>(size.get<double>());
   return map;
 }
@@ -77,7 +77,7 @@ TensorSource::TensorSource(const std::string& path, ExitCode code) : path_(path)
     const auto index = join_path(path, index_name);
     const bool has_single = kind_of(single) != PathKind::missing;
     const bool has_index = kind_of(index) != PathKind::missing;
-    MILLRACE_CHECK(has_single || has_index, code, component, "{}: neither {} nor {} exists", path, single_name, index_name);
+    MILLRACE_CHECK(has_single || has_index, code, tensor_folder_component, "{}: neither {} nor {} exists", path, single_name, index_name);
     if (has_single)
       open_single(single);
     else
@@ -103,21 +103,24 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
     adopt(std::make_unique<SafetensorsFile>(path, code_));
     for (const auto& tensor : files_.back()->tensors()) {
       const auto listed = map.find(tensor.name);
-      MILLRACE_CHECK(listed != map.end(), code_, component, "{}: tensor '{}' is not in the index {}", path, tensor.name, index_path);
-      MILLRACE_CHECK(listed->second == file_name, code_, component, "{}: by the index tensor '{}' is in {}", path, tensor.name,
-                     listed->second);
+      MILLRACE_CHECK(listed != map.end(), code_, tensor_folder_component, "{}: tensor '{}' is not in the index {}", path, tensor.name,
+                     index_path);
+      MILLRACE_CHECK(listed->second == file_name, code_, tensor_folder_component, "{}: by the index tensor '{}' is in {}", path,
+                     tensor.name, listed->second);
     }
   }
   for (const auto& [name, file] : map)
-    MILLRACE_CHECK(has(name), code_, component, "{}: tensor '{}' is not in {}, where the index has it", index_path, name, file);
-  MILLRACE_CHECK(!total || *total == total_bytes_, code_, component, "{}: total_size is {}, but the tensors have {} bytes", index_path,
-                 *total, total_bytes_);
+    MILLRACE_CHECK(has(name), code_, tensor_folder_component, "{}: tensor '{}' is not in {}, where the index has it", index_path, name,
+                   file);
+  MILLRACE_CHECK(!total || *total == total_bytes_, code_, tensor_folder_component, "{}: total_size is {}, but the tensors have {} bytes",
+                 index_path, *total, total_bytes_);
 }
 
 void TensorSource::adopt(std::unique_ptr<SafetensorsFile> file) {
   for (const auto& tensor : file->tensors()) {
     const auto [place, is_new] = owner_.emplace(tensor.name, file.get());
-    MILLRACE_CHECK(is_new, code_, component, "tensor '{}' is in both {} and {}", tensor.name, place->second->path(), file->path());
+    MILLRACE_CHECK(is_new, code_, tensor_folder_component, "tensor '{}' is in both {} and {}", tensor.name, place->second->path(),
+                   file->path());
     total_bytes_ += tensor.bytes();
   }
   files_.push_back(std::move(file));
@@ -125,7 +128,7 @@ void TensorSource::adopt(std::unique_ptr<SafetensorsFile> file) {
 
 const SafetensorsFile& TensorSource::file_of(std::string_view name) const {
   const auto place = owner_.find(name);
-  MILLRACE_CHECK(place != owner_.end(), code_, component, "{}: there is no tensor '{}'", path_, name);
+  MILLRACE_CHECK(place != owner_.end(), code_, tensor_folder_component, "{}: there is no tensor '{}'", path_, name);
   return *place->second;
 }
 
@@ -153,7 +156,7 @@ void TensorSource::check(std::span<const ExpectedTensor> expected, std::span<con
   if (!missing.empty()) parts.push_back(fmt::format("{} missing: {}", missing.size(), some_of(missing)));
   if (!unexpected.empty()) parts.push_back(fmt::format("{} unexpected: {}", unexpected.size(), some_of(unexpected)));
   if (!misshapen.empty()) parts.push_back(fmt::format("{} of another shape: {}", misshapen.size(), some_of(misshapen)));
-  MILLRACE_CHECK(parts.empty(), code_, component, "{}: the tensors are not the model's: {}", path_, fmt::join(parts, "; "));
+  MILLRACE_CHECK(parts.empty(), code_, tensor_folder_component, "{}: the tensors are not the model's: {}", path_, fmt::join(parts, "; "));
 }
 
 namespace {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int no_producer = -1;
 
-std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
+std::size_t place(ValueId id) { return static_cast<std::size_t>(id.index); }
 
 /// The number of reads of each value, over all programs; what leaves the stage counts as read, and so does what would leave it if the
 /// model were cut there.
@@ -22,14 +22,14 @@ std::vector<int> count_readers(const ProgramSet& set) {
   std::vector<int> readers(set.values.size(), 0);
   for (const auto& program : set.programs)
     for (const auto& operation : program)
-      for (const auto input : operation.inputs) ++readers[index(input)];
-  for (const auto id : set.handed_on) ++readers[index(id)];
-  for (const auto& port : set.outputs) ++readers[index(port.value)];
+      for (const auto input : operation.inputs) ++readers[place(input)];
+  for (const auto id : set.handed_on) ++readers[place(id)];
+  for (const auto& port : set.outputs) ++readers[place(port.value)];
   for (const auto& port : set.inputs)
-    if (port.gradient.valid()) ++readers[index(port.gradient)];
-  if (set.logits.valid()) ++readers[index(set.logits)];
-  for (const auto& loss : set.losses) ++readers[index(loss.value)];
-  for (const auto& observation : set.observations) ++readers[index(observation.value)];
+    if (port.gradient.valid()) ++readers[place(port.gradient)];
+  if (set.logits.valid()) ++readers[place(set.logits)];
+  for (const auto& loss : set.losses) ++readers[place(loss.value)];
+  for (const auto& observation : set.observations) ++readers[place(observation.value)];
   return readers;
 }
 
@@ -43,11 +43,11 @@ class EpilogueChooser {
     for (std::size_t i = 0; i < program_.size(); ++i) {
       if (program_[i].rule == &bias_rule()) join_bias(i, device);
       if (!gone_[i])
-        for (const auto output : program_[i].outputs) producer_[index(output)] = static_cast<int>(i);
+        for (const auto output : program_[i].outputs) producer_[place(output)] = static_cast<int>(i);
     }
     drop_gone();
     for (std::size_t i = 0; i < program_.size(); ++i) {
-      for (const auto output : program_[i].outputs) producer_[index(output)] = static_cast<int>(i);
+      for (const auto output : program_[i].outputs) producer_[place(output)] = static_cast<int>(i);
       if (program_[i].rule == &add_rule()) join_sum(i);
     }
     drop_gone();
@@ -57,15 +57,15 @@ class EpilogueChooser {
   /// The operation whose only result is `value`, if the value is read only once and no addition is fused into the operation yet;
   /// else nullptr.
   Operation* sole_source(ValueId value) {
-    const int source = producer_[index(value)];
-    if (source == no_producer || readers_[index(value)] != 1) return nullptr;
+    const int source = producer_[place(value)];
+    if (source == no_producer || readers_[place(value)] != 1) return nullptr;
     auto& operation = program_[static_cast<std::size_t>(source)];
     const bool free = operation.outputs.size() == 1 && operation.attributes.epilogue.add == Epilogue::Add::none;
     return free ? &operation : nullptr;
   }
 
   void take_labels(ValueId result, ValueId part) {
-    auto& labels = set_.values[index(result)].labels;
+    auto& labels = set_.values[place(result)].labels;
     const auto& added = set_.value(part).labels;
     labels.insert(labels.end(), added.begin(), added.end());
   }
@@ -81,7 +81,7 @@ class EpilogueChooser {
     product->attributes.epilogue.add = Epilogue::Add::bias;
     product->inputs.push_back(bias.inputs[1]);
     product->outputs = bias.outputs;
-    producer_[index(bias.outputs[0])] = static_cast<int>(product - program_.data());
+    producer_[place(bias.outputs[0])] = static_cast<int>(product - program_.data());
     gone_[position] = true;
   }
 

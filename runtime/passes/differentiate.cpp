@@ -16,7 +16,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.differentiate";
+constexpr const char* differentiate_component = "runtime.differentiate";
 
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 
@@ -64,11 +64,13 @@ class Differentiator final : public GradientBuilder {
     for (const auto output : forward_->outputs) {
       const auto loss = std::ranges::find(set_.losses, output, &StageLoss::value);
       if (loss == set_.losses.end()) continue;
-      MILLRACE_CHECK(found == nullptr, ExitCode::internal, component, "{}: '{}' and '{}' are both loss terms, expected one of an operation",
-                     forward_->name, found->term.name, loss->term.name);
+      MILLRACE_CHECK(found == nullptr, ExitCode::internal, differentiate_component,
+                     "{}: '{}' and '{}' are both loss terms, expected one of an operation", forward_->name, found->term.name,
+                     loss->term.name);
       found = &*loss;
     }
-    MILLRACE_CHECK(found != nullptr, ExitCode::internal, component, "{}: no result is a loss term, so it has no scale", forward_->name);
+    MILLRACE_CHECK(found != nullptr, ExitCode::internal, differentiate_component, "{}: no result is a loss term, so it has no scale",
+                   forward_->name);
     if (!found->scale.valid()) {
       Value value;
       value.type = {kernels::DType::f32, {1}};
@@ -84,10 +86,10 @@ class Differentiator final : public GradientBuilder {
     const auto found = accumulators_.find(id.index);
     if (found != accumulators_.end()) return found->second;
     const auto& parameter = set_.value(id);
-    MILLRACE_CHECK(parameter.role == Role::parameter, ExitCode::internal, component, "{}: input {} is '{}', expected a parameter",
-                   forward_->name, i, parameter.name);
-    MILLRACE_CHECK(parameter.trained, ExitCode::internal, component, "{}: a gradient flows to '{}', which is not trained", forward_->name,
-                   parameter.name);
+    MILLRACE_CHECK(parameter.role == Role::parameter, ExitCode::internal, differentiate_component,
+                   "{}: input {} is '{}', expected a parameter", forward_->name, i, parameter.name);
+    MILLRACE_CHECK(parameter.trained, ExitCode::internal, differentiate_component, "{}: a gradient flows to '{}', which is not trained",
+                   forward_->name, parameter.name);
     Value value;
     value.type = {kernels::DType::f32, parameter.type.shape};
     value.role = Role::accumulator;
@@ -114,32 +116,34 @@ class Differentiator final : public GradientBuilder {
 
   std::vector<ValueId> append_for_forward(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes,
                                           std::string_view suffix) override {
-    MILLRACE_CHECK(program_ == ProgramKind::input_gradient, ExitCode::internal, component,
+    MILLRACE_CHECK(program_ == ProgramKind::input_gradient, ExitCode::internal, differentiate_component,
                    "{}: stands in for a forward operation outside of I", forward_->name);
     const auto results = append(rule, std::move(inputs), std::move(attributes), suffix);
     auto& written = program().back().outputs;
     const auto own = results.size() - forward_->outputs.size();
     MILLRACE_CHECK(types({results.begin() + static_cast<std::ptrdiff_t>(own), results.end()}) == types(forward_->outputs),
-                   ExitCode::internal, component, "{}: the results do not end in those of {}", program().back().name, forward_->name);
+                   ExitCode::internal, differentiate_component, "{}: the results do not end in those of {}", program().back().name,
+                   forward_->name);
     std::copy(forward_->outputs.begin(), forward_->outputs.end(), written.begin() + static_cast<std::ptrdiff_t>(own));
     return written;
   }
 
   void append_accumulate(const OperationRule& rule, std::vector<ValueId> inputs, std::vector<ValueId> accumulators, Attributes attributes,
                          std::string_view suffix) override {
-    MILLRACE_CHECK(program_ == ProgramKind::weight_gradient, ExitCode::internal, component, "{}: an accumulator is added to outside of W",
-                   forward_->name);
+    MILLRACE_CHECK(program_ == ProgramKind::weight_gradient, ExitCode::internal, differentiate_component,
+                   "{}: an accumulator is added to outside of W", forward_->name);
     Operation operation = started(rule, std::move(inputs), std::move(attributes), forward_->name + "." + std::string(suffix));
-    MILLRACE_CHECK(rule.infer(types(operation.inputs), operation.attributes) == types(accumulators), ExitCode::internal, component,
-                   "{}: the sum does not have the accumulator's shape", operation.name);
+    MILLRACE_CHECK(rule.infer(types(operation.inputs), operation.attributes) == types(accumulators), ExitCode::internal,
+                   differentiate_component, "{}: the sum does not have the accumulator's shape", operation.name);
     operation.outputs = std::move(accumulators);
     program().push_back(std::move(operation));
   }
 
   void add_gradient(std::size_t i, ValueId gradient) override {
     const auto target = forward_->inputs.at(i);
-    MILLRACE_CHECK(type(gradient) == type(target), ExitCode::internal, component, "{}: the gradient of '{}' is {} {}, expected {} {}",
-                   forward_->name, value(target).name, kernels::to_string(type(gradient).dtype), kernels::to_string(type(gradient).shape),
+    MILLRACE_CHECK(type(gradient) == type(target), ExitCode::internal, differentiate_component,
+                   "{}: the gradient of '{}' is {} {}, expected {} {}", forward_->name, value(target).name,
+                   kernels::to_string(type(gradient).dtype), kernels::to_string(type(gradient).shape),
                    kernels::to_string(type(target).dtype), kernels::to_string(type(target).shape));
     auto& sum = gradients_[index(target)];
     sum = sum.valid() ? append(add_rule(), {sum, gradient}, {}, "dx_sum")[0] : gradient;
@@ -192,7 +196,8 @@ class Differentiator final : public GradientBuilder {
 
   Operation started(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes, std::string name) const {
     for (const auto id : inputs)
-      MILLRACE_CHECK(id.valid(), ExitCode::internal, component, "{}: {} reads a gradient that does not exist", name, rule.name());
+      MILLRACE_CHECK(id.valid(), ExitCode::internal, differentiate_component, "{}: {} reads a gradient that does not exist", name,
+                     rule.name());
     Operation operation;
     operation.rule = &rule;
     operation.inputs = std::move(inputs);
@@ -304,8 +309,8 @@ void leave_to_input_gradient(ProgramSet& set) {
   std::erase_if(forward, [&](const Operation& operation) { return writes(input_gradient, operation.outputs.at(0)); });
   for (const auto& operation : forward)
     for (const auto input : operation.inputs)
-      MILLRACE_CHECK(!writes(input_gradient, input), ExitCode::internal, component, "{} reads '{}', which I yields", operation.name,
-                     set.value(input).name);
+      MILLRACE_CHECK(!writes(input_gradient, input), ExitCode::internal, differentiate_component, "{} reads '{}', which I yields",
+                     operation.name, set.value(input).name);
 }
 
 }  // namespace

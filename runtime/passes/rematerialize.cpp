@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.rematerialize";
+constexpr const char* rematerialize_component = "runtime.rematerialize";
 
 struct Named {
   std::string_view name;
@@ -53,8 +53,9 @@ RematerializationPolicy RematerializationPolicy::parse(std::string_view text, co
   policy.keep_everything = false;
   std::vector<std::string_view> words;
   const auto check_label = [&](std::string_view word) {
-    MILLRACE_CHECK(std::find(known_labels.begin(), known_labels.end(), word) != known_labels.end(), ExitCode::config, component,
-                   "'{}' in '{}' is neither a policy nor a label of this model; nearest is '{}'", word, text, nearest(word, known_labels));
+    MILLRACE_CHECK(std::find(known_labels.begin(), known_labels.end(), word) != known_labels.end(), ExitCode::config,
+                   rematerialize_component, "'{}' in '{}' is neither a policy nor a label of this model; nearest is '{}'", word, text,
+                   nearest(word, known_labels));
   };
   for (std::size_t begin = 0; begin <= text.size();) {
     const auto end = std::min(text.find(',', begin), text.size());

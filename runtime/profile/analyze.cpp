@@ -11,7 +11,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.profile";
+constexpr const char* analyze_component = "runtime.profile";
 
 ProfiledStep step_of(const Measured& measured, std::size_t index) {
   ProfiledStep step;
@@ -19,7 +19,7 @@ ProfiledStep step_of(const Measured& measured, std::size_t index) {
   step.ranks = attribute(measured.schedule, step.view);
   for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
     const auto problem = problem_of(step.ranks[rank]);
-    MILLRACE_CHECK(problem.empty(), ExitCode::internal, component, "step {} on rank {}: {}", measured.steps[index].value + 1, rank,
+    MILLRACE_CHECK(problem.empty(), ExitCode::internal, analyze_component, "step {} on rank {}: {}", measured.steps[index].value + 1, rank,
                    problem);
   }
   if (index < measured.losses.size()) step.loss = measured.losses[index];
@@ -75,7 +75,7 @@ std::size_t median_step(const std::vector<ProfiledStep>& steps) {
 }  // namespace
 
 Profile analyze(Measured measured) {
-  MILLRACE_CHECK(!measured.steps.empty(), ExitCode::internal, component, "no steps, expected 1 or more");
+  MILLRACE_CHECK(!measured.steps.empty(), ExitCode::internal, analyze_component, "no steps, expected 1 or more");
   Profile profile;
   profile.measured = std::move(measured);
   for (std::size_t index = 0; index < profile.measured.steps.size(); ++index) profile.steps.push_back(step_of(profile.measured, index));

@@ -8,12 +8,12 @@
 namespace millrace::runtime {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// Rounds to the nanosecond: further digits carry no information and double the file's size.
 double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
-Json number_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
+OrderedJson number_or_null(double value) { return value > 0 ? OrderedJson(value) : OrderedJson(nullptr); }
 
 std::string letter_of(SpanKind kind) {
   switch (kind) {
@@ -36,8 +36,8 @@ class Writer {
  public:
   explicit Writer(const Profile& profile) : profile_(profile), measured_(profile.measured), table_(measured_.schedule) {}
 
-  Json write() const {
-    Json json;
+  OrderedJson write() const {
+    OrderedJson json;
     json["format"] = "millrace.profile.1";
     json["run"] = run();
     const auto& machine = measured_.machine;
@@ -61,7 +61,7 @@ class Writer {
   /// A time as milliseconds since the profile's origin.
   [[nodiscard]] double at(std::int64_t time) const { return rounded(milliseconds(time - profile_.origin())); }
 
-  Json run() const {
+  OrderedJson run() const {
     const auto& run = measured_.run;
     const auto& schedule = measured_.schedule;
     return {{"model", run.model},
@@ -80,8 +80,8 @@ class Writer {
             {"kind", run.kind}};
   }
 
-  Json clocks() const {
-    Json json = Json::array();
+  OrderedJson clocks() const {
+    OrderedJson json = OrderedJson::array();
     for (const auto& clock : measured_.clocks)
       json.push_back({{"process", clock.process},
                       {"host", clock.host},
@@ -94,22 +94,22 @@ class Writer {
     return json;
   }
 
-  Json ranks() const {
-    Json json = Json::array();
+  OrderedJson ranks() const {
+    OrderedJson json = OrderedJson::array();
     for (std::size_t rank = 0; rank < measured_.schedule.ranks.size(); ++rank) {
-      Json stages = Json::array();
+      OrderedJson stages = OrderedJson::array();
       for (const StageId stage : measured_.schedule.placement.stages_of(RankId(rank))) stages.push_back(stage.value);
       json.push_back({{"rank", rank}, {"process", measured_.process_of_rank.at(rank)}, {"stages", stages}});
     }
     return json;
   }
 
-  Json steps() const {
-    Json json = Json::array();
+  OrderedJson steps() const {
+    OrderedJson json = OrderedJson::array();
     for (const ProfiledStep& step : profile_.steps) {
-      Json ranks = Json::array(), walls = Json::array();
+      OrderedJson ranks = OrderedJson::array(), walls = OrderedJson::array();
       for (const Attribution& rank : step.ranks) {
-        Json parts = Json::array();
+        OrderedJson parts = OrderedJson::array();
         for (const std::int64_t part : rank.parts) parts.push_back(milliseconds(part));
         ranks.push_back(parts);
         walls.push_back(milliseconds(rank.wall));
@@ -117,7 +117,7 @@ class Writer {
       json.push_back({{"step", step.view.step.value + 1},
                       {"begin", at(step.view.begin)},
                       {"duration", milliseconds(step.view.duration())},
-                      {"loss", step.loss ? Json(*step.loss) : Json(nullptr)},
+                      {"loss", step.loss ? OrderedJson(*step.loss) : OrderedJson(nullptr)},
                       {"mfu", number_or_null(step.mfu)},
                       {"predicted", rounded(step.predicted)},
                       {"ranks", ranks},
@@ -126,15 +126,15 @@ class Writer {
     return json;
   }
 
-  Json slice(const TraceRecord& record) const {
+  OrderedJson slice(const TraceRecord& record) const {
     return {letter_of(record.kind), record.stage.value, record.microbatch.value, at(record.begin), at(record.end)};
   }
 
-  Json timeline() const {
+  OrderedJson timeline() const {
     const ProfiledStep& step = profile_.steps[profile_.shown];
-    Json measured = Json::array(), waits = Json::array();
+    OrderedJson measured = OrderedJson::array(), waits = OrderedJson::array();
     for (const auto& rank : step.view.ranks) {
-      Json slices = Json::array(), lane = Json::array();
+      OrderedJson slices = OrderedJson::array(), lane = OrderedJson::array();
       for (const auto& record : rank.actions) slices.push_back(slice(record));
       for (const auto& record : rank.others) slices.push_back(slice(record));
       for (const auto& record : rank.waits) lane.push_back(wait(step.view, record));
@@ -151,15 +151,15 @@ class Writer {
             {"sends", sends(step.view)}};
   }
 
-  Json planned(double begin) const {
+  OrderedJson planned(double begin) const {
     const Simulation& simulation = profile_.prediction.simulation;
-    Json json = Json::array();
+    OrderedJson json = OrderedJson::array();
     for (std::size_t rank = 0; rank < measured_.schedule.ranks.size(); ++rank) {
-      Json slices = Json::array();
+      OrderedJson slices = OrderedJson::array();
       for (std::size_t index = 0; index < measured_.schedule.ranks[rank].size(); ++index) {
         const Action& action = measured_.schedule.ranks[rank][index];
         const std::size_t place = simulation.first[rank] + index;
-        slices.push_back({std::string(1, letter(action.kind)), action.stage.value, action.microbatch.value,
+        slices.push_back({std::string(1, letter_of(action.kind)), action.stage.value, action.microbatch.value,
                           rounded(begin + simulation.begin[place]), rounded(begin + simulation.end[place])});
       }
       json.push_back(slices);
@@ -167,7 +167,7 @@ class Writer {
     return json;
   }
 
-  Json wait(const StepView& view, const TraceRecord& record) const {
+  OrderedJson wait(const StepView& view, const TraceRecord& record) const {
     const auto made = waited_boundary(measured_.schedule, table_, view, record);
     return {to_string(record.reason),
             record.stage.value,
@@ -175,11 +175,11 @@ class Writer {
             at(record.begin),
             at(record.end),
             record.peer.value,
-            made ? Json(at(made->produced)) : Json(nullptr)};
+            made ? OrderedJson(at(made->produced)) : OrderedJson(nullptr)};
   }
 
-  Json sends(const StepView& view) const {
-    Json json = Json::array();
+  OrderedJson sends(const StepView& view) const {
+    OrderedJson json = OrderedJson::array();
     const auto& schedule = measured_.schedule;
     for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
       for (std::size_t index = 0; index < schedule.ranks[rank].size(); ++index) {
@@ -194,29 +194,29 @@ class Writer {
     return json;
   }
 
-  Json lateness() const {
-    Json json = Json::array();
+  OrderedJson lateness() const {
+    OrderedJson json = OrderedJson::array();
     for (const Lateness& late : profile_.lateness)
       json.push_back({{"cost", rounded(late.cost)},
                       {"what", late.what},
                       {"rank", late.rank.value},
-                      {"stage", late.stage == no_stage ? Json(nullptr) : Json(late.stage.value)}});
+                      {"stage", late.stage == no_stage ? OrderedJson(nullptr) : OrderedJson(late.stage.value)}});
     return json;
   }
 
-  Json prediction() const {
+  OrderedJson prediction() const {
     const auto& prediction = profile_.prediction;
-    Json json = {{"source", prediction.source},
-                 {"duration", rounded(prediction.duration)},
-                 {"bubble", rounded(prediction.bubble)},
-                 {"measured_duration", rounded(prediction.measured_duration)},
-                 {"measured_bubble", rounded(prediction.measured_bubble)}};
+    OrderedJson json = {{"source", prediction.source},
+                        {"duration", rounded(prediction.duration)},
+                        {"bubble", rounded(prediction.bubble)},
+                        {"measured_duration", rounded(prediction.measured_duration)},
+                        {"measured_bubble", rounded(prediction.measured_bubble)}};
     if (prediction.promised_duration) json["promised_duration"] = rounded(*prediction.promised_duration);
     return json;
   }
 
-  Json operations() const {
-    Json json = Json::array();
+  OrderedJson operations() const {
+    OrderedJson json = OrderedJson::array();
     for (const auto& operation : measured_.operations)
       json.push_back({{"stage", operation.stage.value},
                       {"layer", operation.layer},
@@ -231,8 +231,8 @@ class Writer {
   }
 
   /// The routers, over all profiled steps.
-  Json experts() const {
-    Json json = Json::array();
+  OrderedJson experts() const {
+    OrderedJson json = OrderedJson::array();
     for (const auto& load : measured_.experts)
       json.push_back({{"name", load.scope},
                       {"layer", load.layer},
@@ -245,12 +245,12 @@ class Writer {
     return json;
   }
 
-  Json memory() const {
-    Json json = Json::array();
+  OrderedJson memory() const {
+    OrderedJson json = OrderedJson::array();
     for (std::size_t rank = 0; rank < profile_.memory.size(); ++rank) {
       const auto& planned = measured_.memory[rank];
       const auto& use = profile_.memory[rank];
-      Json timeline = Json::array();
+      OrderedJson timeline = OrderedJson::array();
       for (const auto& [time, bytes] : use.alive) timeline.push_back({at(time), bytes});
       json.push_back({{"rank", rank},
                       {"planned_bytes", planned.planned},
@@ -269,8 +269,8 @@ class Writer {
   }
 
   /// The section about GPUs, over all profiled steps.
-  Json device() const {
-    Json actions = Json::array(), gaps = Json::array();
+  OrderedJson device() const {
+    OrderedJson actions = OrderedJson::array(), gaps = OrderedJson::array();
     for (const auto& action : measured_.device_actions)
       actions.push_back({{"stage", action.stage.value},
                          {"pass", std::string(1, action.pass)},
@@ -281,14 +281,14 @@ class Writer {
     return {{"actions", actions}, {"launch_gaps_ms", gaps}};
   }
 
-  static Json named(const std::vector<NamedBytes>& parts) {
-    Json json = Json::array();
+  static OrderedJson named(const std::vector<NamedBytes>& parts) {
+    OrderedJson json = OrderedJson::array();
     for (const auto& [name, bytes] : parts) json.push_back({name, bytes});
     return json;
   }
 
-  Json losses() const {
-    Json json = Json::array();
+  OrderedJson losses() const {
+    OrderedJson json = OrderedJson::array();
     for (const ProfiledStep& step : profile_.steps)
       if (step.loss) json.push_back({step.view.step.value + 1, *step.loss});
     return json;
@@ -302,7 +302,7 @@ class Writer {
 }  // namespace
 
 std::string profile_json(const Profile& profile) {
-  return Writer(profile).write().dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return Writer(profile).write().dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace millrace::runtime

@@ -8,7 +8,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.profile";
+constexpr const char* step_view_component = "runtime.profile";
 
 void sort_by_begin(std::vector<TraceRecord>& records) {
   std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
@@ -44,23 +44,23 @@ void add_snapshots(const RankTrace& trace, const StepView& view, StepView::Rank&
 }
 
 void check_list(const std::vector<Action>& list, const StepView::Rank& found, RankId rank, StepId step) {
-  MILLRACE_CHECK(found.actions.size() == list.size(), ExitCode::config, component,
+  MILLRACE_CHECK(found.actions.size() == list.size(), ExitCode::config, step_view_component,
                  "the trace of rank {} has {} actions of step {}, its list has {}: profile fewer steps, a ring keeps {} records", rank,
                  found.actions.size(), step.value + 1, list.size(), TraceRing::default_capacity);
   for (std::size_t index = 0; index < list.size(); ++index) {
     const TraceRecord& record = found.actions[index];
     MILLRACE_CHECK(
         record.stage == list[index].stage && record.microbatch == list[index].microbatch && record.kind == span_of(list[index].kind),
-        ExitCode::internal, component, "entry {} of rank {} in step {} was {} of stage {}, microbatch {}, expected {}", index, rank,
-        step.value + 1, to_string(record.kind), record.stage, record.microbatch, list[index]);
+        ExitCode::internal, step_view_component, "entry {} of rank {} in step {} was {} of stage {}, microbatch {}, expected {}", index,
+        rank, step.value + 1, to_string(record.kind), record.stage, record.microbatch, list[index]);
   }
 }
 
 }  // namespace
 
 StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, StepId step) {
-  MILLRACE_CHECK(traces.size() == schedule.ranks.size(), ExitCode::internal, component, "traces of {} ranks, expected {}", traces.size(),
-                 schedule.ranks.size());
+  MILLRACE_CHECK(traces.size() == schedule.ranks.size(), ExitCode::internal, step_view_component, "traces of {} ranks, expected {}",
+                 traces.size(), schedule.ranks.size());
   StepView view;
   view.step = step;
   view.begin = std::numeric_limits<std::int64_t>::max();

@@ -12,7 +12,7 @@
 namespace millrace::runtime {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 enum Lane : int { compute, waits, optimizer, checkpoint, whole_step };
 constexpr std::array lane_names = {"compute", "waits", "optimizer", "checkpoint", "step"};
@@ -34,16 +34,16 @@ class Tracer {
   }
 
  private:
-  static std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-  void add(const Json& event) { events_ += (events_.empty() ? "" : ",\n") + text(event); }
+  static std::string text(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
+  void add(const OrderedJson& event) { events_ += (events_.empty() ? "" : ",\n") + text(event); }
   [[nodiscard]] double stamp(std::int64_t time) const { return static_cast<double>(time - profile_.origin()) / 1000.0; }
 
   [[nodiscard]] const ProcessClock& clock_of(std::size_t rank) const {
     return measured_.clocks.at(static_cast<std::size_t>(measured_.process_of_rank.at(rank)));
   }
 
-  Json other_data() const {
-    Json ranks = Json::array();
+  OrderedJson other_data() const {
+    OrderedJson ranks = OrderedJson::array();
     for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
       const auto& clock = clock_of(rank);
       ranks.push_back({{"pid", rank},
@@ -56,7 +56,7 @@ class Tracer {
 
   void name_rank(std::size_t rank) {
     const auto& stages = schedule_.placement.stages_of(RankId(rank));
-    const auto meta = [&](const char* what, int lane, const Json& args) {
+    const auto meta = [&](const char* what, int lane, const OrderedJson& args) {
       add({{"ph", "M"}, {"pid", rank}, {"tid", lane}, {"ts", 0}, {"name", what}, {"args", args}});
     };
     meta("process_name", 0, {{"name", fmt::format("rank {}", rank)}});
@@ -71,11 +71,11 @@ class Tracer {
     }
   }
 
-  Json event(const char* phase, std::size_t rank, int lane, std::int64_t time, std::string name) const {
+  OrderedJson event(const char* phase, std::size_t rank, int lane, std::int64_t time, std::string name) const {
     return {{"ph", phase}, {"pid", rank}, {"tid", lane}, {"ts", stamp(time)}, {"name", std::move(name)}};
   }
-  Json slice(std::size_t rank, int lane, std::int64_t begin, std::int64_t end, std::string name) const {
-    Json json = event("X", rank, lane, begin, std::move(name));
+  OrderedJson slice(std::size_t rank, int lane, std::int64_t begin, std::int64_t end, std::string name) const {
+    OrderedJson json = event("X", rank, lane, begin, std::move(name));
     json["dur"] = static_cast<double>(std::max<std::int64_t>(0, end - begin)) / 1000.0;
     return json;
   }
@@ -90,7 +90,7 @@ class Tracer {
       }
     }
     if (begin < end) {  // within the rank itself: other ranks' clocks may be off by their bounds
-      Json json = slice(rank, whole_step, begin, end, fmt::format("step {}", step.view.step.value + 1));
+      OrderedJson json = slice(rank, whole_step, begin, end, fmt::format("step {}", step.view.step.value + 1));
       json["args"]["step"] = step.view.step.value + 1;
       for (std::size_t cause = 0; cause < cause_count; ++cause)
         json["args"][fmt::format("{} ms", to_string(static_cast<Cause>(cause)))] = milliseconds(step.ranks[rank].parts[cause]);
@@ -99,7 +99,7 @@ class Tracer {
     for (std::size_t index = 0; index < records.actions.size(); ++index) write_action(rank, step.view, index);
     for (const TraceRecord& wait : records.waits) write_wait(rank, step.view, wait);
     for (const TraceRecord& other : records.others) {
-      Json json = slice(rank, optimizer, other.begin, other.end, to_string(other.kind));
+      OrderedJson json = slice(rank, optimizer, other.begin, other.end, to_string(other.kind));
       json["args"] = {{"step", step.view.step.value + 1}};
       add(json);
     }
@@ -108,8 +108,8 @@ class Tracer {
   void write_action(std::size_t rank, const StepView& view, std::size_t index) {
     const Action& action = schedule_.ranks[rank][index];
     const TraceRecord& record = view.ranks[rank].actions[index];
-    Json json = slice(rank, compute, record.begin, record.end, to_string(action));
-    json["cat"] = std::string(1, letter(action.kind));
+    OrderedJson json = slice(rank, compute, record.begin, record.end, to_string(action));
+    json["cat"] = std::string(1, letter_of(action.kind));
     json["args"] = {{"step", view.step.value + 1}, {"stage", action.stage.value}, {"microbatch", action.microbatch.value}};
     add(json);
     const auto boundary = boundary_of(table_, view, action);
@@ -124,14 +124,14 @@ class Tracer {
     const Action& made = schedule_.ranks[boundary.maker.rank.index()][static_cast<std::size_t>(boundary.maker.index)];
     const bool forward = action.kind == ActionKind::forward;
     const std::string name = forward ? "activation" : "gradient";
-    Json out = event("s", boundary.maker.rank.index(), compute, std::max(maker.begin, maker.end - 1), name);
-    Json in = event("f", rank, compute, used.begin, name);
+    OrderedJson out = event("s", boundary.maker.rank.index(), compute, std::max(maker.begin, maker.end - 1), name);
+    OrderedJson in = event("f", rank, compute, used.begin, name);
     in["bp"] = "e";
     // A hash of (step, microbatch, hop, direction), reduced to 53 bits, which every JSON reader can represent.
     std::uint64_t id = splitmix(static_cast<std::uint64_t>(view.step.value));
     for (const int part : {action.microbatch.value, made.stage.value, forward ? 0 : 1})
       id = splitmix(id ^ static_cast<std::uint64_t>(part));
-    for (Json* end : {&out, &in}) {
+    for (OrderedJson* end : {&out, &in}) {
       (*end)["cat"] = "token";
       (*end)["id"] = id >> 11;
       (*end)["args"] = {{"step", view.step.value + 1}, {"microbatch", action.microbatch.value}, {"of", to_string(made)}};
@@ -146,14 +146,14 @@ class Tracer {
     if (made) {
       name = fmt::format("{} of {}", name, schedule_.ranks[made->maker.rank.index()][static_cast<std::size_t>(made->maker.index)]);
     }
-    Json json = slice(rank, waits, wait.begin, wait.end, name);
+    OrderedJson json = slice(rank, waits, wait.begin, wait.end, name);
     json["cat"] = "wait";
     json["args"] = {{"step", view.step.value + 1}, {"stage", wait.stage.value}, {"microbatch", wait.microbatch.value}};
     if (wait.peer != no_rank) json["args"]["peer"] = wait.peer.value;
     add(json);
     const std::int64_t produced = produced_within(schedule_, table_, view, wait);
     if (made && produced < wait.end) {
-      Json way = slice(rank, waits, produced, wait.end, "under way");
+      OrderedJson way = slice(rank, waits, produced, wait.end, "under way");
       way["cat"] = "transfer";
       add(way);
     }
@@ -161,7 +161,7 @@ class Tracer {
 
   void write_checkpoints(std::size_t rank) {
     for (const TraceRecord& record : measured_.traces[rank].checkpoint) {
-      Json json = slice(rank, checkpoint, record.begin, record.end, to_string(record.kind));
+      OrderedJson json = slice(rank, checkpoint, record.begin, record.end, to_string(record.kind));
       json["args"] = {{"step", record.step.value + 1}};
       add(json);
     }
@@ -183,7 +183,7 @@ class Tracer {
   }
 
   void counter(std::size_t rank, std::int64_t time, const char* name, const char* series, std::int64_t value) {
-    Json json = event("C", rank, 0, time, name);
+    OrderedJson json = event("C", rank, 0, time, name);
     json["args"] = {{series, value}};
     add(json);
   }

@@ -10,21 +10,21 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.builder";
+constexpr const char* builder_component = "runtime.builder";
 
 std::vector<ValueType> infer(const OperationRule& rule, std::span<const ValueType> types, const Attributes& attributes,
                              const std::string& name) {
   try {
     return rule.infer(types, attributes);
   } catch (const Error& error) {
-    fail(ExitCode::internal, component, "operation '{}': {}", name, error.what());
+    fail(ExitCode::internal, builder_component, "operation '{}': {}", name, error.what());
   }
 }
 
 /// Links carry slots of bytes, so any shape and either kind of number can pass; f64 sums belong to losses.
 void check_port(std::string_view boundary, std::string_view name, const ValueType& type) {
-  MILLRACE_CHECK(!name.empty(), ExitCode::internal, component, "{} has a port without a name", boundary);
-  MILLRACE_CHECK((has_gradient(type) || type.dtype == kernels::DType::i32) && type.shape.rank() >= 1, ExitCode::internal, component,
+  MILLRACE_CHECK(!name.empty(), ExitCode::internal, builder_component, "{} has a port without a name", boundary);
+  MILLRACE_CHECK((has_gradient(type) || type.dtype == kernels::DType::i32) && type.shape.rank() >= 1, ExitCode::internal, builder_component,
                  "the port '{}' of {} is {} {}, expected f32, bf16 or i32 with one or more axes", name, boundary,
                  kernels::to_string(type.dtype), kernels::to_string(type.shape));
 }
@@ -32,9 +32,9 @@ void check_port(std::string_view boundary, std::string_view name, const ValueTyp
 }  // namespace
 
 ProgramBuilder::ProgramBuilder(Options options) : options_(options) {
-  MILLRACE_CHECK(options.compute == kernels::DType::f32 || options.compute == kernels::DType::bf16, ExitCode::internal, component,
+  MILLRACE_CHECK(options.compute == kernels::DType::f32 || options.compute == kernels::DType::bf16, ExitCode::internal, builder_component,
                  "programs compute in {}, expected f32 or bf16", kernels::to_string(options.compute));
-  MILLRACE_CHECK(options.rows >= 1 && options.sequence >= 1, ExitCode::internal, component,
+  MILLRACE_CHECK(options.rows >= 1 && options.sequence >= 1, ExitCode::internal, builder_component,
                  "{} rows of {} tokens, expected 1 or more of each", options.rows, options.sequence);
 }
 
@@ -51,20 +51,20 @@ ValueId ProgramBuilder::add_named(std::string key, Value value) {
     return id;
   }
   const auto& known = program_.value(found->second);
-  MILLRACE_CHECK(known.type == value.type && known.data == value.data, ExitCode::internal, component,
+  MILLRACE_CHECK(known.type == value.type && known.data == value.data, ExitCode::internal, builder_component,
                  "'{}' is asked for as {}, and was {} before", value.name, kernels::to_string(value.type.shape),
                  kernels::to_string(known.type.shape));
   return found->second;
 }
 
 Value& ProgramBuilder::checked(ValueId value, std::string_view what) {
-  MILLRACE_CHECK(value.valid() && static_cast<std::size_t>(value.index) < program_.values.size(), ExitCode::internal, component,
+  MILLRACE_CHECK(value.valid() && static_cast<std::size_t>(value.index) < program_.values.size(), ExitCode::internal, builder_component,
                  "{}: value {} is not of this program of {} values", what, value.index, program_.values.size());
   return program_.values[static_cast<std::size_t>(value.index)];
 }
 
 ValueId ProgramBuilder::batch(std::string_view field) {
-  MILLRACE_CHECK(batch_field_index(field) < batch_fields.size(), ExitCode::internal, component,
+  MILLRACE_CHECK(batch_field_index(field) < batch_fields.size(), ExitCode::internal, builder_component,
                  "a batch has no field '{}', expected one of batch_fields (runtime/batch.hpp)", field);
   Value value;
   value.type = {kernels::DType::i32, {tokens_dimension()}};
@@ -97,12 +97,12 @@ ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const 
   if (value.stored.shape.rank() == 0) value.stored.shape = shape;
   const auto& [stored, transposed, parts] = value.stored;
   const auto count = static_cast<std::int64_t>(std::max<std::size_t>(parts.size(), 1));
-  MILLRACE_CHECK(stored.elements() * count == shape.elements(), ExitCode::internal, component,
+  MILLRACE_CHECK(stored.elements() * count == shape.elements(), ExitCode::internal, builder_component,
                  "'{}' is {} and stored as {} tensors {}, expected as many elements", name, kernels::to_string(shape), count,
                  kernels::to_string(stored));
-  MILLRACE_CHECK(parts.empty() || shape[0] % count == 0, ExitCode::internal, component,
+  MILLRACE_CHECK(parts.empty() || shape[0] % count == 0, ExitCode::internal, builder_component,
                  "'{}' is {} and stored in {} parts of its first axis", name, kernels::to_string(shape), count);
-  MILLRACE_CHECK(!transposed || stored.rank() >= 2, ExitCode::internal, component,
+  MILLRACE_CHECK(!transposed || stored.rank() >= 2, ExitCode::internal, builder_component,
                  "'{}' is stored transposed as {}, expected two axes or more", name, kernels::to_string(stored));
   value.type = {form.dtype.value_or(options_.compute), shape};
   value.role = Role::parameter;
@@ -144,7 +144,7 @@ std::vector<ValueId> ProgramBuilder::append(const OperationRule& rule, std::vect
     value.name = i == 0 ? operation.name : operation.name + "." + std::string(rule.output_suffix(i));
     value.layer = layer_;
     const auto key = "result " + value.name;
-    MILLRACE_CHECK(!named_.contains(key), ExitCode::internal, component, "two operations are named '{}'", operation.name);
+    MILLRACE_CHECK(!named_.contains(key), ExitCode::internal, builder_component, "two operations are named '{}'", operation.name);
     operation.outputs.push_back(add_named(key, std::move(value)));
   }
   operation.inputs = std::move(inputs);
@@ -175,9 +175,9 @@ void ProgramBuilder::set_boundary_out(std::string_view name, ValueId value) {
   check_port("boundary_out", name, type);
   // The residual stream has one dtype from the embedding to the head; a stream of another form has another name.
   const bool residual = type.dtype == options_.compute && type.shape.rank() == 2 && type.shape.dimension(0) == tokens_dimension();
-  MILLRACE_CHECK(name != hidden_port || residual, ExitCode::internal, component, "boundary_out is {} {}, expected {} [{}, width]",
+  MILLRACE_CHECK(name != hidden_port || residual, ExitCode::internal, builder_component, "boundary_out is {} {}, expected {} [{}, width]",
                  kernels::to_string(type.dtype), kernels::to_string(type.shape), kernels::to_string(options_.compute), tokens_count());
-  MILLRACE_CHECK(std::ranges::find(program_.outputs, name, &Port::name) == program_.outputs.end(), ExitCode::internal, component,
+  MILLRACE_CHECK(std::ranges::find(program_.outputs, name, &Port::name) == program_.outputs.end(), ExitCode::internal, builder_component,
                  "boundary_out has two ports '{}', expected different names", name);
   program_.outputs.push_back({std::string(name), value, {}});
 }
@@ -189,21 +189,21 @@ void ProgramBuilder::hand_on(ValueId value) {
 
 void ProgramBuilder::loss_term(LossTerm term, ValueId value) {
   const auto& type = checked(value, term.name).type;
-  MILLRACE_CHECK(type.dtype == kernels::DType::f64 && type.shape.rank() == 1 && type.shape[0] >= 1, ExitCode::internal, component,
+  MILLRACE_CHECK(type.dtype == kernels::DType::f64 && type.shape.rank() == 1 && type.shape[0] >= 1, ExitCode::internal, builder_component,
                  "the loss term '{}' is {} {}, expected f64 [1] or more entries", term.name, kernels::to_string(type.dtype),
                  kernels::to_string(type.shape));
-  MILLRACE_CHECK(!term.name.empty() && term.divisor > 0, ExitCode::internal, component,
+  MILLRACE_CHECK(!term.name.empty() && term.divisor > 0, ExitCode::internal, builder_component,
                  "a loss term has the name '{}' and the divisor {}, expected a name and a divisor above 0", term.name, term.divisor);
   for (const StageLoss& other : program_.losses)
-    MILLRACE_CHECK(other.value != value, ExitCode::internal, component, "the loss terms '{}' and '{}' are the same value", other.term.name,
-                   term.name);
+    MILLRACE_CHECK(other.value != value, ExitCode::internal, builder_component, "the loss terms '{}' and '{}' are the same value",
+                   other.term.name, term.name);
   program_.losses.push_back({std::move(term), value, {}});
 }
 
 void ProgramBuilder::observe(std::string_view name, ValueId value) {
   const auto& type = checked(value, name).type;
   const bool number = type.dtype == kernels::DType::f64 || type.dtype == kernels::DType::i32;
-  MILLRACE_CHECK(number && type.shape.rank() == 1 && !type.shape.bounded(), ExitCode::internal, component,
+  MILLRACE_CHECK(number && type.shape.rank() == 1 && !type.shape.bounded(), ExitCode::internal, builder_component,
                  "the observation '{}' is {} {}, expected i32 or f64 [n]", name, kernels::to_string(type.dtype),
                  kernels::to_string(type.shape));
   program_.observations.push_back({std::string(name), layer_, scope_, value});
@@ -211,7 +211,7 @@ void ProgramBuilder::observe(std::string_view name, ValueId value) {
 
 void ProgramBuilder::set_logits(ValueId value) {
   const auto& type = checked(value, "logits").type;
-  MILLRACE_CHECK(type.dtype == kernels::DType::f32 && type.shape.rank() == 2, ExitCode::internal, component,
+  MILLRACE_CHECK(type.dtype == kernels::DType::f32 && type.shape.rank() == 2, ExitCode::internal, builder_component,
                  "logits are {} {}, expected f32 [T, V]", kernels::to_string(type.dtype), kernels::to_string(type.shape));
   program_.logits = value;
 }
@@ -223,13 +223,13 @@ ForwardProgram ProgramBuilder::finish() {
   }
   for (const StageObservation& observation : program_.observations)
     for (const Operation& operation : program_.operations)
-      MILLRACE_CHECK(std::ranges::find(operation.inputs, observation.value) == operation.inputs.end(), ExitCode::internal, component,
-                     "{} reads '{}', which is observed; expected that it reads what the observation is a copy of", operation.name,
-                     program_.value(observation.value).name);
+      MILLRACE_CHECK(std::ranges::find(operation.inputs, observation.value) == operation.inputs.end(), ExitCode::internal,
+                     builder_component, "{} reads '{}', which is observed; expected that it reads what the observation is a copy of",
+                     operation.name, program_.value(observation.value).name);
   const bool boundary = !program_.outputs.empty(), logits = program_.logits.valid();
-  MILLRACE_CHECK(!(boundary && logits), ExitCode::internal, component,
+  MILLRACE_CHECK(!(boundary && logits), ExitCode::internal, builder_component,
                  "the program ends in boundary_out and in logits, expected one of them");
-  MILLRACE_CHECK(boundary || logits || !program_.losses.empty(), ExitCode::internal, component,
+  MILLRACE_CHECK(boundary || logits || !program_.losses.empty(), ExitCode::internal, builder_component,
                  "the program has no end, expected boundary_out, a loss term or logits");
   program_.tokens = tokens_count();
   named_.clear();

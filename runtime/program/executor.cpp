@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.executor";
+constexpr const char* executor_component = "runtime.executor";
 
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 std::size_t index(ProgramKind kind) { return static_cast<std::size_t>(kind); }
@@ -20,9 +20,9 @@ void resolve(kernels::Shape& shape, std::span<const std::int64_t> counts) {
     const auto dimension = shape.dimension(axis);
     if (!dimension.bounded()) continue;
     const auto count = static_cast<std::size_t>(dimension.count);
-    MILLRACE_CHECK(count < counts.size(), ExitCode::internal, component, "runtime count {} bounds an axis, and {} were given", count,
-                   counts.size());
-    MILLRACE_CHECK(counts[count] >= 0 && counts[count] <= dimension.capacity / dimension.factor, ExitCode::internal, component,
+    MILLRACE_CHECK(count < counts.size(), ExitCode::internal, executor_component, "runtime count {} bounds an axis, and {} were given",
+                   count, counts.size());
+    MILLRACE_CHECK(counts[count] >= 0 && counts[count] <= dimension.capacity / dimension.factor, ExitCode::internal, executor_component,
                    "runtime count {} is {}, expected 0 to {}", count, counts[count], dimension.capacity / dimension.factor);
     shape.dimension(axis) = kernels::Dimension(counts[count] * dimension.factor);
   }
@@ -31,7 +31,7 @@ void resolve(kernels::Shape& shape, std::span<const std::int64_t> counts) {
 }  // namespace
 
 Executor::Executor(const ProgramSet& programs, const MemoryPlan& plan) : programs_(programs), plan_(plan) {
-  MILLRACE_CHECK(plan.placements.size() == programs.values.size(), ExitCode::internal, component,
+  MILLRACE_CHECK(plan.placements.size() == programs.values.size(), ExitCode::internal, executor_component,
                  "the plan places {} values, the programs have {}", plan.placements.size(), programs.values.size());
   std::size_t widest = 0;
   for (const auto kind : all_program_kinds) {
@@ -55,12 +55,13 @@ Executor::Executor(const ProgramSet& programs, const MemoryPlan& plan) : program
 
 void Executor::run(ProgramKind kind, const kernels::ExecutionContext& context, const Bindings& bindings, OperationHook* hook,
                    std::span<const std::int64_t> counts) {
-  MILLRACE_CHECK(runs(plan_.mode, kind), ExitCode::internal, component, "the {} program is not part of this plan", to_string(kind));
+  MILLRACE_CHECK(runs(plan_.mode, kind), ExitCode::internal, executor_component, "the {} program is not part of this plan",
+                 to_string(kind));
   const auto scratch_bytes = plan_.scratch_bytes[index(kind)];
   kernels::Scratch scratch;
   if (scratch_bytes > 0) {
-    MILLRACE_CHECK(bindings[Region::workspace] != nullptr, ExitCode::internal, component, "the {} program runs without a workspace",
-                   to_string(kind));
+    MILLRACE_CHECK(bindings[Region::workspace] != nullptr, ExitCode::internal, executor_component,
+                   "the {} program runs without a workspace", to_string(kind));
     scratch = {bindings[Region::workspace] + plan_.scratch_offset[index(kind)], scratch_bytes};
   }
   const auto& steps = steps_[index(kind)];
@@ -70,8 +71,8 @@ void Executor::run(ProgramKind kind, const kernels::ExecutionContext& context, c
     try {
       for (std::size_t operand = 0; operand < operands; ++operand) {
         const auto& [placement, prototype] = operands_[step.first_operand + operand];
-        MILLRACE_CHECK(bindings[placement.region] != nullptr, ExitCode::internal, component, "operand {} is in {}, which has no base",
-                       operand, to_string(placement.region));
+        MILLRACE_CHECK(bindings[placement.region] != nullptr, ExitCode::internal, executor_component,
+                       "operand {} is in {}, which has no base", operand, to_string(placement.region));
         auto& tensor = scratchpad_[operand];
         tensor = prototype;
         tensor.data = bindings[placement.region] + placement.offset;

@@ -13,7 +13,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.memory_plan";
+constexpr const char* memory_plan_component = "runtime.memory_plan";
 constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
 
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
@@ -132,8 +132,8 @@ class Planner {
   void require_kernels(const Operation& operation) const {
     const auto backend = kernels::device_type(processor_.device).facts().backend;
     for (const auto* row : operation.rule->kernel_rows())
-      MILLRACE_CHECK(row->has(backend), ExitCode::config, component, "device {} has no kernel for {} ({})", kernels::to_string(backend),
-                     row->name(), operation.name);
+      MILLRACE_CHECK(row->has(backend), ExitCode::config, memory_plan_component, "device {} has no kernel for {} ({})",
+                     kernels::to_string(backend), row->name(), operation.name);
   }
 
   /// Ports lie in the order of the boundary, whatever the programs do with them: the neighbour's programs find them there.
@@ -174,7 +174,7 @@ class Planner {
         break;
     }
     const auto region = region_of(programs_, id, lives_[index(id)]);
-    MILLRACE_CHECK(writers(id) == 1, ExitCode::internal, component, "'{}' is written by {} programs, expected one", value.name,
+    MILLRACE_CHECK(writers(id) == 1, ExitCode::internal, memory_plan_component, "'{}' is written by {} programs, expected one", value.name,
                    writers(id));
     const bool port = region == Region::gradient_out || (region == Region::boundary_out && id != programs_.logits);
     if (region != Region::workspace && !port) append(region, value, placement);
@@ -261,7 +261,8 @@ std::size_t bytes_of(const ValueType& type) { return static_cast<std::size_t>(ty
 std::size_t batch_offset(std::string_view field, std::int64_t tokens) {
   const auto each = kernels::align_up(static_cast<std::size_t>(tokens) * kernels::size_of(kernels::DType::i32));
   const std::size_t place = batch_field_index(field);
-  MILLRACE_CHECK(place < batch_fields.size() || field == "end", ExitCode::internal, component, "a batch has no field '{}'", field);
+  MILLRACE_CHECK(place < batch_fields.size() || field == "end", ExitCode::internal, memory_plan_component, "a batch has no field '{}'",
+                 field);
   return place * each;
 }
 

@@ -3,11 +3,10 @@
 #include <charconv>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/component.hpp"
 
 namespace millrace::runtime {
 namespace {
-
-constexpr const char* component = "runtime.schedule";
 
 // Parses a decimal number at `position` and advances past it.
 std::int32_t read_number(std::string_view text, std::size_t& position, const char* what) {
@@ -16,7 +15,7 @@ std::int32_t read_number(std::string_view text, std::size_t& position, const cha
   std::int32_t number = -1;
   const bool digit = begin != end && *begin >= '0' && *begin <= '9';
   const auto [stop, error] = std::from_chars(begin, end, number);
-  MILLRACE_CHECK(digit && error == std::errc{}, ExitCode::config, component,
+  MILLRACE_CHECK(digit && error == std::errc{}, ExitCode::config, schedule_component,
                  "action \"{}\", column {}: expected the {} as a decimal number (an action reads like 3I2: stage, F I W or B, microbatch)",
                  text, position + 1, what);
   position = static_cast<std::size_t>(stop - text.data());
@@ -26,17 +25,17 @@ std::int32_t read_number(std::string_view text, std::size_t& position, const cha
 ActionKind read_kind(std::string_view text, std::size_t& position) {
   const char found = position < text.size() ? text[position] : ' ';
   for (const ActionKind kind : all_action_kinds) {
-    if (letter(kind) == found) {
+    if (letter_of(kind) == found) {
       ++position;
       return kind;
     }
   }
-  fail(ExitCode::config, component, "action \"{}\", column {}: expected F, I, W or B after the stage", text, position + 1);
+  fail(ExitCode::config, schedule_component, "action \"{}\", column {}: expected F, I, W or B after the stage", text, position + 1);
 }
 
 }  // namespace
 
-char letter(ActionKind kind) {
+char letter_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::forward:
       return 'F';
@@ -50,7 +49,7 @@ char letter(ActionKind kind) {
   return '?';
 }
 
-std::string to_string(const Action& action) { return fmt::format("{}{}{}", action.stage, letter(action.kind), action.microbatch); }
+std::string to_string(const Action& action) { return fmt::format("{}{}{}", action.stage, letter_of(action.kind), action.microbatch); }
 
 Action parse_action(std::string_view text) {
   std::size_t position = 0;
@@ -58,7 +57,7 @@ Action parse_action(std::string_view text) {
   action.stage = StageId{read_number(text, position, "stage")};
   action.kind = read_kind(text, position);
   action.microbatch = MicrobatchId{read_number(text, position, "microbatch")};
-  MILLRACE_CHECK(position == text.size(), ExitCode::config, component,
+  MILLRACE_CHECK(position == text.size(), ExitCode::config, schedule_component,
                  "action \"{}\", column {}: expected nothing after the microbatch, found \"{}\"", text, position + 1,
                  text.substr(position));
   return action;

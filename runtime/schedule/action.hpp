@@ -32,7 +32,7 @@ struct Action {
 };
 
 /// The letter of a kind: F, I, W or B.
-[[nodiscard]] char letter(ActionKind kind);
+[[nodiscard]] char letter_of(ActionKind kind);
 
 /// True for I and B, which consume the gradient of the next stage and produce the gradient for the previous one.
 [[nodiscard]] constexpr bool makes_gradient(ActionKind kind) { return kind == ActionKind::input_gradient || kind == ActionKind::backward; }

@@ -5,11 +5,11 @@
 #include <cctype>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/component.hpp"
 
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.schedule";
 constexpr std::string_view pair_end = ")OVERLAP_F_B";
 
 // Further operations in PyTorch's tables. The first four require a microbatch, for the others it is optional.
@@ -35,13 +35,13 @@ bool is_implicit(std::string_view text) {
 
 std::vector<Action> parse_pair(std::string_view text) {
   const std::size_t middle = text.find(';');
-  MILLRACE_CHECK(text.ends_with(pair_end) && middle != std::string_view::npos, ExitCode::config, component,
+  MILLRACE_CHECK(text.ends_with(pair_end) && middle != std::string_view::npos, ExitCode::config, schedule_component,
                  "\"{}\": expected an overlapped pair like (0F5;7B0)OVERLAP_F_B", text);
   Action first = parse_action(text.substr(1, middle - 1));
   const Action second = parse_action(text.substr(middle + 1, text.size() - pair_end.size() - middle - 1));
-  MILLRACE_CHECK(first.kind == ActionKind::forward && makes_gradient(second.kind), ExitCode::config, component,
+  MILLRACE_CHECK(first.kind == ActionKind::forward && makes_gradient(second.kind), ExitCode::config, schedule_component,
                  "\"{}\": expected F first and B or I second in an overlapped pair", text);
-  MILLRACE_CHECK(first.microbatch != second.microbatch, ExitCode::config, component,
+  MILLRACE_CHECK(first.microbatch != second.microbatch, ExitCode::config, schedule_component,
                  "\"{}\": both halves of an overlapped pair are of microbatch {}, expected different ones", text, first.microbatch);
   first.overlaps_next = true;
   return {first, second};

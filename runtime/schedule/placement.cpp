@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/component.hpp"
 
 namespace millrace::runtime {
-namespace {
-constexpr const char* component = "runtime.schedule";
-}
+namespace {}
 
 Placement Placement::single(int ranks) {
   Placement placement = loop(ranks, 1);
@@ -16,15 +15,15 @@ Placement Placement::single(int ranks) {
 }
 
 Placement Placement::loop(int ranks, int chunks) {
-  MILLRACE_CHECK(ranks >= 1, ExitCode::config, component, "pipeline.ranks = {}, expected 1 or more", ranks);
-  MILLRACE_CHECK(chunks >= 1, ExitCode::config, component, "pipeline.chunks = {}, expected 1 or more", chunks);
+  MILLRACE_CHECK(ranks >= 1, ExitCode::config, schedule_component, "pipeline.ranks = {}, expected 1 or more", ranks);
+  MILLRACE_CHECK(chunks >= 1, ExitCode::config, schedule_component, "pipeline.chunks = {}, expected 1 or more", chunks);
   std::vector<RankId> rank_of;
   for (int stage = 0; stage < ranks * chunks; ++stage) rank_of.emplace_back(stage % ranks);
   return {"loop", ranks, std::move(rank_of)};
 }
 
 Placement Placement::v_shape(int ranks) {
-  MILLRACE_CHECK(ranks >= 1, ExitCode::config, component, "pipeline.ranks = {}, expected 1 or more", ranks);
+  MILLRACE_CHECK(ranks >= 1, ExitCode::config, schedule_component, "pipeline.ranks = {}, expected 1 or more", ranks);
   std::vector<RankId> rank_of;
   for (int stage = 0; stage < 2 * ranks; ++stage) rank_of.emplace_back(std::min(stage, 2 * ranks - 1 - stage));
   return {"v", ranks, std::move(rank_of)};
@@ -41,17 +40,17 @@ Placement Placement::by_hand(int ranks, std::vector<RankId> rank_of_stage) { ret
 
 Placement::Placement(std::string name, int ranks, std::vector<RankId> rank_of_stage)
     : name_(std::move(name)), rank_of_(std::move(rank_of_stage)) {
-  MILLRACE_CHECK(ranks >= 1, ExitCode::config, component, "pipeline.ranks = {}, expected 1 or more", ranks);
+  MILLRACE_CHECK(ranks >= 1, ExitCode::config, schedule_component, "pipeline.ranks = {}, expected 1 or more", ranks);
   stages_of_.resize(static_cast<std::size_t>(ranks));
   for (int stage = 0; stage < stages(); ++stage) {
     const RankId rank = rank_of_[static_cast<std::size_t>(stage)];
-    MILLRACE_CHECK(rank.value >= 0 && rank.value < ranks, ExitCode::config, component, "stage {} is placed on rank {}, expected 0 to {}",
-                   stage, rank, ranks - 1);
+    MILLRACE_CHECK(rank.value >= 0 && rank.value < ranks, ExitCode::config, schedule_component,
+                   "stage {} is placed on rank {}, expected 0 to {}", stage, rank, ranks - 1);
     chunk_of_.push_back(static_cast<int>(stages_of_[rank.index()].size()));
     stages_of_[rank.index()].emplace_back(stage);
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    MILLRACE_CHECK(!stages_of_[static_cast<std::size_t>(rank)].empty(), ExitCode::config, component,
+    MILLRACE_CHECK(!stages_of_[static_cast<std::size_t>(rank)].empty(), ExitCode::config, schedule_component,
                    "rank {} owns no stage of {}, expected at least one", rank, stages());
   }
 }

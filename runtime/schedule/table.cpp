@@ -5,14 +5,13 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/cell.hpp"
+#include "runtime/schedule/component.hpp"
 #include "runtime/schedule/lower.hpp"
 #include "runtime/schedule/table_header.hpp"
 #include "runtime/schedule/validate.hpp"
 
 namespace millrace::runtime {
 namespace {
-
-constexpr const char* component = "runtime.schedule";
 
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r");
@@ -47,7 +46,7 @@ std::vector<Entry> parse_row(std::string_view line, const std::string& place, st
       const auto cell = parse(trimmed(line.substr(0, comma)));
       entries.insert(entries.end(), cell.begin(), cell.end());
     } catch (const Error& error) {
-      fail(ExitCode::config, component, "{}: cell {}: {}", place, column, error.what());
+      fail(ExitCode::config, schedule_component, "{}: cell {}: {}", place, column, error.what());
     }
     if (comma == std::string_view::npos) return entries;
     line.remove_prefix(comma + 1);
@@ -60,15 +59,15 @@ std::vector<RankId> owners(const std::vector<std::vector<Action>>& ranks, const 
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const auto& action : ranks[rank]) {
       const auto [place, fresh] = owner.try_emplace(action.stage.value, RankId(rank));
-      MILLRACE_CHECK(fresh || place->second == RankId(rank), ExitCode::config, component,
+      MILLRACE_CHECK(fresh || place->second == RankId(rank), ExitCode::config, schedule_component,
                      "{}: {} is in the row of rank {}, but stage {} was in that of rank {} before", name, action, rank, action.stage,
                      place->second);
     }
   }
   std::vector<RankId> list;
   for (const auto& [stage, rank] : owner) {
-    MILLRACE_CHECK(stage == static_cast<int>(list.size()), ExitCode::config, component, "{}: stage {} is missing, but there is a stage {}",
-                   name, list.size(), stage);
+    MILLRACE_CHECK(stage == static_cast<int>(list.size()), ExitCode::config, schedule_component,
+                   "{}: stage {} is missing, but there is a stage {}", name, list.size(), stage);
     list.push_back(rank);
   }
   return list;
@@ -95,8 +94,8 @@ Placement choose_placement(const Schedule& schedule, const TableFacts& facts) {
   const int ranks = static_cast<int>(schedule.ranks.size());
   const auto named = placement_of(facts, ranks, static_cast<int>(owner.size()), schedule.name);
   if (!named) return facts.placement ? Placement::by_hand(ranks, owner) : recognised(ranks, owner);
-  MILLRACE_CHECK(owned_as(*named, owner), ExitCode::config, component, "{}: #placement {}, but its stages are on ranks {}", schedule.name,
-                 *facts.placement, fmt::join(owner, " "));
+  MILLRACE_CHECK(owned_as(*named, owner), ExitCode::config, schedule_component, "{}: #placement {}, but its stages are on ranks {}",
+                 schedule.name, *facts.placement, fmt::join(owner, " "));
   return *named;
 }
 
@@ -109,7 +108,7 @@ int count_microbatches(const Schedule& schedule) {
     for (const Action& action : list)
       if (action.microbatch > newest.microbatch) newest = action;
   }
-  MILLRACE_CHECK(newest.microbatch.index() < cells, ExitCode::config, component,
+  MILLRACE_CHECK(newest.microbatch.index() < cells, ExitCode::config, schedule_component,
                  "{}: {} is of microbatch {}, but the table has only {} cells", schedule.name, newest, newest.microbatch, cells);
   return newest.microbatch.value + 1;
 }
@@ -132,7 +131,7 @@ Schedule parse_table(std::string_view text, const std::string& name) {
   schedule.name = name;
   for_each_row(text, name, facts,
                [&](std::string_view line, const std::string& place) { schedule.ranks.push_back(parse_row(line, place, parse_cell)); });
-  MILLRACE_CHECK(!schedule.ranks.empty(), ExitCode::config, component, "{}: no row of a rank", name);
+  MILLRACE_CHECK(!schedule.ranks.empty(), ExitCode::config, schedule_component, "{}: no row of a rank", name);
   schedule.placement = choose_placement(schedule, facts);
   schedule.microbatches = count_microbatches(schedule);
   check_schedule(schedule);
@@ -147,7 +146,7 @@ void check_cells(std::string_view text, const std::string& name) {
     static_cast<void>(parse_row(line, place, parse_cell));
     ++rows;
   });
-  MILLRACE_CHECK(rows > 0, ExitCode::config, component, "{}: no row of a rank", name);
+  MILLRACE_CHECK(rows > 0, ExitCode::config, schedule_component, "{}: no row of a rank", name);
 }
 
 std::optional<FullTable> parse_full_table(std::string_view text, const Schedule& schedule) {
@@ -159,7 +158,7 @@ std::optional<FullTable> parse_full_table(std::string_view text, const Schedule&
     for (const TransferCell& cell : table.back()) {
       if (cell.kind == TransferCell::Kind::compute) continue;
       transfers = true;
-      MILLRACE_CHECK(cell.microbatch.value < schedule.microbatches, ExitCode::config, component,
+      MILLRACE_CHECK(cell.microbatch.value < schedule.microbatches, ExitCode::config, schedule_component,
                      "{}: {} is of microbatch {}, the table has {}", place, to_string(cell), cell.microbatch, schedule.microbatches);
     }
   });

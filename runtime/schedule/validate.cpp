@@ -2,13 +2,12 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/causality.hpp"
+#include "runtime/schedule/component.hpp"
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/wiring.hpp"
 
 namespace millrace::runtime {
 namespace {
-
-constexpr const char* component = "runtime.schedule";
 
 // What an action waits for: a boundary that `source` produces, or a slot of `edge` that `source` frees. The source's index is -1
 // if no action does so.
@@ -35,7 +34,7 @@ class Replay {
         rings_(wiring_.edges.size()),
         neighbours_(schedule.ranks.size()),
         queued_(schedule.ranks.size(), true) {
-    MILLRACE_CHECK(!depths || depths->size() == rings_.size(), ExitCode::internal, component,
+    MILLRACE_CHECK(!depths || depths->size() == rings_.size(), ExitCode::internal, schedule_component,
                    "{} channel depths, expected one for each of {} edges", depths->size(), rings_.size());
     for (const Edge& edge : wiring_.edges) {
       neighbours_[edge.producer_rank.index()].push_back(edge.consumer_rank.index());
@@ -168,8 +167,8 @@ Liveness replay_untimed(const Schedule& schedule, const std::optional<std::vecto
 void check_schedule(const Schedule& schedule, const std::optional<std::vector<int>>& depths) {
   check_well_formed(schedule);
   const Liveness liveness = replay_untimed(schedule, depths);
-  MILLRACE_CHECK(liveness.live, ExitCode::config, component, "schedule \"{}\" deadlocks, its ranks wait for each other:\n{}", schedule.name,
-                 liveness.report);
+  MILLRACE_CHECK(liveness.live, ExitCode::config, schedule_component, "schedule \"{}\" deadlocks, its ranks wait for each other:\n{}",
+                 schedule.name, liveness.report);
 }
 
 }  // namespace millrace::runtime

@@ -2,12 +2,11 @@
 #include <array>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/component.hpp"
 #include "runtime/schedule/validate.hpp"
 
 namespace millrace::runtime {
 namespace {
-
-constexpr const char* component = "runtime.schedule";
 
 // What a rank's list contains so far for one stage and microbatch.
 struct Seen {
@@ -30,22 +29,22 @@ struct Seen {
 std::size_t order_of(ActionKind kind) { return kind == ActionKind::forward ? 0 : kind == ActionKind::weight_gradient ? 2 : 1; }
 
 void check_range(const Schedule& schedule, RankId rank, const Action& action) {
-  MILLRACE_CHECK(action.stage.value >= 0 && action.stage.value < schedule.placement.stages(), ExitCode::config, component,
+  MILLRACE_CHECK(action.stage.value >= 0 && action.stage.value < schedule.placement.stages(), ExitCode::config, schedule_component,
                  "rank {}, action {}: stage {} is unknown, expected 0 to {}", rank, action, action.stage, schedule.placement.stages() - 1);
-  MILLRACE_CHECK(action.microbatch.value >= 0 && action.microbatch.value < schedule.microbatches, ExitCode::config, component,
+  MILLRACE_CHECK(action.microbatch.value >= 0 && action.microbatch.value < schedule.microbatches, ExitCode::config, schedule_component,
                  "rank {}, action {}: microbatch {} is unknown, expected 0 to {}", rank, action, action.microbatch,
                  schedule.microbatches - 1);
   const int first = schedule.first_microbatch(action.stage).value;
-  MILLRACE_CHECK(schedule.has(action.stage, action.microbatch), ExitCode::config, component,
+  MILLRACE_CHECK(schedule.has(action.stage, action.microbatch), ExitCode::config, schedule_component,
                  "rank {}, action {}: replica {} of the model, to which stage {} belongs, takes microbatches {} to {}", rank, action,
                  schedule.placement.replica_of(action.stage), action.stage, first, first + schedule.microbatches_of(action.stage) - 1);
-  MILLRACE_CHECK(schedule.placement.rank_of(action.stage) == rank, ExitCode::config, component,
+  MILLRACE_CHECK(schedule.placement.rank_of(action.stage) == rank, ExitCode::config, schedule_component,
                  "rank {}, action {}: stage {} belongs to rank {}", rank, action, action.stage, schedule.placement.rank_of(action.stage));
 }
 
 void check_history(RankId rank, const Action& action, const Seen& before, bool forward_only) {
   const auto once = [&](bool good, const char* rule) {
-    MILLRACE_CHECK(good, ExitCode::config, component, "rank {}, action {}: {}", rank, action, rule);
+    MILLRACE_CHECK(good, ExitCode::config, schedule_component, "rank {}, action {}: {}", rank, action, rule);
   };
   switch (action.kind) {
     case ActionKind::forward:
@@ -75,8 +74,9 @@ void check_complete(const Schedule& schedule, const std::vector<Seen>& seen, boo
                             : entry.input + entry.backward == 0                        ? "B (or I and W)"
                             : entry.backward == 0 && entry.input == 1 && !entry.weight ? "W"
                                                                                        : nullptr;
-      MILLRACE_CHECK(missing == nullptr, ExitCode::config, component, "schedule \"{}\": stage {} on rank {} has no {} for microbatch {}",
-                     schedule.name, stage, schedule.placement.rank_of(StageId{stage}), missing, m);
+      MILLRACE_CHECK(missing == nullptr, ExitCode::config, schedule_component,
+                     "schedule \"{}\": stage {} on rank {} has no {} for microbatch {}", schedule.name, stage,
+                     schedule.placement.rank_of(StageId{stage}), missing, m);
     }
   }
 }
@@ -85,14 +85,14 @@ void check_complete(const Schedule& schedule, const std::vector<Seen>& seen, boo
 void check_pair(RankId rank, const std::vector<Action>& list, std::size_t index) {
   const Action& first = list[index];
   if (!first.overlaps_next) return;
-  MILLRACE_CHECK(index + 1 < list.size(), ExitCode::config, component,
+  MILLRACE_CHECK(index + 1 < list.size(), ExitCode::config, schedule_component,
                  "rank {}, action {}: begins an overlapped pair, and no action follows", rank, first);
   const Action& second = list[index + 1];
-  MILLRACE_CHECK(!second.overlaps_next, ExitCode::config, component,
+  MILLRACE_CHECK(!second.overlaps_next, ExitCode::config, schedule_component,
                  "rank {}, pair ({};{}): its second half begins another pair; pairs do not chain", rank, first, second);
-  MILLRACE_CHECK(first.kind == ActionKind::forward && makes_gradient(second.kind), ExitCode::config, component,
+  MILLRACE_CHECK(first.kind == ActionKind::forward && makes_gradient(second.kind), ExitCode::config, schedule_component,
                  "rank {}, pair ({};{}): expected an F, then a B or I", rank, first, second);
-  MILLRACE_CHECK(first.microbatch != second.microbatch, ExitCode::config, component,
+  MILLRACE_CHECK(first.microbatch != second.microbatch, ExitCode::config, schedule_component,
                  "rank {}, pair ({};{}): both halves are of microbatch {}, expected two different ones", rank, first, second,
                  first.microbatch);
 }
@@ -101,9 +101,9 @@ void check_pair(RankId rank, const std::vector<Action>& list, std::size_t index)
 
 void check_well_formed(const Schedule& schedule) {
   const auto stages = static_cast<std::size_t>(schedule.placement.stages());
-  MILLRACE_CHECK(schedule.microbatches >= 1, ExitCode::config, component, "schedule \"{}\" has {} microbatches, expected 1 or more",
-                 schedule.name, schedule.microbatches);
-  MILLRACE_CHECK(static_cast<int>(schedule.ranks.size()) == schedule.placement.ranks(), ExitCode::config, component,
+  MILLRACE_CHECK(schedule.microbatches >= 1, ExitCode::config, schedule_component,
+                 "schedule \"{}\" has {} microbatches, expected 1 or more", schedule.name, schedule.microbatches);
+  MILLRACE_CHECK(static_cast<int>(schedule.ranks.size()) == schedule.placement.ranks(), ExitCode::config, schedule_component,
                  "schedule \"{}\" has {} lists, expected one for each of {} ranks", schedule.name, schedule.ranks.size(),
                  schedule.placement.ranks());
   const bool forward_only = schedule.forward_only();
@@ -118,7 +118,7 @@ void check_well_formed(const Schedule& schedule) {
       check_history(RankId{rank}, action, entry, forward_only);
       ++entry.of(action.kind);
       int& before = newest[action.stage.index()][order_of(action.kind)];
-      MILLRACE_CHECK(before < action.microbatch.value, ExitCode::config, component,
+      MILLRACE_CHECK(before < action.microbatch.value, ExitCode::config, schedule_component,
                      "rank {}, action {}: comes after microbatch {} of this stage; microbatches must ascend for F, for I and B, and for W",
                      rank, action, before);
       before = action.microbatch.value;

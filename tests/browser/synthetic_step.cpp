@@ -14,7 +14,7 @@ using namespace runtime;
 
 constexpr double lead = 1.6, order = 0.4, gather = 0.5, update = 4.2, copy = 2.8;  // ms, see SyntheticStep
 
-std::string kind_of(const Action& action) { return std::string(1, letter(action.kind)); }
+std::string kind_of(const Action& action) { return std::string(1, letter_of(action.kind)); }
 
 class StepWriter {
  public:

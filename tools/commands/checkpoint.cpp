@@ -10,10 +10,10 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* component = "millrace ckpt";
+constexpr const char* checkpoint_component = "millrace ckpt";
 
 int list(const std::string& path) {
-  const auto listed = committed_checkpoints(path, component);
+  const auto listed = committed_checkpoints(path, checkpoint_component);
   if (listed.empty()) fmt::print("no checkpoints\n");
   for (const auto& line : listed) {
     fmt::print("step {:>8}  {:>10}  {}  {}\n", line.step, line.problem.empty() ? runtime::bytes_text(line.bytes) : "?", line.folder,
@@ -37,8 +37,8 @@ int verify(const std::string& path) {
   std::vector<std::string> folders{path};
   if (!is_checkpoint(path)) {
     folders.clear();
-    for (const auto& line : committed_checkpoints(path, component)) folders.push_back(line.folder);
-    MILLRACE_CHECK(!folders.empty(), ExitCode::checkpoint, component, "{}: no checkpoint was committed", path);
+    for (const auto& line : committed_checkpoints(path, checkpoint_component)) folders.push_back(line.folder);
+    MILLRACE_CHECK(!folders.empty(), ExitCode::checkpoint, checkpoint_component, "{}: no checkpoint was committed", path);
   }
   bool good = true;
   for (const auto& folder : folders) good = verify_one(folder) && good;
@@ -47,7 +47,7 @@ int verify(const std::string& path) {
 
 /// Prints the hash of the data; with `quick` the one recorded in the manifest, without reading the data.
 int hash(const std::string& path, bool quick) {
-  const auto checkpoint = open_checkpoint(path, component);
+  const auto checkpoint = open_checkpoint(path, checkpoint_component);
   if (quick) {
     fmt::print("{}  from the manifest: the data was not read\n", checkpoint.state_hash().hex());
   } else {
@@ -57,8 +57,8 @@ int hash(const std::string& path, bool quick) {
 }
 
 int export_model_folder(const std::string& path, std::string out, const std::string& dtype) {
-  const auto checkpoint = open_checkpoint(path, component);
-  const auto model = model_of(checkpoint, component);
+  const auto checkpoint = open_checkpoint(path, checkpoint_component);
+  const auto model = model_of(checkpoint, checkpoint_component);
   std::vector<float> elements;
   const auto read = [&](const layers::ParameterSpec& spec) -> std::span<const float> {
     elements.resize(static_cast<std::size_t>(spec.shape.elements()));
@@ -84,8 +84,8 @@ int export_model_folder(const std::string& path, std::string out, const std::str
                    .routed_bias_update_rate = read_weight("train.routed_bias_update_rate", maxtext)};
   const auto warmup = identity.find("train.indexer_warmup");
   config.losses.indexer_warmup = warmup != identity.end() && warmup->second == "true";
-  want_nothing_at(out, true, component);
-  write_whole_folder(out, component, [&](const std::string& place) {
+  want_nothing_at(out, true, checkpoint_component);
+  write_whole_folder(out, checkpoint_component, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
   });
   fmt::print("{}: {} weights of step {} in {}; continue training with model.from={}, or load it with transformers\n", out,
@@ -94,7 +94,7 @@ int export_model_folder(const std::string& path, std::string out, const std::str
 }
 
 const std::string& single_path(const Arguments& arguments, const char* command, const char* expected) {
-  MILLRACE_CHECK(arguments.positional().size() == 1, ExitCode::usage, component, "{} with {} paths, expected {}", command,
+  MILLRACE_CHECK(arguments.positional().size() == 1, ExitCode::usage, checkpoint_component, "{} with {} paths, expected {}", command,
                  arguments.positional().size(), expected);
   return arguments.positional().front();
 }
@@ -134,7 +134,7 @@ Command checkpoint_command() {
            .offer = offer_folders,
            .run = [](const Arguments& given) {
              const auto& paths = given.positional();
-             MILLRACE_CHECK(paths.size() == 2, ExitCode::usage, component,
+             MILLRACE_CHECK(paths.size() == 2, ExitCode::usage, checkpoint_component,
                             "export-hf with {} paths, expected a run directory or checkpoint, and OUT", paths.size());
              return export_model_folder(paths[0], paths[1], given.text("dtype"));
            }}}};

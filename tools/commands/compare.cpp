@@ -16,7 +16,7 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* component = "millrace compare";
+constexpr const char* compare_component = "millrace compare";
 
 /// One of the two runs.
 struct Side {
@@ -25,7 +25,7 @@ struct Side {
   runtime::HashRecording recording;
 
   explicit Side(const std::string& run_directory)
-      : directory(run_directory), run(recorded_run({run_directory}, component)), recording(run_directory) {}
+      : directory(run_directory), run(recorded_run({run_directory}, compare_component)), recording(run_directory) {}
 };
 
 /// Prints the keys whose values differ and affect the numbers.
@@ -84,7 +84,7 @@ void print_values(const Side& left, const Side& right, const runtime::Difference
 }
 
 int compare(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, component, "{} names, expected the directories of two runs",
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, compare_component, "{} names, expected the directories of two runs",
                  parsed.positional().size());
   cluster::widen_affinity();
   const Side left(parsed.positional()[0]), right(parsed.positional()[1]);

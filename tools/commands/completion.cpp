@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr const char* component = "millrace completion";
+constexpr const char* completion_component = "millrace completion";
 
 /// The part that both shells share, in POSIX shell language plus "local". $1 is the word under the cursor, the other arguments are
 /// the words between "millrace" and it. Prints the candidates for the whole word, one per line; @files and @folders stand for the
@@ -217,7 +217,7 @@ std::string shared_functions() {
 }
 
 void check_words(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, component, "{} after the shell, expected no more words",
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, completion_component, "{} after the shell, expected no more words",
                  arguments.positional().front());
 }
 

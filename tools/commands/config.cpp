@@ -7,7 +7,7 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* component = "millrace config";
+constexpr const char* config_component = "millrace config";
 
 /// Prints TOML that loads to the same run, with the origin of each value. A run without a model or data is accepted.
 int show(const Arguments& arguments) {
@@ -20,7 +20,7 @@ int show(const Arguments& arguments) {
 int keys(const Arguments& arguments) {
   const auto& words = arguments.positional();
   for (const auto& word : words) {
-    MILLRACE_CHECK(configs::find_key(word) != nullptr, ExitCode::config, component, "unknown key {}{}", word,
+    MILLRACE_CHECK(configs::find_key(word) != nullptr, ExitCode::config, config_component, "unknown key {}{}", word,
                    did_you_mean(word, configs::key_names()));
   }
   if (words.empty()) fmt::print("{}", arguments.given("markdown") ? configs::key_reference() : configs::help_text());

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* component = "millrace convert";
+constexpr const char* convert_component = "millrace convert";
 
 /// Files beside a model's weights that belong to its tokenizer or generation.
 constexpr std::array companions = {"added_tokens.json",  "chat_template.jinja",     "chat_template.json", "generation_config.json",
@@ -40,11 +40,12 @@ std::string without_slashes(std::string path) {
 }
 
 int convert(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, component, "{} paths, expected FROM and TO", parsed.positional().size());
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, convert_component, "{} paths, expected FROM and TO",
+                 parsed.positional().size());
   const std::string from = without_slashes(parsed.positional()[0]), to = without_slashes(parsed.positional()[1]);
   const bool folder = parsed.text("format") == "folder";
   const std::string dtype_name = parsed.text("dtype");
-  want_nothing_at(to, folder, component);
+  want_nothing_at(to, folder, convert_component);
 
   const auto config = layers::read_config_file(from);
   print_warnings(config.warnings);
@@ -57,7 +58,7 @@ int convert(const Arguments& parsed) {
     return elements;
   };
   if (folder) {
-    write_whole_folder(to, component, [&](const std::string& place) {
+    write_whole_folder(to, convert_component, [&](const std::string& place) {
       layers::export_model_folder(place, config, dtype, read);
       copy_companions(from, place);
     });

@@ -5,20 +5,20 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* component = "millrace data";
+constexpr const char* data_component = "millrace data";
 
 int tokenize(const Arguments& given) {
   TokenizeRequest request;
   request.tokenizer = given.text("tokenizer");
   request.out = given.text("out");
-  MILLRACE_CHECK(!request.tokenizer.empty() && !request.out.empty(), ExitCode::usage, component,
+  MILLRACE_CHECK(!request.tokenizer.empty() && !request.out.empty(), ExitCode::usage, data_component,
                  "tokenize without --{}, expected --tokenizer PATH and --out PREFIX (Megatron) or --out FILE (--format llmc)",
                  request.tokenizer.empty() ? "tokenizer" : "out");
   request.target = given.text("format") == "llmc" ? runtime::TokenTarget::llmc : runtime::TokenTarget::megatron;
   request.overwrite = given.given("overwrite");
   request.suffixes = given.texts("suffix");
   request.sources = given.positional();
-  MILLRACE_CHECK(!request.sources.empty(), ExitCode::usage, component, "tokenize without names, expected files or folders of text");
+  MILLRACE_CHECK(!request.sources.empty(), ExitCode::usage, data_component, "tokenize without names, expected files or folders of text");
   request.options.begin_of_document = given.given("prepend-bod");
   request.options.end_of_document = !given.given("no-eod");
   request.options.text_key = given.text("text-key");
@@ -26,7 +26,7 @@ int tokenize(const Arguments& given) {
 }
 
 int inspect_file(const Arguments& given) {
-  MILLRACE_CHECK(given.positional().size() == 1, ExitCode::usage, component, "inspect with {} names, expected one token file",
+  MILLRACE_CHECK(given.positional().size() == 1, ExitCode::usage, data_component, "inspect with {} names, expected one token file",
                  given.positional().size());
   return inspect_tokens(given.positional().front(), given.text("tokenizer"), given.integer("tokens", 1, 1 << 20));
 }

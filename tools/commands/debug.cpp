@@ -17,10 +17,10 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* component = "millrace debug";
+constexpr const char* debug_component = "millrace debug";
 
 int debug(const Arguments& parsed) {
-  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, component, "no run description, expected RUN.toml or key=value");
+  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, debug_component, "no run description, expected RUN.toml or key=value");
   actors::DebugSession* session = nullptr;
   std::unique_ptr<actors::LineReader> reader;
   if (parsed.given("script") || isatty(STDIN_FILENO) == 0) {
@@ -36,7 +36,7 @@ int debug(const Arguments& parsed) {
   if (parsed.given("checkpoint")) checkpoint.emplace(parsed.text("checkpoint"));
   const actors::SteppedRun stepped(settings, std::move(checkpoint));
   const auto& plan = stepped.plan();
-  MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, component,
+  MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, debug_component,
                  "the checkpoint is of step {}, expected one before train.steps = {}", stepped.first_step(), settings.train.steps);
   fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches per step, {} threads per rank\n", layers::family_title(plan.model),
              plan.ranks(), plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, stepped.threads());

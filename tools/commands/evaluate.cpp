@@ -28,10 +28,10 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* component = "millrace eval";
+constexpr const char* evaluate_component = "millrace eval";
 
 /// The evaluation that the command line describes; every process parses the same one.
-struct Request {
+struct EvaluationRequest {
   TrainedModel model;
   NamedTokenizer tokens;  // for data.text
   actors::ForwardJob job;
@@ -55,12 +55,12 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
   static constexpr std::array known = {"data.text", "data.tokens", "data.suffixes", "data.separator", "data.held_out", "data.packing"};
   for (const auto& word : words) {
     const auto key = word.substr(0, word.find('='));
-    MILLRACE_CHECK(key != word && std::find(known.begin(), known.end(), key) != known.end(), ExitCode::usage, component,
+    MILLRACE_CHECK(key != word && std::find(known.begin(), known.end(), key) != known.end(), ExitCode::usage, evaluate_component,
                    "{}: expected options and data.…=… alone{}", word,
                    did_you_mean(key, std::vector<std::string>(known.begin(), known.end())));
   }
   const bool given = std::any_of(words.begin(), words.end(), names_data);
-  MILLRACE_CHECK(given || !model.run.empty(), ExitCode::usage, component,
+  MILLRACE_CHECK(given || !model.run.empty(), ExitCode::usage, evaluate_component,
                  "neither data.text=… nor data.tokens=… is given, and {} is in no run directory whose files could be taken", model.path());
   configs::LoadRequest request;
   request.complete = false;
@@ -90,32 +90,33 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     const auto data = data_of_run(model);
     config.data.text = data.text;
     config.data.tokens = data.tokens;
-    MILLRACE_CHECK(config.data.held_out > 0 && !actors::held_nothing_out(model.identity), ExitCode::usage, component,
+    MILLRACE_CHECK(config.data.held_out > 0 && !actors::held_nothing_out(model.identity), ExitCode::usage, evaluate_component,
                    "{} held nothing out, expected data.text=… or data.tokens=…", model.run);
   }
   return config;
 }
 
-void read_choices(Request& request, const Arguments& arguments, const actors::Session& session) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, component, "{} with --choices, expected one of them",
+void read_choices(EvaluationRequest& request, const Arguments& arguments, const actors::Session& session) {
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, evaluate_component, "{} with --choices, expected one of them",
                  arguments.positional().front());
   for (const char* option : {"sequence", "batch", "microbatches", "tokenizer"})
-    MILLRACE_CHECK(!arguments.given(option), ExitCode::usage, component, "--{} with --choices, whose file determines the rows", option);
+    MILLRACE_CHECK(!arguments.given(option), ExitCode::usage, evaluate_component, "--{} with --choices, whose file determines the rows",
+                   option);
   const auto path = request.choices_path = arguments.text("choices");
   const auto& model = request.model.model;
   request.choices = std::make_unique<runtime::ChoiceFile>(path, model.vocab_size);
   const actors::ChoiceData data(*request.choices);
   const auto longest = layers::longest_row(model);
-  MILLRACE_CHECK(!longest || data.sequence() <= *longest, ExitCode::data, component,
+  MILLRACE_CHECK(!longest || data.sequence() <= *longest, ExitCode::data, evaluate_component,
                  "{}: a context with its completion has {} tokens, the model has learned {} positions", path, data.sequence() + 1,
                  longest.value_or(0));
   request.microbatches = data.evaluation_microbatches();
   request.job = job_of(request.model, arguments, session, 1, data.sequence());
 }
 
-Request read(const Arguments& arguments, const actors::Session& session) {
-  Request request;
-  request.model = find_model(arguments, component);
+EvaluationRequest evaluation_request(const Arguments& arguments, const actors::Session& session) {
+  EvaluationRequest request;
+  request.model = find_model(arguments, evaluate_component);
   request.json = arguments.given("json");
   if (arguments.given("choices")) {
     read_choices(request, arguments, session);
@@ -124,8 +125,9 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   const auto config = config_of(request.model, arguments);
   const auto vocabulary = request.model.model.vocab_size;
   const bool text = !config.data.text.empty();
-  MILLRACE_CHECK(text || !arguments.given("tokenizer"), ExitCode::usage, component, "--tokenizer with data.tokens, expected data.text");
-  if (text) request.tokens = find_tokenizer(request.model, arguments, component);
+  MILLRACE_CHECK(text || !arguments.given("tokenizer"), ExitCode::usage, evaluate_component,
+                 "--tokenizer with data.tokens, expected data.text");
+  if (text) request.tokens = find_tokenizer(request.model, arguments, evaluate_component);
   runtime::BatchShape shape;
   shape.rows = config.train.batch;
   shape.sequence = config.train.sequence;
@@ -143,7 +145,7 @@ Request read(const Arguments& arguments, const actors::Session& session) {
   return request;
 }
 
-void introduce(const Request& request) {
+void introduce(const EvaluationRequest& request) {
   const auto& train = request.job.request.train;
   print_warnings(request.model.warnings);
   const bool from_run = !request.model.checkpoint.empty();  // for a folder, its reader has printed this warning already
@@ -160,9 +162,9 @@ void introduce(const Request& request) {
              request.tokens.tokenizer ? ", tokenizer " + request.tokens.name : "", request.microbatches, train.batch, train.sequence);
 }
 
-void print_losses(const Request& request, const actors::Evaluated& evaluated) {
+void print_losses(const EvaluationRequest& request, const actors::Evaluated& evaluated) {
   const auto targets = request.data->evaluation_targets(request.microbatches);
-  MILLRACE_CHECK(targets > 0, ExitCode::data, component, "no token has a next token in its document, so there is no loss");
+  MILLRACE_CHECK(targets > 0, ExitCode::data, evaluate_component, "no token has a next token in its document, so there is no loss");
   const double loss = evaluated.sum() / static_cast<double>(targets), bits = loss / std::log(2.0), perplexity = std::exp(loss);
   const auto terms = runtime::add_loss_terms(evaluated.terms, std::numeric_limits<int>::max(), {targets, request.microbatches}).shown();
   const double rate = static_cast<double>(targets) / std::max(evaluated.seconds, 1e-9);
@@ -186,11 +188,12 @@ void print_losses(const Request& request, const actors::Evaluated& evaluated) {
     for (const auto& term : terms) fmt::print("{:<11} {:.6f}\n", term.name, term.value);
     if (bits_per_byte) fmt::print("per byte    {:.6f} bits, of {} bytes\n", *bits_per_byte, *bytes);
   }
-  MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, component, "the loss is not finite");
+  MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, evaluate_component, "the loss is not finite");
 }
 
-void print_accuracy(const Request& request, const actors::Evaluated& evaluated) {
-  for (const double loss : evaluated.losses) MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, component, "a loss is not finite");
+void print_accuracy(const EvaluationRequest& request, const actors::Evaluated& evaluated) {
+  for (const double loss : evaluated.losses)
+    MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, evaluate_component, "a loss is not finite");
   const auto examples = static_cast<std::int64_t>(request.choices->examples().size());
   const auto right = actors::count_right(*request.choices, evaluated.losses);
   const double accuracy = static_cast<double>(right) / static_cast<double>(examples);
@@ -202,7 +205,7 @@ void print_accuracy(const Request& request, const actors::Evaluated& evaluated) 
   }
 }
 
-void measure(actors::Session& session, const Request& request) {
+void measure(actors::Session& session, const EvaluationRequest& request) {
   if (session.leads()) introduce(request);
   const auto files = request.files();
   static_cast<void>(actors::agree_on_content(session, files, runtime::data_fingerprint(files), "", false));
@@ -218,8 +221,8 @@ void measure(actors::Session& session, const Request& request) {
 
 int evaluate(const Arguments& arguments) {
   actors::Session session;
-  Request request;
-  session.prepare_together([&] { request = read(arguments, session); });
+  EvaluationRequest request;
+  session.prepare_together([&] { request = evaluation_request(arguments, session); });
   return run_job(session, request.job, request.model, [&] { measure(session, request); });
 }
 

@@ -19,11 +19,11 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* component = "millrace generate";
+constexpr const char* generate_component = "millrace generate";
 constexpr std::uint64_t longest_prompt = std::uint64_t{64} << 20;  // bytes
 
 /// The generation that the command line describes; every process parses the same one.
-struct Request {
+struct GenerationRequest {
   TrainedModel model;
   NamedTokenizer tokens;
   actors::ForwardJob job;
@@ -33,16 +33,17 @@ struct Request {
 };
 
 std::string prompt_of(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.given("prompt") != arguments.given("prompt-file"), ExitCode::usage, component, "{}, expected one of them",
+  MILLRACE_CHECK(arguments.given("prompt") != arguments.given("prompt-file"), ExitCode::usage, generate_component,
+                 "{}, expected one of them",
                  arguments.given("prompt") ? "--prompt and --prompt-file are both given" : "neither --prompt nor --prompt-file is given");
   if (arguments.given("prompt")) {
     const auto prompt = arguments.text("prompt");
-    MILLRACE_CHECK(!prompt.empty(), ExitCode::usage, component, "--prompt is empty, expected text to continue");
+    MILLRACE_CHECK(!prompt.empty(), ExitCode::usage, generate_component, "--prompt is empty, expected text to continue");
     return prompt;
   }
   const auto path = arguments.text("prompt-file");
   auto prompt = runtime::read_text_file(path, longest_prompt, ExitCode::data);
-  MILLRACE_CHECK(!prompt.empty(), ExitCode::data, component, "{} is empty, expected text to continue", path);
+  MILLRACE_CHECK(!prompt.empty(), ExitCode::data, generate_component, "{} is empty, expected text to continue", path);
   return prompt;
 }
 
@@ -50,20 +51,20 @@ std::vector<std::int32_t> encode(const NamedTokenizer& tokens, const std::string
   std::vector<std::int32_t> ids;
   if (const auto begin = tokens.tokenizer->begin_of_document()) ids.push_back(*begin);
   tokens.tokenizer->encode(prompt, ids);
-  MILLRACE_CHECK(!ids.empty(), ExitCode::data, component, "{} gives no tokens for the prompt, expected one or more", tokens.name);
+  MILLRACE_CHECK(!ids.empty(), ExitCode::data, generate_component, "{} gives no tokens for the prompt, expected one or more", tokens.name);
   for (const auto id : ids)
-    MILLRACE_CHECK(id >= 0 && id < vocabulary, ExitCode::data, component,
+    MILLRACE_CHECK(id >= 0 && id < vocabulary, ExitCode::data, generate_component,
                    "the prompt has token {} of the tokenizer {} ({} ids), the model's vocabulary has {}; is it this model's tokenizer?", id,
                    tokens.name, tokens.tokenizer->vocabulary(), vocabulary);
   return ids;
 }
 
 /// The number of tokens that fit after the prompt. The last generated token is never an input.
-std::int64_t fitting(Request& request, std::int64_t requested) {
+std::int64_t fitting(GenerationRequest& request, std::int64_t requested) {
   const auto prompt = static_cast<std::int64_t>(request.settings.prompt.size());
   const auto& model = request.model.model;
   if (const auto longest = layers::longest_row(model)) {
-    MILLRACE_CHECK(prompt <= *longest, ExitCode::usage, component,
+    MILLRACE_CHECK(prompt <= *longest, ExitCode::usage, generate_component,
                    "a prompt of {} tokens, the model has learned {} positions: expected at most {}", prompt, *longest, *longest);
     const auto most = *longest - prompt + 1;
     if (requested > most)
@@ -83,21 +84,21 @@ double temperature_of(const Arguments& arguments) {
   return zero ? 0.0 : arguments.real("temperature");
 }
 
-Request read(const Arguments& arguments, const actors::Session& session) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, component, "{}: expected options alone (a prompt follows --prompt)",
-                 arguments.positional().front());
-  Request request;
+GenerationRequest generation_request(const Arguments& arguments, const actors::Session& session) {
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, generate_component,
+                 "{}: expected options alone (a prompt follows --prompt)", arguments.positional().front());
+  GenerationRequest request;
   const auto prompt = prompt_of(arguments);
-  request.model = find_model(arguments, component);
-  request.tokens = find_tokenizer(request.model, arguments, component);
+  request.model = find_model(arguments, generate_component);
+  request.tokens = find_tokenizer(request.model, arguments, generate_component);
   auto& settings = request.settings;
   settings.prompt = encode(request.tokens, prompt, request.model.model.vocab_size);
   settings.tokens = fitting(request, arguments.integer("tokens", 1, 1 << 24));
   settings.sampling.temperature = temperature_of(arguments);
   settings.sampling.top_k = arguments.integer("top-k", 0, 1 << 30);
   settings.sampling.top_p = arguments.real("top-p");
-  MILLRACE_CHECK(settings.sampling.top_p <= 1, ExitCode::usage, component, "--top-p {}, expected a probability above 0 and at most 1",
-                 settings.sampling.top_p);
+  MILLRACE_CHECK(settings.sampling.top_p <= 1, ExitCode::usage, generate_component,
+                 "--top-p {}, expected a probability above 0 and at most 1", settings.sampling.top_p);
   settings.sampling.seed = static_cast<std::uint64_t>(arguments.integer("seed", 0, INT64_MAX));
   request.stop = arguments.text("stop");
   const auto sequence = static_cast<std::int64_t>(settings.prompt.size()) + settings.tokens - 1;
@@ -108,11 +109,11 @@ Request read(const Arguments& arguments, const actors::Session& session) {
 void put(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
-  MILLRACE_CHECK(std::ferror(stdout) == 0, ExitCode::storage, component, "the text cannot be written to stdout");
+  MILLRACE_CHECK(std::ferror(stdout) == 0, ExitCode::storage, generate_component, "the text cannot be written to stdout");
 }
 
 /// Writes the text to stdout as it is generated, and everything else to stderr.
-void write(actors::Session& session, Request& request) {
+void write(actors::Session& session, GenerationRequest& request) {
   auto& settings = request.settings;
   const auto& tokenizer = *request.tokens.tokenizer;
   if (session.leads()) {
@@ -148,8 +149,8 @@ void write(actors::Session& session, Request& request) {
 
 int generate(const Arguments& arguments) {
   actors::Session session;
-  Request request;
-  session.prepare_together([&] { request = read(arguments, session); });
+  GenerationRequest request;
+  session.prepare_together([&] { request = generation_request(arguments, session); });
   return run_job(session, request.job, request.model, [&] { write(session, request); });
 }
 

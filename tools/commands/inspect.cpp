@@ -18,7 +18,7 @@ namespace {
 
 using runtime::ProgramKind;
 
-constexpr const char* component = "millrace inspect";
+constexpr const char* inspect_component = "millrace inspect";
 constexpr double giga = 1e9;
 
 /// The values of --program.
@@ -67,7 +67,7 @@ Inspection inspection_of(const std::vector<std::string>& words) {
   print_warnings(run);
   result.config = std::move(run.config);
   const auto& config = result.config;
-  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, component,
+  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, inspect_component,
                  "the model's sizes are not given: name a model with model.preset or model.from");
   result.plan = actors::make_plan(
       {config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device), !config.data.packing});
@@ -242,7 +242,8 @@ void print_stage(const Inspection& run, runtime::StageId stage, const std::strin
 
 int inspect(const Arguments& parsed) {
   const auto program = parsed.text("program");
-  MILLRACE_CHECK(parsed.given("stage") || !parsed.given("program"), ExitCode::usage, component, "--program {} without --stage", program);
+  MILLRACE_CHECK(parsed.given("stage") || !parsed.given("program"), ExitCode::usage, inspect_component, "--program {} without --stage",
+                 program);
   const auto run = inspection_of(parsed.positional());
   const long stage = parsed.integer("stage", 0, run.plan.stages() - 1);
   print_head(run);

@@ -24,13 +24,13 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* component = "millrace plan";
+constexpr const char* plan_component = "millrace plan";
 
 std::vector<std::string> names_of(const std::string& text) {
   auto names = runtime::split(text, ',');
   const auto& known = runtime::schedule_names();
   for (const auto& name : names)
-    MILLRACE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ExitCode::usage, component,
+    MILLRACE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ExitCode::usage, plan_component,
                    "--schedules has \"{}\", expected names of schedules{}", name, did_you_mean(name, known));
   return names;
 }
@@ -51,7 +51,7 @@ actors::RankResources needs_of(const configs::RunConfig& config) {
 double positive(const Arguments& arguments, const char* option) {
   if (!arguments.given(option)) return 0;
   const double number = arguments.real(option);
-  MILLRACE_CHECK(std::isfinite(number), ExitCode::usage, component, "--{} {}, expected a finite number above 0", option,
+  MILLRACE_CHECK(std::isfinite(number), ExitCode::usage, plan_component, "--{} {}, expected a finite number above 0", option,
                  arguments.text(option));
   return number;
 }
@@ -65,8 +65,8 @@ struct Planning {
 
 void choose_costs(Planning& planning, const Arguments& arguments) {
   const bool measure = arguments.given("measure"), file = arguments.given("costs");
-  MILLRACE_CHECK(!measure || !file, ExitCode::usage, component, "--measure and --costs, expected one of them");
-  MILLRACE_CHECK(measure || !arguments.given("repeats"), ExitCode::usage, component, "--repeats without --measure, expected both");
+  MILLRACE_CHECK(!measure || !file, ExitCode::usage, plan_component, "--measure and --costs, expected one of them");
+  MILLRACE_CHECK(measure || !arguments.given("repeats"), ExitCode::usage, plan_component, "--repeats without --measure, expected both");
   auto& search = planning.search;
   if (file) {
     const auto costs = actors::read_costs(arguments.text("costs"), static_cast<int>(planning.config.model.layers));
@@ -88,13 +88,13 @@ void choose_costs(Planning& planning, const Arguments& arguments) {
 }
 
 Planning planning_of(const Arguments& arguments) {
-  MILLRACE_CHECK(!arguments.positional().empty(), ExitCode::usage, component, "no run description, expected RUN.toml or key=value");
+  MILLRACE_CHECK(!arguments.positional().empty(), ExitCode::usage, plan_component, "no run description, expected RUN.toml or key=value");
   Planning planning;
   auto run = load_run(arguments.positional(), false);
   print_warnings(run);
   planning.config = std::move(run.config);
   const auto& config = planning.config;
-  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, component,
+  MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, plan_component,
                  "the model's sizes are not given: name a model with model.preset or model.from");
   auto& search = planning.search;
   search.request = {
@@ -106,7 +106,7 @@ Planning planning_of(const Arguments& arguments) {
   choose_costs(planning, arguments);
   search.latency = positive(arguments, "link-latency");
   search.bytes_per_unit = positive(arguments, "link-rate") / 1000;
-  MILLRACE_CHECK(planning.costs.unit == "ms" || (search.latency == 0 && search.bytes_per_unit == 0), ExitCode::usage, component,
+  MILLRACE_CHECK(planning.costs.unit == "ms" || (search.latency == 0 && search.bytes_per_unit == 0), ExitCode::usage, plan_component,
                  "--link-latency and --link-rate go with times: --measure or --costs");
   return planning;
 }
@@ -215,8 +215,9 @@ int plan(const Arguments& parsed) {
   print_head(planning);
   const auto result = actors::search_plans(planning.search);
   print_runs(planning, result);
-  MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, component, "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}",
-                 planning.search.memory.value_or(0), result.uniform.max_bytes());
+  MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, plan_component,
+                 "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}", planning.search.memory.value_or(0),
+                 result.uniform.max_bytes());
   print_choice(planning, result);
   if (scale) print_scale(*scale, planning.search.request, result.runs.front());
   const auto file = parsed.text("out");

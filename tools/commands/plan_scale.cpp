@@ -32,7 +32,7 @@ std::vector<Option> scale_options() {
 
 namespace {
 
-constexpr const char* component = "millrace plan";
+constexpr const char* plan_scale_component = "millrace plan";
 constexpr long max_replicas = 1L << 24;
 
 /// The value of this option, which must be from `least` to `most`; 0 if it is not given.
@@ -41,8 +41,8 @@ double number(const Arguments& arguments, const char* option, double least, doub
   const auto text = arguments.text(option);
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
-  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(value) && value >= least && value <= most, ExitCode::usage, component,
-                 "--{} {}, expected {}", option, text, expected);
+  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(value) && value >= least && value <= most, ExitCode::usage,
+                 plan_scale_component, "--{} {}, expected {}", option, text, expected);
   return value;
 }
 
@@ -51,7 +51,7 @@ std::vector<int> replicas_of(const std::string& text) {
   for (const auto& word : runtime::split(text, ',')) {
     char* end = nullptr;
     const long value = std::strtol(word.c_str(), &end, 10);
-    MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= max_replicas, ExitCode::usage, component,
+    MILLRACE_CHECK(!word.empty() && *end == 0 && value >= 1 && value <= max_replicas, ExitCode::usage, plan_scale_component,
                    "--replicas has \"{}\", expected whole numbers from 1 to {}, such as 1,16,256", word, max_replicas);
     replicas.push_back(static_cast<int>(value));
   }
@@ -60,11 +60,11 @@ std::vector<int> replicas_of(const std::string& text) {
 
 void check_together(const Arguments& arguments) {
   for (const auto& [option, value, help, fallback, choices, offer] : scale_options())
-    MILLRACE_CHECK(!arguments.given(option) || arguments.given("replicas"), ExitCode::usage, component,
+    MILLRACE_CHECK(!arguments.given(option) || arguments.given("replicas"), ExitCode::usage, plan_scale_component,
                    "--{} without --replicas, which it requires", option);
   const auto needs = [&](const char* option, const char* other) {
-    MILLRACE_CHECK(!arguments.given(option) || arguments.given(other), ExitCode::usage, component, "--{} without --{}, which it requires",
-                   option, other);
+    MILLRACE_CHECK(!arguments.given(option) || arguments.given(other), ExitCode::usage, plan_scale_component,
+                   "--{} without --{}, which it requires", option, other);
   };
   needs("reduce-latency", "reduce-rate");
   needs("restart-minutes", "mtbf-hours");
@@ -133,7 +133,7 @@ void print_point(const ScaleRequest& scale, const runtime::ScalePoint& point, do
 std::optional<ScaleRequest> read_scale(const Arguments& arguments) {
   check_together(arguments);
   if (!arguments.given("replicas")) return std::nullopt;
-  MILLRACE_CHECK(arguments.given("measure") || arguments.given("costs"), ExitCode::usage, component,
+  MILLRACE_CHECK(arguments.given("measure") || arguments.given("costs"), ExitCode::usage, plan_scale_component,
                  "--replicas goes with times: --measure or --costs");
   constexpr double endless = std::numeric_limits<double>::max();
   constexpr const char* part = "a number from 0 to 1, such as 0.02 for 2 %";

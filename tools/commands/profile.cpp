@@ -19,10 +19,10 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* component = "millrace profile";
+constexpr const char* profile_component = "millrace profile";
 
 int check(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, component, "--check with {}, expected the folder alone",
+  MILLRACE_CHECK(parsed.positional().empty(), ExitCode::usage, profile_component, "--check with {}, expected the folder alone",
                  parsed.positional().front());
   const auto folder = parsed.text("check");
   const auto problems = check_profile(folder);

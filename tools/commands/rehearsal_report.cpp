@@ -17,17 +17,17 @@ namespace {
 
 constexpr std::size_t max_delays = 5;
 
-struct Cause {
+struct StatedCause {
   const char* name;
   double runtime::RankTime::*time;
 };
-constexpr std::array<Cause, 7> causes{{{"busy", &runtime::RankTime::busy},
-                                       {"activation", &runtime::RankTime::activation},
-                                       {"gradient", &runtime::RankTime::gradient},
-                                       {"link", &runtime::RankTime::link},
-                                       {"slot", &runtime::RankTime::slot},
-                                       {"launch", &runtime::RankTime::launch},
-                                       {"drain", &runtime::RankTime::drain}}};
+constexpr std::array<StatedCause, 7> causes{{{"busy", &runtime::RankTime::busy},
+                                             {"activation", &runtime::RankTime::activation},
+                                             {"gradient", &runtime::RankTime::gradient},
+                                             {"link", &runtime::RankTime::link},
+                                             {"slot", &runtime::RankTime::slot},
+                                             {"launch", &runtime::RankTime::launch},
+                                             {"drain", &runtime::RankTime::drain}}};
 
 /// The end of each action of a rehearsed step, by the boundary that it produced.
 class Ends {

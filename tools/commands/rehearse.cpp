@@ -16,7 +16,7 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* component = "millrace rehearse";
+constexpr const char* rehearse_component = "millrace rehearse";
 
 /// The schedule to rehearse, and a description of its costs.
 struct Request {
@@ -39,7 +39,7 @@ Request run_request(const Arguments& parsed) {
   request.run = load_run(parsed.positional(), false);
   const auto& run = request.run;
   const auto& config = run.config;
-  MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, component,
+  MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, rehearse_component,
                  "pipeline.costs is empty, expected the costs of the model's parts: a plan of millrace plan with --measure or --costs");
   const auto layers = static_cast<int>(config.model.layers);
   const auto parts = actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
@@ -59,7 +59,7 @@ Request run_request(const Arguments& parsed) {
 }
 
 Request table_request(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, component,
+  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, rehearse_component,
                  "{} names, expected one: a built-in schedule ({}), the file of a table, or RUN.toml with its PLAN.toml",
                  parsed.positional().size(), fmt::join(runtime::schedule_names(), ", "));
   Request request;
@@ -72,7 +72,7 @@ Request table_request(const Arguments& parsed) {
 
 Request request_of(const Arguments& parsed) {
   auto request = is_run(parsed.positional()) ? run_request(parsed) : table_request(parsed);
-  MILLRACE_CHECK(!request.settings.schedule.forward_only(), ExitCode::usage, component,
+  MILLRACE_CHECK(!request.settings.schedule.forward_only(), ExitCode::usage, rehearse_component,
                  "{} has no backwards, expected the table of a training step", request.settings.schedule.name);
   request.settings.steps = static_cast<int>(parsed.integer("steps", 1, 10'000));
   return request;
@@ -97,7 +97,7 @@ void write_rehearsal_profile(actors::GatheredRecords records, const Request& req
   for (int step = 1; step <= request.settings.steps; ++step) measured.steps.emplace_back(step);
   measured.planned = request.settings.costs;
   const auto problems = write_profile(runtime::analyze(std::move(measured)), folder);
-  MILLRACE_CHECK(problems.empty(), ExitCode::internal, component, "the profile in {} is not sound: {}", folder, problems);
+  MILLRACE_CHECK(problems.empty(), ExitCode::internal, rehearse_component, "the profile in {} is not sound: {}", folder, problems);
 }
 
 /// Describes the injected stalls, whether given or drawn at random.

@@ -17,7 +17,7 @@ namespace millrace::tools {
 
 namespace {
 
-constexpr const char* component = "millrace replay";
+constexpr const char* replay_component = "millrace replay";
 
 bool print_step(const std::map<std::uint64_t, runtime::ExactStep>& recorded, const actors::StepRecord& record) {
   const runtime::ExactStep found{runtime::hexadecimal(record.loss), runtime::hexadecimal(record.gradient_norm)};
@@ -39,7 +39,7 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
     rank.worker().run([&] { round = actors::replay(rank, recording); });
     for (std::size_t at = 0; at < recording.calls.size(); ++at) {
       const auto& action = recording.calls[at].execute.action;
-      times[std::string(1, runtime::letter(action.kind))].push_back(round.milliseconds[at]);
+      times[std::string(1, runtime::letter_of(action.kind))].push_back(round.milliseconds[at]);
       if (round.outputs[at] == recording.calls[at].output) continue;
       if (equal) fmt::print("{} DIFFERS: {} now, {} in the whole pipeline\n", action, round.outputs[at], recording.calls[at].output);
       equal = false;
@@ -58,11 +58,13 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
 }
 
 int replay(const Arguments& parsed) {
-  MILLRACE_CHECK(!parsed.positional().empty() && parsed.given("step"), ExitCode::usage, component, "expected RUN_DIRECTORY --step N");
-  MILLRACE_CHECK(!parsed.given("repeat") || parsed.given("stage"), ExitCode::usage, component, "--repeat without --stage, expected both");
+  MILLRACE_CHECK(!parsed.positional().empty() && parsed.given("step"), ExitCode::usage, replay_component,
+                 "expected RUN_DIRECTORY --step N");
+  MILLRACE_CHECK(!parsed.given("repeat") || parsed.given("stage"), ExitCode::usage, replay_component,
+                 "--repeat without --stage, expected both");
   const std::string directory = parsed.positional().front();
   cluster::widen_affinity();
-  const auto [settings, model_warnings] = recorded_run(parsed.positional(), component);
+  const auto [settings, model_warnings] = recorded_run(parsed.positional(), replay_component);
   print_warnings(model_warnings);
   const long step = parsed.integer("step", 1, settings.train.steps);
   const auto recorded = runtime::read_exact_steps(runtime::join_path(directory, "metrics.jsonl"));
@@ -89,7 +91,7 @@ int replay(const Arguments& parsed) {
       }
       const auto at = stepper.step();
       const auto rank = stepper.next_rank();
-      MILLRACE_CHECK(rank != runtime::no_rank, ExitCode::internal, component, "no rank can continue in step {}", at + 1);
+      MILLRACE_CHECK(rank != runtime::no_rank, ExitCode::internal, replay_component, "no rank can continue in step {}", at + 1);
       stepper.run(rank);
       if (stepper.step() != at || stepper.ended()) equal &= print_step(recorded, *stepper.newest());
     }

@@ -15,12 +15,12 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* component = "millrace schedule";
+constexpr const char* schedule_component = "millrace schedule";
 constexpr std::size_t widest_picture = 2000;          // columns of text
 constexpr std::size_t max_ledger_work = 200'000'000;  // actions x ranks: seconds
 
 int list(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, component, "list {}, expected no arguments",
+  MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, schedule_component, "list {}, expected no arguments",
                  arguments.positional().front());
   for (const runtime::NamedSchedule* named : runtime::named_schedules()) {
     fmt::print("{:<15} {}\n{:<15} bubble {} | holds {} microbatches | {} messages per microbatch\n{:<15} takes {}\n", named->name,
@@ -34,7 +34,7 @@ int list(const Arguments& arguments) {
 
 // One word: the schedule.
 std::string subject(const Arguments& parsed, const char* what) {
-  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, component,
+  MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, schedule_component,
                  "{} with {} names, expected one: a built-in schedule ({}) or a file", what, parsed.positional().size(),
                  fmt::join(runtime::schedule_names(), ", "));
   return parsed.positional().front();

@@ -14,7 +14,7 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* component = "millrace schedule";
+constexpr const char* schedule_check_component = "millrace schedule";
 
 using runtime::TransferOrder;
 constexpr std::array transports{TransferOrder::free, TransferOrder::edge_fifo, TransferOrder::direction_fifo, TransferOrder::rank_fifo,
@@ -106,7 +106,8 @@ bool check_table(const std::string& path, const Bounds& bounds) {
 }
 
 int check(const Arguments& parsed) {
-  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, component, "check without a name, expected built-in schedules or files");
+  MILLRACE_CHECK(!parsed.positional().empty(), ExitCode::usage, schedule_check_component,
+                 "check without a name, expected built-in schedules or files");
   const Bounds bounds{static_cast<int>(parsed.integer("slots", 0, 0, 1 << 20)), static_cast<int>(parsed.integer("outbox", 0, 0, 1 << 20))};
   bool all = true, tables = true;
   for (const auto& word : parsed.positional()) tables = tables && !is_built_in(word);

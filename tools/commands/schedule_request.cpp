@@ -15,13 +15,13 @@
 namespace millrace::tools {
 namespace {
 
-constexpr const char* component = "millrace schedule";
+constexpr const char* schedule_request_component = "millrace schedule";
 constexpr long max_pairs = 1L << 27;  // of a stage and a microbatch: some gigabytes of memory
 
 double number_of(const std::string& text, const std::string& option, double least) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
-  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(number) && number >= least, ExitCode::usage, component,
+  MILLRACE_CHECK(!text.empty() && *end == 0 && std::isfinite(number) && number >= least, ExitCode::usage, schedule_request_component,
                  "--{} \"{}\", expected a number from {}", option, text, least);
   return number;
 }
@@ -35,7 +35,7 @@ Prices prices_of(const Arguments& arguments) {
   const std::string text = arguments.text("costs");
   if (text.empty() && !arguments.given("costs")) return prices;  // `schedule check` has no costs; `auto` then searches with unit costs
   const auto parts = runtime::split(text, ',');
-  MILLRACE_CHECK(parts.size() == 3 || parts.size() == 4, ExitCode::usage, component,
+  MILLRACE_CHECK(parts.size() == 3 || parts.size() == 4, ExitCode::usage, schedule_request_component,
                  "--costs {}, expected F,I,W or F,I,W,c: times of a whole rank for one microbatch, and from rank to rank", text);
   constexpr double least = 1e-9;
   prices.forward = number_of(parts[0], "costs", least);
@@ -52,11 +52,11 @@ std::vector<double> slowdowns(const Arguments& arguments, int ranks) {
   for (const auto& option : arguments.texts("slow")) {
     for (const auto& entry : runtime::split(option, ',')) {
       const auto parts = runtime::split(entry, ':');
-      MILLRACE_CHECK(parts.size() == 2, ExitCode::usage, component,
+      MILLRACE_CHECK(parts.size() == 2, ExitCode::usage, schedule_request_component,
                      "--slow {}, expected RANK:FACTOR, such as 2:1.3 if rank 2 is 30 % slower", option);
       const double rank = number_of(parts[0], "slow", 0);
-      MILLRACE_CHECK(rank < ranks && rank == std::floor(rank), ExitCode::usage, component, "--slow {}: rank {}, expected one from 0 to {}",
-                     option, parts[0], ranks - 1);
+      MILLRACE_CHECK(rank < ranks && rank == std::floor(rank), ExitCode::usage, schedule_request_component,
+                     "--slow {}: rank {}, expected one from 0 to {}", option, parts[0], ranks - 1);
       factors.resize(static_cast<std::size_t>(ranks), 1);
       factors[static_cast<std::size_t>(rank)] = number_of(parts[1], "slow", 1e-6);
     }
@@ -70,12 +70,12 @@ std::vector<runtime::Stall> stalls(const runtime::Schedule& schedule, const Argu
   std::mt19937_64 draw(seed);
   for (const auto& option : arguments.texts("stall")) {
     const auto parts = runtime::split(option, ':');
-    MILLRACE_CHECK(parts.size() == 1 || parts.size() == 3, ExitCode::usage, component,
+    MILLRACE_CHECK(parts.size() == 1 || parts.size() == 3, ExitCode::usage, schedule_request_component,
                    "--stall {}, expected RANK:INDEX:TIME, such as 2:10:35 if action 10 of rank 2 takes 35 longer, or TIME alone", option);
     const auto place = [&](const char* what, std::size_t part, std::size_t count) {
       if (parts.size() == 1) return static_cast<std::size_t>(draw() % count);
       const double number = number_of(parts[part], "stall", 0);
-      MILLRACE_CHECK(number < static_cast<double>(count) && number == std::floor(number), ExitCode::usage, component,
+      MILLRACE_CHECK(number < static_cast<double>(count) && number == std::floor(number), ExitCode::usage, schedule_request_component,
                      "--stall {}: {} {}, expected one from 0 to {}", option, what, parts[part], count - 1);
       return static_cast<std::size_t>(number);
     };
@@ -126,7 +126,7 @@ bool is_built_in(const std::string& word) {
 }
 
 runtime::Schedule built_in(const std::string& name, const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.given("ranks") && arguments.given("microbatches"), ExitCode::usage, component,
+  MILLRACE_CHECK(arguments.given("ranks") && arguments.given("microbatches"), ExitCode::usage, schedule_request_component,
                  "{} without --{}, expected --ranks P and --microbatches M, for example {} --ranks 4 --microbatches 8", name,
                  arguments.given("ranks") ? "microbatches" : "ranks", name);
   runtime::ScheduleRequest request;
@@ -137,24 +137,24 @@ runtime::Schedule built_in(const std::string& name, const Arguments& arguments) 
   request.group = static_cast<int>(arguments.integer("group", 0, 0, 1 << 20));
   if (arguments.given("warmup"))
     request.warmup = runtime::one_f_one_b_warmup(request.ranks, static_cast<int>(arguments.integer("warmup", 0, 0, 1 << 20)));
-  MILLRACE_CHECK(1L * request.ranks * request.chunks <= max_pairs / request.microbatches, ExitCode::usage, component,
+  MILLRACE_CHECK(1L * request.ranks * request.chunks <= max_pairs / request.microbatches, ExitCode::usage, schedule_request_component,
                  "{} ranks x {} chunks x {} microbatches, expected {} at most", request.ranks, request.chunks, request.microbatches,
                  max_pairs);
-  MILLRACE_CHECK(name == "auto" || !arguments.given("memory"), ExitCode::usage, component,
+  MILLRACE_CHECK(name == "auto" || !arguments.given("memory"), ExitCode::usage, schedule_request_component,
                  "--memory with {}, expected auto, which searches within that limit", name);
   if (name == "auto") request.search = search_input(request.ranks, arguments);
   return runtime::make_schedule(request);
 }
 
 std::string read_table(const std::string& path) {
-  MILLRACE_CHECK(runtime::kind_of(path) != runtime::PathKind::missing, ExitCode::config, component,
+  MILLRACE_CHECK(runtime::kind_of(path) != runtime::PathKind::missing, ExitCode::config, schedule_request_component,
                  "{} is neither a built-in schedule nor a file{}", path, did_you_mean(path, runtime::schedule_names()));
   return runtime::read_text_file(path, std::uint64_t{256} << 20, ExitCode::config);
 }
 
 void refuse_sizes(const std::string& path, const Arguments& arguments) {
   for (const auto& option : schedule_options())
-    MILLRACE_CHECK(!arguments.given(option.name), ExitCode::usage, component,
+    MILLRACE_CHECK(!arguments.given(option.name), ExitCode::usage, schedule_request_component,
                    "--{} with the table {}, which has it; expected it with a built-in schedule only", option.name, path);
 }
 
@@ -174,8 +174,8 @@ runtime::Costs costs_of(const runtime::Schedule& schedule, const Arguments& argu
   if (arguments.given("jitter")) costs.noise.jitter = number_of(arguments.text("jitter"), "jitter", 0);
   costs.noise.seed = static_cast<std::uint64_t>(arguments.integer("seed", 0, 1L << 62));
   costs.noise.stalls = stalls(schedule, arguments, costs.noise.seed);
-  MILLRACE_CHECK(!arguments.given("seed") || arguments.given("jitter") || arguments.given("stall"), ExitCode::usage, component,
-                 "--seed without --jitter or --stall, expected one of them");
+  MILLRACE_CHECK(!arguments.given("seed") || arguments.given("jitter") || arguments.given("stall"), ExitCode::usage,
+                 schedule_request_component, "--seed without --jitter or --stall, expected one of them");
   return costs;
 }
 

@@ -4,12 +4,11 @@
 #include <array>
 
 #include "kernels/base/check.hpp"
+#include "runtime/data/tokenizers/component.hpp"
 #include "runtime/data/tokenizers/splitter.hpp"
 
 namespace millrace::runtime {
 namespace {
-
-constexpr const char* component = "tokenize";
 
 /// PCRE2's \s includes U+180E, which lost the property White_Space in Unicode 6.3. So White_Space is spelled out.
 std::string with_white_space(const std::string& expression) {
@@ -69,14 +68,14 @@ class PatternSplitter final : public Splitter {
  public:
   PatternSplitter(const std::string& expression, const std::string& where) : where_(where) {
     constexpr std::size_t max_bytes = 8192;  // published ones have fewer than a thousand
-    MILLRACE_CHECK(expression.size() <= max_bytes, ExitCode::data, component, "{}: an expression of {} bytes, expected at most {}", where,
-                   expression.size(), max_bytes);
+    MILLRACE_CHECK(expression.size() <= max_bytes, ExitCode::data, tokenize_component, "{}: an expression of {} bytes, expected at most {}",
+                   where, expression.size(), max_bytes);
     const std::string spelled = with_white_space(expression);
     int error = 0;
     std::size_t place = 0;
     code_.reset(pcre2_compile(reinterpret_cast<const unsigned char*>(spelled.data()), spelled.size(),
                               PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY, &error, &place, nullptr));
-    MILLRACE_CHECK(code_ != nullptr, ExitCode::data, component, "{}: the expression {} is not understood: {}", where, expression,
+    MILLRACE_CHECK(code_ != nullptr, ExitCode::data, tokenize_component, "{}: the expression {} is not understood: {}", where, expression,
                    words_for(error));
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without JIT support pcre2_match interprets
   }
@@ -86,12 +85,13 @@ class PatternSplitter final : public Splitter {
     const int found = pcre2_match(code_.get(), reinterpret_cast<const unsigned char*>(text.data()), text.size(), from,
                                   PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, memory.data(), memory.context());
     if (found == PCRE2_ERROR_NOMATCH) return text.size();
-    MILLRACE_CHECK(found >= 0, ExitCode::data, component, "{}: splitting a text of {} bytes at byte {}: {}", where_, text.size(), from,
-                   words_for(found));
+    MILLRACE_CHECK(found >= 0, ExitCode::data, tokenize_component, "{}: splitting a text of {} bytes at byte {}: {}", where_, text.size(),
+                   from, words_for(found));
     const std::size_t* ends = pcre2_get_ovector_pointer(memory.data());
     // \K and look-behind can place a match's begin before the start of the search, or its end before its begin.
     if (ends[0] > from) return ends[0];
-    MILLRACE_CHECK(ends[1] > from && ends[1] <= text.size(), ExitCode::data, component, "{}: its expression matches backwards", where_);
+    MILLRACE_CHECK(ends[1] > from && ends[1] <= text.size(), ExitCode::data, tokenize_component, "{}: its expression matches backwards",
+                   where_);
     return ends[1];
   }
 

@@ -8,13 +8,12 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/data/tokenizers/byte_pair_tokenizer.hpp"
+#include "runtime/data/tokenizers/component.hpp"
 #include "runtime/data/tokenizers/sentence_piece_model.hpp"
 #include "runtime/data/tokenizers/utf8.hpp"
 
 namespace millrace::runtime {
 namespace {
-
-constexpr const char* component = "tokenize";
 
 // The serialised field ModelProto.normalizer_spec.add_dummy_prefix = false. Protobuf merges it with the message that it is
 // appended to.
@@ -25,7 +24,7 @@ class SentencePiece final : public Tokenizer {
   SentencePiece(std::string_view bytes, const std::string& where) {
     load(first_, std::string(bytes), where);
     load(rest_, std::string(bytes) + std::string(no_prefix), where);
-    MILLRACE_CHECK(first_.GetPieceSize() > 0, ExitCode::data, component, "{}: a SentencePiece model without pieces", where);
+    MILLRACE_CHECK(first_.GetPieceSize() > 0, ExitCode::data, tokenize_component, "{}: a SentencePiece model without pieces", where);
     // The encoding of a single letter shows whether the model prepends a space.
     const std::vector<std::string> with = first_.EncodeAsPieces("a");
     has_prefix_ = !with.empty() && with.front().starts_with(visible_space);
@@ -64,7 +63,7 @@ class SentencePiece final : public Tokenizer {
  private:
   static void load(sentencepiece::SentencePieceProcessor& processor, const std::string& bytes, const std::string& where) {
     const auto status = processor.LoadFromSerializedProto(bytes);
-    MILLRACE_CHECK(status.ok(), ExitCode::data, component, "{}: libsentencepiece cannot read the model: {}", where,
+    MILLRACE_CHECK(status.ok(), ExitCode::data, tokenize_component, "{}: libsentencepiece cannot read the model: {}", where,
                    std::string_view(status.error_message()).substr(0, 300));
   }
 
@@ -76,7 +75,7 @@ class SentencePiece final : public Tokenizer {
     if (first_.IsByte(id)) {
       const auto digit = [](char letter) { return letter >= 'A' ? letter - 'A' + 10 : letter - '0'; };
       const bool spelled = piece.size() == 6 && piece.starts_with("<0x") && piece.find_first_not_of("0123456789ABCDEF", 3) == 5;
-      MILLRACE_CHECK(spelled, ExitCode::data, component, "{}: piece {} is a byte but not spelled as one", where, id);
+      MILLRACE_CHECK(spelled, ExitCode::data, tokenize_component, "{}: piece {} is a byte but not spelled as one", where, id);
       const int byte = digit(piece[3]) * 16 + digit(piece[4]);
       bytes_[static_cast<std::size_t>(byte)] = id;
       return std::string(1, static_cast<char>(byte));
@@ -95,7 +94,7 @@ class SentencePiece final : public Tokenizer {
       if (valid > at) {
         const auto& processor = begins && at == 0 ? first_ : rest_;
         const auto status = processor.Encode(absl::string_view(text.data() + at, valid - at), &found);
-        MILLRACE_CHECK(status.ok(), ExitCode::data, component, "a text of {} bytes was not encoded: {}", valid - at,
+        MILLRACE_CHECK(status.ok(), ExitCode::data, tokenize_component, "a text of {} bytes was not encoded: {}", valid - at,
                        status.error_message());
         ids.insert(ids.end(), found.begin(), found.end());
       }

@@ -9,11 +9,11 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/data/tokenizers/byte_pair_tokenizer.hpp"
+#include "runtime/data/tokenizers/component.hpp"
 
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "tokenize";
 constexpr std::size_t max_piece_bytes = 512;  // bytes; published files have at most 128
 constexpr std::size_t max_pieces = std::size_t{1} << 22;
 
@@ -48,7 +48,7 @@ const Family& family_of(const std::string& name, std::size_t pieces, const std::
   for (const Family& family : families) {
     if (family.pieces == pieces) return family;
   }
-  fail(ExitCode::data, component,
+  fail(ExitCode::data, tokenize_component,
        "{}: a file of this name with {} pieces has no known split pattern; expected o200k, cl100k, llama3, qwen, p50k or r50k in the "
        "name",
        where, pieces);
@@ -117,16 +117,17 @@ std::vector<std::string> read_pieces(std::string_view text, const std::string& w
     ++number;
     if (shown.empty()) continue;
     auto line = parse_line(shown);
-    MILLRACE_CHECK(line.has_value(), ExitCode::data, component, "{}:{}: expected base64 of 1 to {} bytes, a space and a rank", where,
-                   number, max_piece_bytes);
-    MILLRACE_CHECK(lines.size() < max_pieces, ExitCode::data, component, "{}: more than {} pieces", where, max_pieces);
+    MILLRACE_CHECK(line.has_value(), ExitCode::data, tokenize_component, "{}:{}: expected base64 of 1 to {} bytes, a space and a rank",
+                   where, number, max_piece_bytes);
+    MILLRACE_CHECK(lines.size() < max_pieces, ExitCode::data, tokenize_component, "{}: more than {} pieces", where, max_pieces);
     lines.push_back(std::move(*line));
   }
   std::vector<std::string> pieces(lines.size() + 1);  // one rank may be reserved for a special token (p50k)
   for (Line& line : lines) {
     const auto rank = static_cast<std::size_t>(line.rank);
-    MILLRACE_CHECK(rank < pieces.size(), ExitCode::data, component, "{}: rank {} in a file of {} pieces", where, rank, lines.size());
-    MILLRACE_CHECK(pieces[rank].empty(), ExitCode::data, component, "{}: rank {} appears twice", where, rank);
+    MILLRACE_CHECK(rank < pieces.size(), ExitCode::data, tokenize_component, "{}: rank {} in a file of {} pieces", where, rank,
+                   lines.size());
+    MILLRACE_CHECK(pieces[rank].empty(), ExitCode::data, tokenize_component, "{}: rank {} appears twice", where, rank);
     pieces[rank] = std::move(line.piece);
   }
   if (pieces.back().empty()) pieces.pop_back();
@@ -141,7 +142,7 @@ BytePairModel make_model(const std::vector<std::string>& pieces, const std::stri
   PieceIds ids;
   for (std::size_t id = 0; id < pieces.size(); ++id) {
     if (pieces[id].empty()) continue;
-    MILLRACE_CHECK(ids.emplace(pieces[id], static_cast<std::int32_t>(id)).second, ExitCode::data, component,
+    MILLRACE_CHECK(ids.emplace(pieces[id], static_cast<std::int32_t>(id)).second, ExitCode::data, tokenize_component,
                    "{}: the piece of rank {} appears twice", where, id);
   }
   struct Merge {
@@ -162,7 +163,8 @@ BytePairModel make_model(const std::vector<std::string>& pieces, const std::stri
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const char one = static_cast<char>(static_cast<unsigned char>(byte));
     const auto found = ids.find(std::string_view(&one, 1));
-    MILLRACE_CHECK(found != ids.end(), ExitCode::data, component, "{}: the byte 0x{:02x} has no piece; expected all 256", where, byte);
+    MILLRACE_CHECK(found != ids.end(), ExitCode::data, tokenize_component, "{}: the byte 0x{:02x} has no piece; expected all 256", where,
+                   byte);
     model.bytes[byte] = found->second;
   }
   for (const auto& [piece, id] : ids) model.whole.emplace(piece, id);
@@ -184,7 +186,7 @@ std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const std::strin
   const Family& family = family_of(name, count, where);
   const auto id_of = [&](int offset) { return static_cast<std::int32_t>(static_cast<std::int64_t>(count) + offset); };
   for (std::size_t rank = 0; rank < count; ++rank) {
-    MILLRACE_CHECK(!pieces[rank].empty() || static_cast<std::int32_t>(rank) == id_of(family.end), ExitCode::data, component,
+    MILLRACE_CHECK(!pieces[rank].empty() || static_cast<std::int32_t>(rank) == id_of(family.end), ExitCode::data, tokenize_component,
                    "{}: rank {} has no piece, but later ranks have", where, rank);
   }
   BytePairModel model = make_model(pieces, where);

@@ -7,13 +7,13 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/data/mapped_file.hpp"
+#include "runtime/data/tokenizers/component.hpp"
 #include "runtime/data/tokenizers/text_cut.hpp"
 #include "runtime/io/json_reader.hpp"
 
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "tokenize";
 constexpr std::size_t part_bytes = std::size_t{1} << 20;  // bytes of text that are encoded at a time, so that the ids stay in the cache
 constexpr int max_line_depth = 64;                        // nesting of JSON
 
@@ -22,9 +22,9 @@ class FileTokenizer {
   FileTokenizer(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenWriter& writer,
                 const std::function<void(const TokenizeProgress&)>& report)
       : tokenizer_(tokenizer), options_(options), writer_(writer), report_(report) {
-    MILLRACE_CHECK(!options.begin_of_document || tokenizer.begin_of_document(), ExitCode::data, component,
+    MILLRACE_CHECK(!options.begin_of_document || tokenizer.begin_of_document(), ExitCode::data, tokenize_component,
                    "the tokenizer has no token that begins a document");
-    MILLRACE_CHECK(!options.end_of_document || tokenizer.end_of_document(), ExitCode::data, component,
+    MILLRACE_CHECK(!options.end_of_document || tokenizer.end_of_document(), ExitCode::data, tokenize_component,
                    "the tokenizer has no token that ends a document");
   }
 

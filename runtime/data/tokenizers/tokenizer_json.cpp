@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/data/tokenizers/byte_pair_tokenizer.hpp"
+#include "runtime/data/tokenizers/component.hpp"
 #include "runtime/data/tokenizers/tokenizer_json_steps.hpp"
 #include "runtime/data/tokenizers/unicode.hpp"
 #include "runtime/data/tokenizers/utf8.hpp"
@@ -17,8 +18,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "tokenize";
-using PieceIds = std::unordered_map<std::string, std::int32_t>;
+using IdsOfPieces = std::unordered_map<std::string, std::int32_t>;
 
 /// GPT-2 writes each byte as a printable character: printable bytes of Latin-1 stand for themselves, the others are numbered from
 /// U+0100 on.
@@ -145,7 +145,8 @@ class Reader {
       model_.texts.resize(at + 1);
       taken_.resize(at + 1);
     }
-    MILLRACE_CHECK(!taken_[at], ExitCode::data, component, "{}: id {} is assigned twice, the second time to {}", where_, id, shown(piece));
+    MILLRACE_CHECK(!taken_[at], ExitCode::data, tokenize_component, "{}: id {} is assigned twice, the second time to {}", where_, id,
+                   shown(piece));
     taken_[at] = true;
     model_.texts[at] = std::move(text);
   }
@@ -156,7 +157,7 @@ class Reader {
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const std::string piece = over_bytes_ ? alphabet_.character(byte) : byte_piece(byte);
       const auto found = pieces_.find(piece);
-      MILLRACE_CHECK(found != pieces_.end(), ExitCode::data, component,
+      MILLRACE_CHECK(found != pieces_.end(), ExitCode::data, tokenize_component,
                      "{}: the vocabulary has no piece {} for the byte 0x{:02x}; expected all 256", where_, piece, byte);
       model_.bytes[byte] = found->second;
       if (!over_bytes_) model_.texts[static_cast<std::size_t>(found->second)] = std::string(1, static_cast<char>(byte));
@@ -215,7 +216,8 @@ class Reader {
     const auto tokens = file_.optional_member("added_tokens");
     for (std::size_t i = 0; tokens && i < tokens->array().size(); ++i) read_added_token(tokens->at(i));
     const bool sorted = model_.added.sort();
-    MILLRACE_CHECK(model_.added_normalized.sort() && sorted, ExitCode::data, component, "{}: an added token appears twice", where_);
+    MILLRACE_CHECK(model_.added_normalized.sort() && sorted, ExitCode::data, tokenize_component, "{}: an added token appears twice",
+                   where_);
   }
 
   void read_added_token(const JsonReader& token) {
@@ -254,7 +256,7 @@ class Reader {
   JsonReader model_json_;
   BytePairModel model_;
   ByteAlphabet alphabet_;
-  PieceIds pieces_;
+  IdsOfPieces pieces_;
   std::vector<bool> taken_;
   std::map<std::string, std::int32_t> special_;
   std::int32_t max_id_ = 0;

@@ -27,7 +27,7 @@ std::vector<ValueType> results_of(std::span<const ValueType> inputs) {
 }
 
 /// h, w, targets, log_sum_exp, loss scale; adds into dw. The logits' tiles are computed again.
-class WeightGradient final : public OperationRule {
+class LossWeightGradient final : public OperationRule {
  public:
   std::string_view name() const override { return "linear_cross_entropy_weight_gradient"; }
   bool accumulates() const override { return true; }
@@ -56,7 +56,7 @@ class WeightGradient final : public OperationRule {
 };
 
 const OperationRule& weight_gradient_rule() {
-  static const WeightGradient rule;
+  static const LossWeightGradient rule;
   return rule;
 }
 

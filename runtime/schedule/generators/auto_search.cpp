@@ -15,13 +15,12 @@
 #include <cmath>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/component.hpp"
 #include "runtime/schedule/generators/list_writer.hpp"
 #include "runtime/schedule/generators/named_schedule.hpp"
 
 namespace millrace::runtime {
 namespace {
-
-constexpr const char* component = "runtime.schedule";
 
 // The choices of the rule for which no single answer is best.
 struct Variant {
@@ -255,18 +254,18 @@ SearchInput complete_input(int ranks, const SearchInput& input) {
   RankCost like_1f1b;
   like_1f1b.limit = ranks;
   if (complete.ranks.empty()) complete.ranks.assign(static_cast<std::size_t>(ranks), like_1f1b);
-  MILLRACE_CHECK(static_cast<int>(complete.ranks.size()) == ranks, ExitCode::config, component,
+  MILLRACE_CHECK(static_cast<int>(complete.ranks.size()) == ranks, ExitCode::config, schedule_component,
                  "auto has costs of {} ranks, expected one for each of {}", complete.ranks.size(), ranks);
-  MILLRACE_CHECK(std::isfinite(input.latency) && input.latency >= 0, ExitCode::config, component, "auto: latency {}, expected 0 or more",
-                 input.latency);
+  MILLRACE_CHECK(std::isfinite(input.latency) && input.latency >= 0, ExitCode::config, schedule_component,
+                 "auto: latency {}, expected 0 or more", input.latency);
   for (std::size_t rank = 0; rank < complete.ranks.size(); ++rank) {
     const RankCost& cost = complete.ranks[rank];
     for (double number : {cost.forward, cost.input_gradient, cost.weight_gradient, cost.held, cost.held_weight}) {
-      MILLRACE_CHECK(std::isfinite(number) && number >= 0, ExitCode::config, component, "auto: a cost of rank {} is {}, expected 0 or more",
-                     rank, number);
+      MILLRACE_CHECK(std::isfinite(number) && number >= 0, ExitCode::config, schedule_component,
+                     "auto: a cost of rank {} is {}, expected 0 or more", rank, number);
     }
     const double one = std::max(cost.held, cost.held_weight);
-    MILLRACE_CHECK(cost.limit >= one, ExitCode::config, component,
+    MILLRACE_CHECK(cost.limit >= one, ExitCode::config, schedule_component,
                    "auto: the memory limit of rank {} is {}, but one microbatch takes {}; nearest legal limit: {}", rank, cost.limit, one,
                    one);
   }

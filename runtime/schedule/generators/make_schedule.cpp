@@ -4,6 +4,7 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
+#include "runtime/schedule/component.hpp"
 #include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/schedule_config.hpp"
 
@@ -16,33 +17,31 @@ namespace millrace::runtime {
 
 namespace {
 
-constexpr const char* component = "runtime.schedule";
-
 const NamedSchedule& find_schedule(std::string_view name) {
   const NamedSchedule* nearest = named_schedules().front();
   for (const NamedSchedule* schedule : named_schedules()) {
     if (schedule->name == name) return *schedule;
     if (edit_distance(name, schedule->name) < edit_distance(name, nearest->name)) nearest = schedule;
   }
-  fail(ExitCode::config, component, "pipeline.schedule = \"{}\" is unknown, did you mean \"{}\"? (known: {})", name, nearest->name,
+  fail(ExitCode::config, schedule_component, "pipeline.schedule = \"{}\" is unknown, did you mean \"{}\"? (known: {})", name, nearest->name,
        fmt::join(schedule_names(), ", "));
 }
 
 // Rejects what no schedule can do, and settings that this one does not use.
 void check_request(const ScheduleRequest& request, const NamedSchedule& schedule) {
-  MILLRACE_CHECK(request.ranks >= 1, ExitCode::config, component, "pipeline.ranks = {}, expected 1 or more", request.ranks);
-  MILLRACE_CHECK(request.chunks >= 1, ExitCode::config, component, "pipeline.chunks = {}, expected 1 or more", request.chunks);
-  MILLRACE_CHECK(request.microbatches >= 1, ExitCode::config, component, "train.microbatches = {}, expected 1 or more",
+  MILLRACE_CHECK(request.ranks >= 1, ExitCode::config, schedule_component, "pipeline.ranks = {}, expected 1 or more", request.ranks);
+  MILLRACE_CHECK(request.chunks >= 1, ExitCode::config, schedule_component, "pipeline.chunks = {}, expected 1 or more", request.chunks);
+  MILLRACE_CHECK(request.microbatches >= 1, ExitCode::config, schedule_component, "train.microbatches = {}, expected 1 or more",
                  request.microbatches);
-  MILLRACE_CHECK(schedule.chunks != Chunks::one || request.chunks == 1, ExitCode::config, component,
+  MILLRACE_CHECK(schedule.chunks != Chunks::one || request.chunks == 1, ExitCode::config, schedule_component,
                  "{} has one chunk per rank, but pipeline.chunks = {}; use pipeline.chunks = 1, or looped-bfs, which takes several",
                  request.name, request.chunks);
-  MILLRACE_CHECK(schedule.chunks != Chunks::two || request.chunks == 2, ExitCode::config, component,
+  MILLRACE_CHECK(schedule.chunks != Chunks::two || request.chunks == 2, ExitCode::config, schedule_component,
                  "{} has two chunks per rank, but pipeline.chunks = {}; use pipeline.chunks = 2", request.name, request.chunks);
-  MILLRACE_CHECK(!request.warmup || schedule.takes_warmup, ExitCode::config, component,
+  MILLRACE_CHECK(!request.warmup || schedule.takes_warmup, ExitCode::config, schedule_component,
                  "{} has no warm-up parameter; omit it, or use 1f1b, which has one", request.name);
-  MILLRACE_CHECK(request.group >= 0, ExitCode::config, component, "pipeline.group = {}, expected 0 or more", request.group);
-  MILLRACE_CHECK(request.group == 0 || schedule.takes_groups, ExitCode::config, component,
+  MILLRACE_CHECK(request.group >= 0, ExitCode::config, schedule_component, "pipeline.group = {}, expected 0 or more", request.group);
+  MILLRACE_CHECK(request.group == 0 || schedule.takes_groups, ExitCode::config, schedule_component,
                  "{} has no groups, but pipeline.group = {}; use pipeline.group = 0, or interleaved, which has groups", request.name,
                  request.group);
 }

@@ -13,22 +13,22 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/component.hpp"
 #include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.schedule";
-
 // A rank with a longer warm-up than the previous rank deadlocks: it waits for forwards that the previous rank runs only after a
 // backward.
 void check_warmup(const std::vector<int>& warmup, int ranks) {
-  MILLRACE_CHECK(static_cast<int>(warmup.size()) == ranks, ExitCode::config, component,
+  MILLRACE_CHECK(static_cast<int>(warmup.size()) == ranks, ExitCode::config, schedule_component,
                  "1f1b warm-up has {} values, expected one for each of {} ranks", warmup.size(), ranks);
   for (std::size_t rank = 0; rank < warmup.size(); ++rank) {
-    MILLRACE_CHECK(warmup[rank] >= 0, ExitCode::config, component, "1f1b warm-up of rank {} is {}, expected 0 or more", rank, warmup[rank]);
-    MILLRACE_CHECK(rank == 0 || warmup[rank] <= warmup[rank - 1], ExitCode::config, component,
+    MILLRACE_CHECK(warmup[rank] >= 0, ExitCode::config, schedule_component, "1f1b warm-up of rank {} is {}, expected 0 or more", rank,
+                   warmup[rank]);
+    MILLRACE_CHECK(rank == 0 || warmup[rank] <= warmup[rank - 1], ExitCode::config, schedule_component,
                    "1f1b warm-up of rank {} is {}, above {} of rank {}: they would wait for each other; nearest legal value {}", rank,
                    warmup[rank], warmup[rank - 1], rank - 1, warmup[rank - 1]);
   }
@@ -37,7 +37,7 @@ void check_warmup(const std::vector<int>& warmup, int ranks) {
 }  // namespace
 
 std::vector<int> one_f_one_b_warmup(int ranks, int first_rank) {
-  MILLRACE_CHECK(first_rank >= 0, ExitCode::config, component, "pipeline.warmup = {}, expected 0 or more", first_rank);
+  MILLRACE_CHECK(first_rank >= 0, ExitCode::config, schedule_component, "pipeline.warmup = {}, expected 0 or more", first_rank);
   if (ranks == 1) return {first_rank};
   std::vector<int> warmup;
   for (int rank = 0; rank < ranks; ++rank) warmup.push_back((first_rank * (ranks - 1 - rank) + ranks - 2) / (ranks - 1));  // rounded up

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/component.hpp"
 
 namespace millrace::runtime {
 namespace {
-
-constexpr const char* component = "runtime.schedule";
 
 // Any action whose boundary has the kind and microbatch of the transfer's.
 Action maker_like(const TransferCell& cell) {
@@ -18,9 +17,9 @@ Action maker_like(const TransferCell& cell) {
 
 ChannelState::ChannelState(const Placement& placement, const FullTable& table, const TransferModel& model)
     : placement_(placement), model_(model), edges_(edges_of(placement)), channels_(edges_.size()), queues_(2 * table.size()) {
-  MILLRACE_CHECK(static_cast<int>(table.size()) == placement.ranks(), ExitCode::config, component,
+  MILLRACE_CHECK(static_cast<int>(table.size()) == placement.ranks(), ExitCode::config, schedule_component,
                  "the full table has {} lists, expected one for each of {} ranks", table.size(), placement.ranks());
-  MILLRACE_CHECK(!model.slots || model.slots->size() == edges_.size(), ExitCode::internal, component,
+  MILLRACE_CHECK(!model.slots || model.slots->size() == edges_.size(), ExitCode::internal, schedule_component,
                  "{} slot counts, expected one for each of {} edges", model.slots ? model.slots->size() : 0, edges_.size());
   int last = -1;
   for (std::size_t rank = 0; rank < table.size(); ++rank) {
@@ -41,7 +40,8 @@ void ChannelState::note_cell(std::size_t rank, const TransferCell& cell) {
   if (compute && !out) return;
   History& history = at(compute ? Boundary{*out, cell.action.microbatch} : boundary_of(cell));
   bool& there = compute ? history.has_maker : cell.kind == TransferCell::Kind::send ? history.has_send : history.has_receive;
-  MILLRACE_CHECK(!there, ExitCode::config, component, "rank {}, cell {}: a second such cell for the same boundary", rank, to_string(cell));
+  MILLRACE_CHECK(!there, ExitCode::config, schedule_component, "rank {}, cell {}: a second such cell for the same boundary", rank,
+                 to_string(cell));
   there = true;
 }
 
@@ -49,13 +49,13 @@ void ChannelState::check_cell(std::size_t rank, const TransferCell& cell) const 
   const bool compute = cell.kind == TransferCell::Kind::compute;
   const StageId stage = compute ? cell.action.stage : cell.stage;
   MILLRACE_CHECK(stage.value >= 0 && stage.value < placement_.stages() && placement_.rank_of(stage) == RankId{rank}, ExitCode::config,
-                 component, "rank {}, cell {}: stage {} does not belong to this rank", rank, to_string(cell), stage);
-  MILLRACE_CHECK((compute ? cell.action.microbatch : cell.microbatch).value >= 0, ExitCode::config, component,
+                 schedule_component, "rank {}, cell {}: stage {} does not belong to this rank", rank, to_string(cell), stage);
+  MILLRACE_CHECK((compute ? cell.action.microbatch : cell.microbatch).value >= 0, ExitCode::config, schedule_component,
                  "rank {}, cell {}: the microbatch is negative", rank, to_string(cell));
   if (compute) return;
   const bool exists = cell.kind == TransferCell::Kind::send ? edge_out_of(placement_, maker_like(cell)).has_value()
                                                             : edge_into(placement_, cell.stage, cell.boundary).has_value();
-  MILLRACE_CHECK(exists && !edge(boundary_of(cell)).local(), ExitCode::config, component,
+  MILLRACE_CHECK(exists && !edge(boundary_of(cell)).local(), ExitCode::config, schedule_component,
                  "rank {}, cell {}: no {} is transferred between two ranks here", rank, to_string(cell), to_string(cell.boundary));
 }
 

@@ -7,11 +7,11 @@
 #include <random>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/component.hpp"
 
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.schedule";
 constexpr int min_samples = 64;
 constexpr int samples_for_one = 8;  // samples per replica below which the maximum is taken from the samples
 
@@ -52,9 +52,9 @@ class Extrapolator {
  public:
   Extrapolator(const Schedule& schedule, const Costs& costs, const ScaleModel& model) : schedule_(schedule), costs_(costs), model_(model) {
     MILLRACE_CHECK(model.spread >= 0 && costs.noise.jitter >= 0 && model.samples >= min_samples && model.optimizer >= 0, ExitCode::internal,
-                   component, "spread {}, jitter {}, {} samples, optimizer {}, expected none below 0 and {} samples", model.spread,
+                   schedule_component, "spread {}, jitter {}, {} samples, optimizer {}, expected none below 0 and {} samples", model.spread,
                    costs.noise.jitter, model.samples, model.optimizer, min_samples);
-    MILLRACE_CHECK(model.error.error >= 0 && model.error.growth >= 0 && model.error.ranks >= 1, ExitCode::internal, component,
+    MILLRACE_CHECK(model.error.error >= 0 && model.error.growth >= 0 && model.error.ranks >= 1, ExitCode::internal, schedule_component,
                    "error {}, growing by {}, of {} ranks, expected none below 0 and a rank", model.error.error, model.error.growth,
                    model.error.ranks);
     base_ = costs.noise.slowdown;
@@ -144,7 +144,7 @@ class Extrapolator {
   }
 
   ScalePoint point(int replicas, const Extrapolation& known) {
-    MILLRACE_CHECK(replicas >= 1, ExitCode::internal, component, "{} replicas, expected 1 or more", replicas);
+    MILLRACE_CHECK(replicas >= 1, ExitCode::internal, schedule_component, "{} replicas, expected 1 or more", replicas);
     ScalePoint point;
     point.replicas = replicas;
     point.ranks = static_cast<double>(replicas) * static_cast<double>(schedule_.ranks.size());

@@ -11,7 +11,7 @@ namespace {
 
 std::string label_of(const Action& action, const Placement& placement) {
   const int chunk = placement.chunk_of(action.stage);
-  const char kind = letter(action.kind);
+  const char kind = letter_of(action.kind);
   if (placement.chunks() > 2) return fmt::format("{}{}{}", chunk, kind, action.microbatch);
   return fmt::format("{}{}", chunk == 1 ? static_cast<char>(std::tolower(kind)) : kind, action.microbatch);
 }

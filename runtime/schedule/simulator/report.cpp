@@ -28,7 +28,7 @@ std::vector<Influence> influences(const Schedule& schedule, const Costs& costs, 
   std::vector<Influence> list;
   for (std::size_t stage = 0; stage < result.stages.size(); ++stage)
     for (const ActionKind kind : all_action_kinds)
-      list.push_back({fmt::format("{} of stage {} (rank {})", letter(kind), stage, schedule.placement.rank_of(StageId{stage})),
+      list.push_back({fmt::format("{} of stage {} (rank {})", letter_of(kind), stage, schedule.placement.rank_of(StageId{stage})),
                       result.stages[stage].of(kind)});
   for (const Edge& edge : edges_of(schedule.placement))
     list.push_back({fmt::format("latency of the {} from rank {} to {}", to_string(edge.kind), edge.producer_rank, edge.consumer_rank),
@@ -92,7 +92,7 @@ std::string print_critical_path(const Schedule& schedule, const Costs& costs, co
   std::string text = fmt::format("critical path: {} actions", path.actions);
   for (const ActionKind kind : all_action_kinds)
     if (path.kinds[static_cast<std::size_t>(kind)] > 0)
-      text += fmt::format(", {} {}", letter(kind), plain(path.kinds[static_cast<std::size_t>(kind)]));
+      text += fmt::format(", {} {}", letter_of(kind), plain(path.kinds[static_cast<std::size_t>(kind)]));
   if (path.transfers > 0) text += fmt::format(", {} transfers {}", path.transfers, plain(path.transfer));
   if (path.launch > 0) text += fmt::format(", launches {}", plain(path.launch));
   const auto busiest = std::max_element(path.ranks.begin(), path.ranks.end());

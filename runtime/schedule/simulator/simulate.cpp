@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/component.hpp"
 #include "runtime/schedule/simulator/pair_table.hpp"
 #include "runtime/schedule/simulator/waits.hpp"
 #include "runtime/schedule/wiring.hpp"
@@ -11,12 +12,11 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr const char* component = "runtime.schedule";
 constexpr double not_yet = -1;
 constexpr std::size_t no_boundary = std::numeric_limits<std::size_t>::max();
 
 // A boundary in flight: its arrival time, its producer, and the number of consecutive transfers that ended with it.
-struct Boundary {
+struct BoundaryTimes {
   double arrival = not_yet;
   std::uint32_t source = 0;
   std::uint32_t transfers = 0;
@@ -98,7 +98,7 @@ class Simulator {
       actions += list.size();
     }
     result_.first.push_back(actions);
-    MILLRACE_CHECK(actions < std::numeric_limits<std::uint32_t>::max(), ExitCode::config, component,
+    MILLRACE_CHECK(actions < std::numeric_limits<std::uint32_t>::max(), ExitCode::config, schedule_component,
                    "schedule \"{}\" has {} actions, expected less than 2^32", schedule_.name, actions);
     result_.begin.resize(actions);
     result_.end.resize(actions);
@@ -131,7 +131,7 @@ class Simulator {
   bool wait_for_inputs(Rank& state, const Action& action, Latest& issue) const {
     const std::int32_t edge = wiring_.input(action);
     if (edge < 0) return true;
-    const Boundary& boundary = boundaries_[boundary_of(edge, action)];
+    const BoundaryTimes& boundary = boundaries_[boundary_of(edge, action)];
     if (boundary.arrival == not_yet) {
       state.boundary = boundary_of(edge, action);
       return false;
@@ -213,7 +213,7 @@ class Simulator {
   void send(std::size_t edge, std::size_t boundary, std::uint32_t source, double end) {
     Channel& channel = channels_[edge];
     ++channel.made;
-    Boundary& made = boundaries_[boundary];
+    BoundaryTimes& made = boundaries_[boundary];
     made = {end, source, 0};
     if (!costs_.links.empty() && !wiring_.edges[edge].local()) {
       const double occupancy = costs_.links[edge].occupancy();
@@ -252,7 +252,7 @@ class Simulator {
   void check_complete() const {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const auto& list = schedule_.ranks[rank];
-      MILLRACE_CHECK(ranks_[rank].next == list.size(), ExitCode::config, component,
+      MILLRACE_CHECK(ranks_[rank].next == list.size(), ExitCode::config, schedule_component,
                      "schedule \"{}\" cannot complete: rank {} stops before its action {}, {}", schedule_.name, rank, ranks_[rank].next,
                      list[ranks_[rank].next]);
     }
@@ -277,9 +277,9 @@ class Simulator {
   const std::size_t microbatches_;
   std::vector<Stall> stalls_;  // by rank and entry
   std::vector<Rank> ranks_;
-  std::vector<Channel> channels_;     // by edge
-  std::vector<Boundary> boundaries_;  // by edge and microbatch
-  std::vector<Release> releases_;     // by edge and count
+  std::vector<Channel> channels_;          // by edge
+  std::vector<BoundaryTimes> boundaries_;  // by edge and microbatch
+  std::vector<Release> releases_;          // by edge and count
   std::vector<std::int32_t> runnable_;
   Simulation result_;
 };

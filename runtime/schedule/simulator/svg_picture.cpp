@@ -146,7 +146,7 @@ class SvgPicture {
         number(width), number(height()));
     for (const ActionKind kind : kinds_)
       for (int chunk = 0; chunk < chunks_; ++chunk)
-        text += fmt::format(".{}{}{{fill:{}}}\n", letter(kind), chunk, colour_of(kind, chunk, chunks_).hex);
+        text += fmt::format(".{}{}{{fill:{}}}\n", letter_of(kind), chunk, colour_of(kind, chunk, chunks_).hex);
     text +=
         "text{fill:#222b38}\n.l{fill:#fff}\n.m{text-anchor:middle}\n.e{text-anchor:end}\n.q{fill:#667085}\n</style>\n"
         "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
@@ -182,7 +182,7 @@ class SvgPicture {
     for (const KindLook& look : looks) {
       if (!kinds_.contains(look.kind)) continue;
       for (int chunk = 0; chunk < chunks_; ++chunk, x += side) {
-        put("<rect class=\"{}{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", letter(look.kind), chunk, number(x), number(y),
+        put("<rect class=\"{}{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", letter_of(look.kind), chunk, number(x), number(y),
             number(side), number(side));
       }
       say(look.word);
@@ -235,7 +235,7 @@ class SvgPicture {
     const double x = simulation_.begin[at] * scale_, width = (simulation_.end[at] - simulation_.begin[at]) * scale_;
     const int chunk = schedule_.placement.chunk_of(action.stage);
     put("<g><title>{}</title><rect class=\"{}{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" stroke=\"#fff\" stroke-width=\"{}\"/>",
-        escaped(story(action, at)), letter(action.kind), chunk, number(x), number(y), number(width), number(height),
+        escaped(story(action, at)), letter_of(action.kind), chunk, number(x), number(y), number(width), number(height),
         width > 8 ? "1" : ".4");
     const std::string label = fmt::format("{}", action.microbatch);
     const double size = std::min({11.0, height * 0.8, 0.92 * width / (glyph * static_cast<double>(label.size()))});

@@ -76,7 +76,7 @@ class Tracer {
     slice["dur"] = stamp(simulation_.end[at] - simulation_.begin[at]);
     const Action& first = action(at);
     slice["name"] = pair ? fmt::format("({};{})", first, action(at + 1)) : to_string(first);
-    slice["cat"] = pair ? std::string("pair") : std::string(1, letter(first.kind));
+    slice["cat"] = pair ? std::string("pair") : std::string(1, letter_of(first.kind));
     slice["args"] = {
         {"stage", first.stage.value}, {"chunk", schedule_.placement.chunk_of(first.stage)}, {"microbatch", first.microbatch.value}};
     add(slice);

@@ -10,12 +10,12 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr double not_yet = -1;
+constexpr double no_time = -1;
 using Kind = TransferCell::Kind;
 
 // The transfer of a boundary: when each end has posted it, and when it has arrived.
 struct Transfer {
-  double sent = not_yet, received = not_yet, arrived = not_yet;
+  double sent = no_time, received = no_time, arrived = no_time;
 };
 
 // Posted transfers in order, by boundary, and the time at which the latest completed one left the queue.
@@ -105,7 +105,7 @@ class TimedReplay {
       const std::int32_t in = wiring_.input(action);
       if (in < 0) continue;
       const double arrived = transfers_[boundary(in, action.microbatch)].arrived;
-      if (arrived == not_yet) return false;
+      if (arrived == no_time) return false;
       begin = std::max(begin, arrived);
     }
     now_[rank] = begin + duration;
@@ -121,7 +121,7 @@ class TimedReplay {
   // Performs the transfer if it is at the head of both queues.
   bool go(std::size_t boundary) {
     Transfer& transfer = transfers_[boundary];
-    if (transfer.sent == not_yet || transfer.received == not_yet) return false;
+    if (transfer.sent == no_time || transfer.received == no_time) return false;
     Queue& from = queue(boundary, true);
     Queue& to = queue(boundary, false);
     if (from.waiting.front() != boundary || to.waiting.front() != boundary) return false;
