@@ -12,9 +12,9 @@ namespace millrace::kernels {
 /// it and its position; a device reports it when its work is done, and takes the first number.
 void learned_scale(const ExecutionContext& context, const Tensor& x, const Tensor& scales, const Tensor* which, const Tensor& y);
 
-/// d_scales f32 [E] += Σ dy·x over the elements that the number multiplies: terms in fp32, sums in double, those of one number for all
-/// elements over chunks of 4096 elements that are added in order, others in the order of elements (on a GPU, parts of a fixed size). Does
-/// not depend on the thread count.
+/// d_scales f32 [E] += Σ dy·x over the elements that the number multiplies, in double: in the order of elements, or for one number over
+/// chunks of 4096 elements that are added in order (on a GPU, parts of a fixed size). What a layer's number is multiplied with often goes
+/// through a norm, so that the sum is next to 0 while its terms are not: fp32 would leave nothing of it. Does not depend on the thread count.
 void learned_scale_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor* which,
                                    const Tensor& d_scales);
 

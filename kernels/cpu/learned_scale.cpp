@@ -53,10 +53,25 @@ void add_to_each(const ExecutionContext& context, const Tensor& dy, const Tensor
     for (std::int64_t i = 0; i < x.elements(); ++i) {
       const std::int64_t number = which.as<std::int32_t>()[i];
       if (number >= begin && number < end)
-        sums[static_cast<std::size_t>(number - begin)] += static_cast<double>(load(dy.as<T>()[i]) * load(x.as<T>()[i]));
+        sums[static_cast<std::size_t>(number - begin)] += static_cast<double>(load(dy.as<T>()[i])) * static_cast<double>(load(x.as<T>()[i]));
     }
     for (std::int64_t n = begin; n < end; ++n) d_scales.as<float>()[n] += static_cast<float>(sums[static_cast<std::size_t>(n - begin)]);
   });
+}
+
+/// Σ dy·x of a chunk: eight sums take turns, since each addition waits for the one before it.
+template <class T>
+double sum_of_products(const T* dy, const T* x, std::int64_t count) {
+  constexpr std::int64_t lanes = 8;
+  std::array<double, lanes> sums{};
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (std::int64_t lane = 0; lane < lanes; ++lane)
+      sums[static_cast<std::size_t>(lane)] += static_cast<double>(load(dy[i + lane])) * static_cast<double>(load(x[i + lane]));
+  for (; i < count; ++i) sums[static_cast<std::size_t>(i % lanes)] += static_cast<double>(load(dy[i])) * static_cast<double>(load(x[i]));
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
 }
 
 template <class T>
@@ -69,11 +84,7 @@ void add_to_one(const ExecutionContext& context, const Tensor& dy, const Tensor&
     context.team().for_ranges(round, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t chunk = begin; chunk < end; ++chunk) {
         const std::int64_t offset = (first + chunk) * kChunk, last = std::min(offset + kChunk, elements);
-        // Four sums at a time, since each addition waits for the one before it.
-        std::array<double, 4> parts{};
-        for (std::int64_t i = offset; i < last; ++i)
-          parts[static_cast<std::size_t>(i - offset) % 4] += static_cast<double>(load(dy.as<T>()[i]) * load(x.as<T>()[i]));
-        sums[static_cast<std::size_t>(chunk)] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+        sums[static_cast<std::size_t>(chunk)] = sum_of_products(dy.as<T>() + offset, x.as<T>() + offset, last - offset);
       }
     });
     for (std::int64_t chunk = 0; chunk < round; ++chunk) total += sums[static_cast<std::size_t>(chunk)];

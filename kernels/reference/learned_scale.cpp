@@ -15,7 +15,7 @@ void learned_scale_weight_gradient(const Tensor& dy, const Tensor& x, const Tens
   for (std::int64_t n = 0; n < d_scales.elements(); ++n) {
     double sum = 0;
     for (std::int64_t i = 0; i < x.elements(); ++i)
-      if (number_of(which, i) == n) sum += static_cast<double>(load(dy, i) * load(x, i));
+      if (number_of(which, i) == n) sum += static_cast<double>(load(dy, i)) * static_cast<double>(load(x, i));
     d_scales.as<float>()[n] += static_cast<float>(sum);
   }
 }
