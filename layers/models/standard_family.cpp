@@ -85,6 +85,12 @@ void check_sizes(const ModelConfig& config) {
                  "{}: floor_scale = {}, expected 1 or more with attn_temperature_tuning", config.family, config.floor_scale);
 }
 
+/// The MLP of every token, alone or beside experts.
+MlpSpec& dense_mlp(LayerSpec& layer) {
+  auto* experts = std::get_if<ExpertsSpec>(&layer.ffn);
+  return experts != nullptr ? experts->shared.value() : std::get<MlpSpec>(layer.ffn);
+}
+
 }  // namespace
 
 ExpertsSpec softmax_experts(const ModelConfig& config, kernels::Activation activation) {
@@ -270,8 +276,6 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   const MlpSpec mlp{.width = config.intermediate_size, .activation = config.hidden_act.value_or(file_.activation), .bias = config.mlp_bias};
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
     LayerSpec layer{.ffn = mlp, .norms = blocks_.norms, .scalar = blocks_.scalar};
-    if (config.double_wide_mlp && layer_with_shared_keys(config, static_cast<int>(i)))
-      layer.ffn = MlpSpec{.width = 2 * mlp.width, .activation = mlp.activation, .bias = mlp.bias};
     if (file_.latent)
       layer.mixer = latent(config);
     else if (!config.layer_kinds.empty() && config.layer_kinds[i] == LayerKind::linear)
@@ -281,6 +285,7 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
     const bool may_be_sparse = static_cast<std::int64_t>(i) >= config.first_dense_layers;
     if (config.experts > 0 && may_be_sparse && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse))
       layer.ffn = blocks_.experts_of(config, mlp.activation);
+    if (config.double_wide_mlp && layer_with_shared_keys(config, static_cast<int>(i))) dense_mlp(layer).width *= 2;
     model.layers.push_back(std::move(layer));
   }
   return model;

@@ -79,6 +79,7 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
   const auto shared = reader.integer("shared_experts", INT64_MIN, 1LL << 40);
   if (file.experts->optional && model.experts == 1) {
     model.experts = 0;
+    static_cast<void>(reader.find("load_balance_loss_weight"));  // no router has the loss
     return;
   }
   if (model.experts < 2 || model.experts > kernels::max_experts)
