@@ -172,21 +172,23 @@ void linear_attention_keys(std::vector<Key>& keys) {
 
 /// Sizes of layers with full attention, inputs of layers, and layers that attend to the keys of others.
 void full_layer_keys(std::vector<Key>& keys) {
-  keys.push_back(between(bind("model.global_head_dim", identity, "Size of a head in layers with full attention, an even number. 0: model.head_dim.",
-                              MEMBER(model.global_head_dim)),
-                         0, 1 << 16));
+  keys.push_back(
+      between(bind("model.global_head_dim", identity, "Size of a head in layers with full attention, an even number. 0: model.head_dim.",
+                   MEMBER(model.global_head_dim)),
+              0, 1 << 16));
   keys.push_back(between(bind("model.global_kv_heads", identity,
                               "Key and value heads of layers with full attention; must divide the query heads. 0: model.kv_heads.",
                               MEMBER(model.global_kv_heads)),
                          0, 1 << 16));
   keys.push_back(
       bind("model.share_kv", identity, "The values are the projected keys, in gemma4 those of full layers.", MEMBER(model.share_kv)));
-  keys.push_back(between(bind("model.per_layer_input_size", identity,
-                              "Width of what each layer receives of a token by itself, from a second table and from the embedding. 0: nothing.",
-                              MEMBER(model.per_layer_input_size)),
-                         0, 1 << 20));
-  keys.push_back(between(
-      bind("model.per_layer_vocab_size", identity, "Rows of that second table.", MEMBER(model.per_layer_vocab_size)), 0, 1 << 26, "tokens"));
+  keys.push_back(
+      between(bind("model.per_layer_input_size", identity,
+                   "Width of what each layer receives of a token by itself, from a second table and from the embedding. 0: nothing.",
+                   MEMBER(model.per_layer_input_size)),
+              0, 1 << 20));
+  keys.push_back(between(bind("model.per_layer_vocab_size", identity, "Rows of that second table.", MEMBER(model.per_layer_vocab_size)), 0,
+                         1 << 26, "tokens"));
   keys.push_back(between(bind("model.kv_shared_layers", identity,
                               "The last layers, which attend to the keys and values of the last layer of their kind before them.",
                               MEMBER(model.kv_shared_layers)),

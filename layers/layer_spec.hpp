@@ -52,8 +52,8 @@ struct AttentionSpec {
   bool out_bias = false;
   QueryKeyNorm norm = QueryKeyNorm::none;
   std::optional<QueryTemperature> temperature = {};
-  bool fused = false;     // one kernel for queries, keys and values
-  bool share_kv = false;  // the values are the projected keys
+  bool fused = false;       // one kernel for queries, keys and values
+  bool share_kv = false;    // the values are the projected keys
   bool value_norm = false;  // each head of the values is divided by its root mean square
   // The layer whose keys and values it attends to, as that layer's scores use them; it has none of its own. Not set: it attends to its own.
   std::optional<int> keys_of = {};
@@ -140,8 +140,8 @@ struct ExpertsSpec {
   // The experts and the shared one are branches of a layer, each with norms of its own: the result of both is normed, the experts read the
   // residual stream and not what the shared one reads, and so does the router, through a norm and learned scales of its own (Gemma 4).
   bool branch = false;
-  bool expert_scales = false;          // the weight of an expert is multiplied by a learned number of the expert
-  bool route_bias_trained = true;      // false: the bias of the route is stored with the weights and stays as it is
+  bool expert_scales = false;      // the weight of an expert is multiplied by a learned number of the expert
+  bool route_bias_trained = true;  // false: the bias of the route is stored with the weights and stays as it is
   double capacity_factor = 0;  // an expert takes this many times its even share of a sequence's choices; 0: all (layers/moe/capacity.hpp)
   bool router_in_f32 = true;   // the router computes in fp32; else in the compute dtype
   // The scores of whose softmax the balance loss takes the mean, to which a bias of the route is added. transformers takes the logits.
@@ -186,8 +186,8 @@ struct NormSpec {
 /// What each layer knows of a token beside the residual stream: a row of a second table and a projection of the token's embedding have a
 /// part for every layer, which the layer adds through a gate (Gemma 3n and 4; layers/per_layer_inputs.hpp).
 struct PerLayerInputsSpec {
-  std::int64_t vocab_size = 0;  // rows of that table
-  std::int64_t width = 0;       // of a layer's part
+  std::int64_t vocab_size = 0;                                 // rows of that table
+  std::int64_t width = 0;                                      // of a layer's part
   kernels::Activation activation = kernels::Activation::gelu;  // of the gate
 
   bool operator==(const PerLayerInputsSpec&) const = default;

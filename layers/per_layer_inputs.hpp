@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kernels/rms_norm.hpp"
 #include "layers/layer_spec.hpp"
 #include "runtime/program/builder.hpp"
+#include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
 

@@ -53,7 +53,8 @@ void add_to_each(const ExecutionContext& context, const Tensor& dy, const Tensor
     for (std::int64_t i = 0; i < x.elements(); ++i) {
       const std::int64_t number = which.as<std::int32_t>()[i];
       if (number >= begin && number < end)
-        sums[static_cast<std::size_t>(number - begin)] += static_cast<double>(load(dy.as<T>()[i])) * static_cast<double>(load(x.as<T>()[i]));
+        sums[static_cast<std::size_t>(number - begin)] +=
+            static_cast<double>(load(dy.as<T>()[i])) * static_cast<double>(load(x.as<T>()[i]));
     }
     for (std::int64_t n = begin; n < end; ++n) d_scales.as<float>()[n] += static_cast<float>(sums[static_cast<std::size_t>(n - begin)]);
   });

@@ -50,7 +50,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) scale_parts(const T* dy, const T* x, std::int64_t elements, std::int64_t part, double* parts) {
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * part, limit = begin + part, end = limit < elements ? limit : elements;
   double sum = 0;
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) sum += static_cast<double>(load(dy + i)) * static_cast<double>(load(x + i));
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads)
+    sum += static_cast<double>(load(dy + i)) * static_cast<double>(load(x + i));
   sum = block_sum<kThreads>(sum);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }

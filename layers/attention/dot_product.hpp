@@ -21,8 +21,8 @@ struct KeysAndValues {
 /// Weights under `module`: q_proj [heads·head_dim, width], k_proj and v_proj [kv_heads·head_dim, width], o_proj [width, heads·head_dim]
 /// (.weight, optionally .bias); q_norm, k_norm and `sinks` [heads] as the spec says. With an output gate q_proj is [2·heads·head_dim,
 /// width], each head's query before its gate. Labels: query_proj and key_proj (after norm and rotation), value_proj, context and
-/// attention_out (the weighted values), out_proj (result). With spec.share_kv there is no v_proj. With spec.keys_of there are neither k_proj and
-/// v_proj nor k_norm: `seen` has the keys and values; else those of this layer are put into it.
+/// attention_out (the weighted values), out_proj (result). With spec.share_kv there is no v_proj. With spec.keys_of there are neither
+/// k_proj and v_proj nor k_norm: `seen` has the keys and values; else those of this layer are put into it.
 [[nodiscard]] runtime::ValueId dot_product_attention(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width,
                                                      const AttentionSpec& spec, const kernels::RmsNormOptions& norm_form,
                                                      const std::string& module, KeysAndValues& seen);
@@ -42,8 +42,8 @@ enum class QueryOrKey : std::uint8_t { query, key };
                                           QueryOrKey which, const std::string& stem);
 
 /// Projected values [T, n·head_dim] as attention adds them up: each head divided by its root mean square, if the spec says so.
-[[nodiscard]] runtime::ValueId normed_values(runtime::ProgramBuilder& builder, runtime::ValueId v, const AttentionSpec& spec, double epsilon,
-                                             const std::string& name);
+[[nodiscard]] runtime::ValueId normed_values(runtime::ProgramBuilder& builder, runtime::ValueId v, const AttentionSpec& spec,
+                                             double epsilon, const std::string& name);
 
 /// The values [T, heads·head_dim] that queries, keys and values as scores use them give; `sinks` as in runtime::attention. Operations:
 /// <module>.attention, and <module>.choose_blocks if the spec has blocks.

@@ -29,12 +29,14 @@ constexpr double max_weights = 1e15;  // a thousand times what anybody trained; 
 void check_weights(const ModelConfig& model, const std::string& where) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = number(model.hidden_size);
-  const double heads = number(model.heads + std::max(model.kv_heads, model.global_kv_heads)) * number(std::max(model.head_dim, model.global_head_dim));
+  const double heads =
+      number(model.heads + std::max(model.kv_heads, model.global_kv_heads)) * number(std::max(model.head_dim, model.global_head_dim));
   const double ranks = number(model.q_lora_rank + model.kv_lora_rank);
   const double latent_heads = number(model.heads) * number(model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim);
   const double experts = number(model.experts + model.shared_experts) * number(expert_width(model));
   const double index_heads = number(model.index_n_heads) * number(model.index_head_dim);
-  const double layer = width * (2 * heads + 3 * (model.double_wide_mlp ? 2 : 1) * number(model.intermediate_size) + 3 * experts + ranks + number(model.index_head_dim)) +
+  const double layer = width * (2 * heads + 3 * (model.double_wide_mlp ? 2 : 1) * number(model.intermediate_size) + 3 * experts + ranks +
+                                number(model.index_head_dim)) +
                        latent_heads * (width + ranks) + index_heads * ranks;
   // Learned positions are counted in every family, though few have them: a context is never long enough to matter.
   const double positions = number(std::max(model.learned_positions, std::min(model.max_position_embeddings, std::int64_t{1} << 30)));

@@ -13,9 +13,9 @@ namespace millrace::layers {
 /// The stream of per-layer inputs (layers/per_layer_inputs.hpp).
 inline constexpr const char* per_layer_stream = "per_layer_inputs";
 
-/// The streams before layer `index` that follow from the specs: the residual one; that of per-layer inputs, the parts of this layer and of those
-/// behind it, if the model has such inputs; and for each layer d before this one whose keys and values this one or a later one attends to,
-/// "keys_d" and "values_d" [T, kv_heads·head_dim].
+/// The streams before layer `index` that follow from the specs: the residual one; that of per-layer inputs, the parts of this layer and of
+/// those behind it, if the model has such inputs; and for each layer d before this one whose keys and values this one or a later one
+/// attends to, "keys_d" and "values_d" [T, kv_heads·head_dim].
 [[nodiscard]] std::vector<StreamSpec> streams_of_specs(const ModelSpec& model, int index);
 
 /// The streams within one layer of a family whose streams are these.

@@ -74,8 +74,8 @@ ValueId MaxTextLayer::output(ValueId x, LayerStreams* streams) const {
   ValueId sum = add(middle, after ? norm(fed, names.after_mlp) : fed, "mlp_residual");
   if (streams != nullptr && streams->own_input().valid()) sum = with_own_input(sum, streams->own_input());
   if (spec_.scalar != LayerScalar::none) {
-    const ValueId scalar = builder_.parameter(module_ + ".layer_scalar", {1},
-                                              {.dtype = kernels::DType::f32, .trained = spec_.scalar == LayerScalar::trained});
+    const ValueId scalar =
+        builder_.parameter(module_ + ".layer_scalar", {1}, {.dtype = kernels::DType::f32, .trained = spec_.scalar == LayerScalar::trained});
     sum = runtime::learned_scale(builder_, sum, scalar, "layer_scalar");
   }
   return blocks_.output_dropout ? dropout(sum, "dropout") : sum;
@@ -262,8 +262,8 @@ ValueId MaxTextLayer::mlp_of_stream(ValueId x, ValueId stream) const {
       runtime::rms_norm(builder_, stream, scales, {.epsilon = static_cast<float>(model_.norm.epsilon)}, mlp_ + ".router_norm");
   const ValueId router_input = runtime::scale(builder_, normed, 1 / std::sqrt(static_cast<double>(model_.width)), mlp_ + ".router_scale");
   const ValueId shared = mlp_of(x, *experts->shared, block.shared + suffix_);
-  const ValueId chosen = maxtext_experts(builder_, inner_norm(stream, "pre_feedforward_layernorm_2"), router_input, model_, *experts, module_,
-                                         block.module + suffix_);
+  const ValueId chosen = maxtext_experts(builder_, inner_norm(stream, "pre_feedforward_layernorm_2"), router_input, model_, *experts,
+                                         module_, block.module + suffix_);
   return add(inner_norm(chosen, "post_feedforward_layernorm_2"), inner_norm(shared, "post_feedforward_layernorm_1"), "branches");
 }
 

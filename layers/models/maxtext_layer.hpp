@@ -46,8 +46,8 @@ struct MaxTextBlocks {
   // an axis of heads); scales of norms are stored minus 1.
   bool hybrid = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
-  bool value_norm = false;                   // AttentionSpec::value_norm
-  LayerScalar scalar = LayerScalar::none;    // <layer>.layer_scalar [1]
+  bool value_norm = false;                 // AttentionSpec::value_norm
+  LayerScalar scalar = LayerScalar::none;  // <layer>.layer_scalar [1]
   NormPlacement norms = NormPlacement::before;
   MaxTextNormNames norm_names = {};
   const char* attention_module = "self_attention";

@@ -20,14 +20,14 @@ std::optional<int> layer_with_shared_keys(const ModelConfig& config, int index) 
   if (index < own) return std::nullopt;
   for (std::int64_t i = own - 1; i >= 0; --i)
     if (kind_of(config, i) == kind_of(config, index)) return static_cast<int>(i);
-  fail(ExitCode::model, shared_layers_component, "{}: kv_shared_layers = {}, which leaves layer {} no earlier layer of its kind to share with",
-       config.family, config.kv_shared_layers, index);
+  fail(ExitCode::model, shared_layers_component,
+       "{}: kv_shared_layers = {}, which leaves layer {} no earlier layer of its kind to share with", config.family,
+       config.kv_shared_layers, index);
 }
 
 std::optional<PerLayerInputsSpec> per_layer_inputs_of(const ModelConfig& config, kernels::Activation activation) {
   if (config.per_layer_input_size == 0) return std::nullopt;
-  return PerLayerInputsSpec{
-      .vocab_size = config.per_layer_vocab_size, .width = config.per_layer_input_size, .activation = activation};
+  return PerLayerInputsSpec{.vocab_size = config.per_layer_vocab_size, .width = config.per_layer_input_size, .activation = activation};
 }
 
 void check_layer_sizes(const ModelConfig& config) {

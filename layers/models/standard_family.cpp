@@ -358,8 +358,8 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
       y = add(y, norm(wide, "post_per_layer_input_norm"), "per_layer_residual");
     }
     if (spec.scalar == LayerScalar::none) return streams.out(y);
-    const ValueId scalar = builder.parameter(module + ".layer_scalar", {1},
-                                             {.dtype = kernels::DType::f32, .trained = spec.scalar == LayerScalar::trained});
+    const ValueId scalar =
+        builder.parameter(module + ".layer_scalar", {1}, {.dtype = kernels::DType::f32, .trained = spec.scalar == LayerScalar::trained});
     return streams.out(runtime::learned_scale(builder, y, scalar, "layer_scalar"));
   };
 

@@ -35,10 +35,10 @@ struct StandardBlocks {
   bool unit_scale = false;       // scores are q·k, whatever the size of a head
   bool value_norm = false;       // AttentionSpec::value_norm
   LayerScalar scalar = LayerScalar::none;
-  bool output_gate = false;      // attention's result has a gate (AttentionSpec::output_gate)
-  bool grouped_delta = false;    // the projections of linear attention are grouped by key head (DeltaNetSpec::grouped)
-  const char* mlp = "mlp";       // the module of a layer's MLP in files
-  ExpertNames experts = {};      // the names of a mixture of experts in files
+  bool output_gate = false;    // attention's result has a gate (AttentionSpec::output_gate)
+  bool grouped_delta = false;  // the projections of linear attention are grouped by key head (DeltaNetSpec::grouped)
+  const char* mlp = "mlp";     // the module of a layer's MLP in files
+  ExpertNames experts = {};    // the names of a mixture of experts in files
   ExpertsSpec (*experts_of)(const ModelConfig& config, kernels::Activation activation) = softmax_experts;
 };
 

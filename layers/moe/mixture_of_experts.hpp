@@ -36,10 +36,11 @@ struct ExpertNames {
 
 /// A mixture of experts: x [T, D] → [T, D], D = model.width, each token the sum of its experts' results, weighted by the router, in the
 /// order in which they were chosen, plus that of the shared expert, if there is one that is no branch of its own. The router computes in
-/// fp32, from `router_input` f32 [T, D] if it is given, else from x. Weights under `module` (the full name): router [E, D] and, in programs,
-/// one stack per matrix of the experts, [E, F, D] and [E, D, F], F = spec.expert.width, whose parts are the tensors of files; stored stacks
-/// are used as they are. An activation's learned numbers are shared by all experts: <experts>.act_fn. Labels: moe_rows (the tokens in the order of experts), mlpwi_0 and moe_mlpwi_0 (gate), moe_mlpwi_1 (up), mlpwo and
-/// moe_mlpwo (results of experts); those of the shared expert are an MLP's.
+/// fp32, from `router_input` f32 [T, D] if it is given, else from x. Weights under `module` (the full name): router [E, D] and, in
+/// programs, one stack per matrix of the experts, [E, F, D] and [E, D, F], F = spec.expert.width, whose parts are the tensors of files;
+/// stored stacks are used as they are. An activation's learned numbers are shared by all experts: <experts>.act_fn. Labels: moe_rows (the
+/// tokens in the order of experts), mlpwi_0 and moe_mlpwi_0 (gate), moe_mlpwi_1 (up), mlpwo and moe_mlpwo (results of experts); those of
+/// the shared expert are an MLP's.
 [[nodiscard]] runtime::ValueId mixture_of_experts(runtime::ProgramBuilder& builder, runtime::ValueId x, const ModelSpec& model,
                                                   const ExpertsSpec& spec, const ExpertNames& names, const std::string& module,
                                                   runtime::ValueId router_input = {});

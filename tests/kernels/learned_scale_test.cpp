@@ -13,8 +13,11 @@ using tests::roundings;
 /// x with one number for all elements if `numbers` is 0, else with one of several for each.
 struct Operands {
   Operands(DType dtype, std::int64_t tokens, std::int64_t width, std::int64_t numbers)
-      : x(dtype, {tokens, width}, 1), dy(dtype, {tokens, width}, 2), scales(DType::f32, {std::max<std::int64_t>(numbers, 1)}, 3),
-        which(DType::i32, {tokens, width}), several(numbers > 0) {
+      : x(dtype, {tokens, width}, 1),
+        dy(dtype, {tokens, width}, 2),
+        scales(DType::f32, {std::max<std::int64_t>(numbers, 1)}, 3),
+        which(DType::i32, {tokens, width}),
+        several(numbers > 0) {
     for (std::int64_t i = 0; several && i < which.elements(); ++i) which.set(i, static_cast<double>((i * 7 + i / 3) % numbers));
   }
   [[nodiscard]] const Tensor* choice() const { return several ? &*which : nullptr; }

@@ -98,11 +98,10 @@ void add_elements(std::vector<Call>& calls, DType type) {
     calls.push_back({"learned_scale",
                      {{"x", DType::f32, {4, 2}, true}, {"scales", DType::f32, {1}}, {"y", DType::f32, {4, 2}}},
                      [](const ExecutionContext& s, const Operands& o, Scratch) { learned_scale(s, o[0], o[1], nullptr, o[2]); }});
-    calls.push_back({"learned_scale_weight_gradient",
-                     {{"dy", DType::f32, {4, 2}}, {"x", DType::f32, {4, 2}, true}, {"scales", DType::f32, {1}}},
-                     [](const ExecutionContext& s, const Operands& o, Scratch) {
-                       learned_scale_weight_gradient(s, o[0], o[1], nullptr, o[2]);
-                     }});
+    calls.push_back(
+        {"learned_scale_weight_gradient",
+         {{"dy", DType::f32, {4, 2}}, {"x", DType::f32, {4, 2}, true}, {"scales", DType::f32, {1}}},
+         [](const ExecutionContext& s, const Operands& o, Scratch) { learned_scale_weight_gradient(s, o[0], o[1], nullptr, o[2]); }});
     calls.push_back({"apply_capacity",
                      {{"weights", DType::f32, choices},
                       {"experts", DType::i32, choices, true},

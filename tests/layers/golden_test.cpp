@@ -58,7 +58,8 @@ struct Case {
 
 /// A gradient that the reference rounds further from its exact value than its bound. The last layer's number multiplies what the final
 /// norm divides by its size again, so that its gradient is next to 0 while its terms are not. `exact` is that of the recorded hidden states
-/// in fp64.
+/// in fp64. For the same reason MaxText's Gemma 4 is compared with the fast kernels alone: the plain ones round this gradient by up
+/// to 1.7e-8.
 struct Corrected {
   const char* folder;
   const char* gradient;
@@ -211,8 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"maxtext_gemma2", "", kernels::Implementation::fast}, Case{"maxtext_gemma2", "E t | t H", kernels::Implementation::reference},
         Case{"maxtext_gemma3", "", kernels::Implementation::fast},
         Case{"maxtext_gemma3", "E t | t*4 | t H", kernels::Implementation::reference},
-        Case{"maxtext_gemma4", "", kernels::Implementation::fast},
-        Case{"maxtext_gemma4", "E t | t*4 | t H", kernels::Implementation::fast},
+        Case{"maxtext_gemma4", "", kernels::Implementation::fast}, Case{"maxtext_gemma4", "E t | t*4 | t H", kernels::Implementation::fast},
         Case{"maxtext_gemma4_moe", "", kernels::Implementation::fast},
         Case{"maxtext_gemma4_moe", "E t*3 | t*3 H", kernels::Implementation::fast},
         Case{"maxtext_gemma4_small", "", kernels::Implementation::fast},

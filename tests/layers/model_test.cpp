@@ -99,7 +99,8 @@ TEST(Families, AreNamedByTheirNumericsToo) {
   tests::expect_error(
       [&] { (void)resolve(config); }, ExitCode::model,
       {"model.family = \"gemma0\", expected one of: llama, mistral, mixtral, gemma, gemma2, gemma3, gemma4, qwen2, qwen3, qwen3_moe, "
-       "qwen3_next, qwen3_5, qwen3_5_moe, deepseek_v2, deepseek_v3, deepseek_v32, olmo3, llama4, gpt2, gpt_oss, default, llama2, gemma4_small, "
+       "qwen3_next, qwen3_5, qwen3_5_moe, deepseek_v2, deepseek_v3, deepseek_v32, olmo3, llama4, gpt2, gpt_oss, default, llama2, "
+       "gemma4_small, "
        "deepseek, gpt3, simple, simple_mlp"});
 }
 

@@ -90,8 +90,8 @@ TEST_P(Bf16BesidePyTorch, IsAsNearToFp32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Bf16BesidePyTorch,
-                         ::testing::Values("deepseek_v3", "gemma", "gemma2", "gemma3", "gemma4", "gpt2", "gpt_oss", "llama", "llama3", "llama4",
-                                           "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_moe"),
+                         ::testing::Values("deepseek_v3", "gemma", "gemma2", "gemma3", "gemma4", "gpt2", "gpt_oss", "llama", "llama3",
+                                           "llama4", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_moe"),
                          [](const auto& one) { return one.param; });
 
 /// The report names the tensors with a wider limit for few entries, and those that need it. With all limits halved that is

@@ -114,7 +114,8 @@ void read_layer_kinds(JsonReader& reader, const HuggingFaceClass& file, ModelCon
       kinds[i] = kind;
     }
     if (file.last_is_full && kinds.back() != LayerKind::full)
-      reader.refuse("layer_types", "expected \"full_attention\" as the last entry: transformers gives the last layer full attention anyway");
+      reader.refuse("layer_types",
+                    "expected \"full_attention\" as the last entry: transformers gives the last layer full attention anyway");
   }
   if (std::ranges::find(kinds, LayerKind::sliding) != kinds.end()) {
     model.layer_kinds = std::move(kinds);

@@ -11,8 +11,8 @@ void read_expert_branch(runtime::JsonReader& reader, const HuggingFaceClass& fil
   const bool enabled = reader.boolean("enable_moe_block").value_or(false);
   const auto experts = reader.integer("num_experts", 0, 1 << 16), chosen = reader.integer("top_k_experts", 0, 1 << 16);
   // The second name is that of older files.
-  const char* width_key = !reader.has("moe_intermediate_size") && reader.has("expert_intermediate_size") ? "expert_intermediate_size"
-                                                                                                          : "moe_intermediate_size";
+  const char* width_key =
+      !reader.has("moe_intermediate_size") && reader.has("expert_intermediate_size") ? "expert_intermediate_size" : "moe_intermediate_size";
   const auto width = reader.integer(width_key, 0, 1 << 24);
   if (!enabled) return;
   const auto required = [&](const char* key, const std::optional<std::int64_t>& value) {

@@ -26,7 +26,8 @@ void read_per_layer_inputs(runtime::JsonReader& reader, const HuggingFaceClass& 
   model.per_layer_input_size = number("hidden_size_per_layer_input", 1 << 20, file.per_layer_inputs->size);
   model.per_layer_vocab_size = number("vocab_size_per_layer_input", 1 << 26, file.per_layer_inputs->vocab_size);
   if (model.per_layer_input_size > 0 && model.per_layer_vocab_size == 0)
-    reader.refuse("vocab_size_per_layer_input", fmt::format("expected 1 or more with hidden_size_per_layer_input = {}", model.per_layer_input_size));
+    reader.refuse("vocab_size_per_layer_input",
+                  fmt::format("expected 1 or more with hidden_size_per_layer_input = {}", model.per_layer_input_size));
   if (model.per_layer_input_size == 0) model.per_layer_vocab_size = 0;
   model.kv_shared_layers = number("num_kv_shared_layers", max_layers, 0);
   const std::int64_t own = model.layers - model.kv_shared_layers;

@@ -313,8 +313,10 @@ void read_rope_parameters(JsonReader& reader, const RopeDefaults& family, ModelC
   ModelConfig full = model;
   if (model.global_head_dim > 0) full.head_dim = model.global_head_dim;
   model.rope = read("full_attention", family.theta, full);
-  if (!model.layer_kinds.empty()) model.rope_local = read("sliding_attention", family.local_theta, model);
-  else static_cast<void>(parameters->find("sliding_attention"));
+  if (!model.layer_kinds.empty())
+    model.rope_local = read("sliding_attention", family.local_theta, model);
+  else
+    static_cast<void>(parameters->find("sliding_attention"));
   parameters->warn_of_the_rest(warnings);
 }
 

@@ -130,7 +130,8 @@ void read_maxtext_rope(JsonReader& reader, const MaxTextFile& file, const std::s
 void read_windows(JsonReader& reader, const MaxTextFile& file, const std::string& name, ModelConfig& model) {
   model.sliding_window = reader.size("sliding_window_size", 1LL << 40);
   const std::vector<LayerKind>& kinds = kinds_under_name(file, name);
-  for (std::int64_t i = 0; !kinds.empty() && i < model.layers; ++i) model.layer_kinds.push_back(kinds[static_cast<std::size_t>(i) % kinds.size()]);
+  for (std::int64_t i = 0; !kinds.empty() && i < model.layers; ++i)
+    model.layer_kinds.push_back(kinds[static_cast<std::size_t>(i) % kinds.size()]);
   const bool is_default = model.rope.kind == RopeKind::none && !model.rope_interleaved;
   const double local = read_number(reader, "local_rope_max_timescale", -1, 1e15, -1);
   if (local > 0 && local < 1) reader.refuse("local_rope_max_timescale", "expected 1 or more, or -1");
