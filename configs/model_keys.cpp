@@ -170,6 +170,32 @@ void linear_attention_keys(std::vector<Key>& keys) {
                          0, kernels::max_convolution_taps, "tokens"));
 }
 
+/// Sizes of layers with full attention, inputs of layers, and layers that attend to the keys of others.
+void full_layer_keys(std::vector<Key>& keys) {
+  keys.push_back(
+      between(bind("model.global_head_dim", identity, "Size of a head in layers with full attention, an even number. 0: model.head_dim.",
+                   MEMBER(model.global_head_dim)),
+              0, 1 << 16));
+  keys.push_back(between(bind("model.global_kv_heads", identity,
+                              "Key and value heads of layers with full attention; must divide the query heads. 0: model.kv_heads.",
+                              MEMBER(model.global_kv_heads)),
+                         0, 1 << 16));
+  keys.push_back(
+      bind("model.share_kv", identity, "The values are the projected keys, in gemma4 those of full layers.", MEMBER(model.share_kv)));
+  keys.push_back(
+      between(bind("model.per_layer_input_size", identity,
+                   "Width of what each layer receives of a token by itself, from a second table and from the embedding. 0: nothing.",
+                   MEMBER(model.per_layer_input_size)),
+              0, 1 << 20));
+  keys.push_back(between(bind("model.per_layer_vocab_size", identity, "Rows of that second table.", MEMBER(model.per_layer_vocab_size)), 0,
+                         1 << 26, "tokens"));
+  keys.push_back(between(bind("model.kv_shared_layers", identity,
+                              "The last layers, which attend to the keys and values of the last layer of their kind before them.",
+                              MEMBER(model.kv_shared_layers)),
+                         0, 1 << 16));
+  keys.push_back(bind("model.double_wide_mlp", identity, "The MLPs of these layers are twice as wide.", MEMBER(model.double_wide_mlp)));
+}
+
 /// A key whose values are the members of an enum, by name.
 template <class Member, std::size_t N>
 Key choice_of(const char* name, const char* doc, Member layers::ModelConfig::*member,
@@ -308,6 +334,7 @@ void model_keys(std::vector<Key>& keys) {
               0, huge, "tokens"));
   keys.push_back(
       layer_positions("The position encoding of each layer; a list shorter than the model repeats. Empty: rotary in all layers."));
+  full_layer_keys(keys);
   keys.push_back(bind("model.use_qk_norm", identity,
                       "Rotated queries and keys are divided by their root mean square, head by head, in layers with a rotation.",
                       MEMBER(model.use_qk_norm)));
@@ -388,7 +415,6 @@ void maxtext_keys(std::vector<Key>& keys) {
   keys.push_back(bind("model.fused_qkv", identity, "maxtext: one kernel for queries, keys and values; requires kv_heads = heads.",
                       MEMBER(model.fused_qkv)));
   keys.push_back(bind("model.fused_mlp", identity, "maxtext: one kernel for wi_0 and wi_1.", MEMBER(model.fused_mlp)));
-  keys.push_back(bind("model.share_kv", identity, "maxtext: the values are the projected keys.", MEMBER(model.share_kv)));
   keys.push_back(bind("model.sinusoidal_positions", identity, "maxtext: sines and cosines of the position are added to the embedding.",
                       MEMBER(model.sinusoidal_positions)));
   keys.push_back(between(bind("model.learned_positions", identity, "maxtext: rows of a learned table added to the embedding. 0: none.",

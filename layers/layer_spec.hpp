@@ -52,8 +52,11 @@ struct AttentionSpec {
   bool out_bias = false;
   QueryKeyNorm norm = QueryKeyNorm::none;
   std::optional<QueryTemperature> temperature = {};
-  bool fused = false;     // one kernel for queries, keys and values
-  bool share_kv = false;  // the values are the projected keys
+  bool fused = false;       // one kernel for queries, keys and values
+  bool share_kv = false;    // the values are the projected keys
+  bool value_norm = false;  // each head of the values is divided by its root mean square
+  // The layer whose keys and values it attends to, as that layer's scores use them; it has none of its own. Not set: it attends to its own.
+  std::optional<int> keys_of = {};
   // The query projection is twice as wide: each head's second half is a gate, whose sigmoid multiplies the head's weighted values.
   bool output_gate = false;
 
@@ -134,7 +137,11 @@ struct ExpertsSpec {
   bool scale_input = false;            // weights multiply the experts' inputs, and their results are added as they are
   std::optional<MlpSpec> shared = {};  // an expert that every token has
   bool shared_gate = false;            // whose result is multiplied by the sigmoid of a learned product of the token
-  bool route_bias_trained = true;      // false: the bias of the route is stored with the weights and stays as it is
+  // The experts and the shared one are branches of a layer, each with norms of its own: the result of both is normed, the experts read the
+  // residual stream and not what the shared one reads, and so does the router, through a norm and learned scales of its own (Gemma 4).
+  bool branch = false;
+  bool expert_scales = false;      // the weight of an expert is multiplied by a learned number of the expert
+  bool route_bias_trained = true;  // false: the bias of the route is stored with the weights and stays as it is
   double capacity_factor = 0;  // an expert takes this many times its even share of a sequence's choices; 0: all (layers/moe/capacity.hpp)
   bool router_in_f32 = true;   // the router computes in fp32; else in the compute dtype
   // The scores of whose softmax the balance loss takes the mean, to which a bias of the route is added. transformers takes the logits.
@@ -147,11 +154,16 @@ struct ExpertsSpec {
 ///   before: x + f(norm(x))    around: x + norm(f(norm(x)))    after: x + norm(f(x))    shared: x + f(u) + g(u), u = norm(x)
 enum class NormPlacement : std::uint8_t { before, around, after, shared };
 
+/// A learned number that multiplies the output of a layer, the residual stream with it: none, or one that training leaves as the checkpoint
+/// has it, or one that is trained.
+enum class LayerScalar : std::uint8_t { none, frozen, trained };
+
 /// One decoder layer. Both parts stay empty in families whose layers are plain matrices (MaxText's simple, for tests of pipelines).
 struct LayerSpec {
   std::variant<std::monostate, AttentionSpec, LatentAttentionSpec, DeltaNetSpec> mixer;  // mixes tokens
   std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;                                // computes on each token separately
   NormPlacement norms = NormPlacement::before;
+  LayerScalar scalar = LayerScalar::none;
   // Not empty: the layer consists of these, one after the other, and has no mixer and ffn of its own (MaxText counts two layers of Gemma 2
   // as one).
   std::vector<LayerSpec> parts = {};
@@ -171,6 +183,16 @@ struct NormSpec {
   bool operator==(const NormSpec&) const = default;
 };
 
+/// What each layer knows of a token beside the residual stream: a row of a second table and a projection of the token's embedding have a
+/// part for every layer, which the layer adds through a gate (Gemma 3n and 4; layers/per_layer_inputs.hpp).
+struct PerLayerInputsSpec {
+  std::int64_t vocab_size = 0;                                 // rows of that table
+  std::int64_t width = 0;                                      // of a layer's part
+  kernels::Activation activation = kernels::Activation::gelu;  // of the gate
+
+  bool operator==(const PerLayerInputsSpec&) const = default;
+};
+
 /// A whole model.
 struct ModelSpec {
   std::int64_t vocab_size = 0;
@@ -184,6 +206,7 @@ struct ModelSpec {
   float head_scale = 1.0F;             // multiplies the logits
   double logit_cap = 0.0;              // logits s become cap·tanh(s / cap); 0: no cap
   double dropout_rate = 0.0;           // of features in training
+  std::optional<PerLayerInputsSpec> per_layer_inputs = {};
   std::vector<LayerSpec> layers;
   runtime::LossWeights losses = {};  // which the run sets when it builds a stage
 

@@ -139,6 +139,15 @@ struct ModelConfig {
   std::int64_t linear_value_head_dim = 0;   // of values
   std::int64_t linear_conv_kernel_dim = 0;  // tokens that the convolution sees, its own the last; kernels::max_convolution_taps or fewer
 
+  // In Gemma 4:
+  std::int64_t global_head_dim = 0;       // of full layers; 0: head_dim
+  std::int64_t global_kv_heads = 0;       // of full layers; 0: kv_heads
+  bool share_kv = false;                  // the values are the projected keys, in Gemma 4 those of full layers; also in MaxText's blocks
+  std::int64_t per_layer_input_size = 0;  // width of what each layer knows of a token by itself; 0: nothing
+  std::int64_t per_layer_vocab_size = 0;  // rows of its table
+  std::int64_t kv_shared_layers = 0;      // the last layers, which attend to the keys and values of the last other layer of their kind
+  bool double_wide_mlp = false;           // the MLPs of these are twice as wide
+
   // In Llama 4:
   bool use_qk_norm = false;              // rotated queries and keys are divided by their root mean square, head by head
   bool attn_temperature_tuning = false;  // queries of layers without rotation are multiplied by a factor that rises with the position p:
@@ -170,7 +179,6 @@ struct ModelConfig {
   bool gated_mlp = true;                   // activation(x·wi_0) ⊙ x·wi_1; else activation(x·wi)
   bool fused_qkv = false;                  // one kernel for queries, keys and values; needs as many kv_heads as heads
   bool fused_mlp = false;                  // one kernel for wi_0 and wi_1
-  bool share_kv = false;                   // the values are the projected keys
   bool sinusoidal_positions = false;       // sines and cosines of the position are added to the embedding
   std::int64_t learned_positions = 0;      // rows of a learned table added to the embedding; 0: none
   double dropout_rate = 0.0;               // of features in training: embedding, MLP, layers' outputs, final norm

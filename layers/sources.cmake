@@ -13,11 +13,14 @@ target_sources(millrace_layers PRIVATE
   formats/hugging_face/causality.cpp
   formats/hugging_face/config.cpp
   formats/hugging_face/experts.cpp
+  formats/hugging_face/expert_branch.cpp
+  formats/hugging_face/full_layers.cpp
   formats/hugging_face/ignored_keys.cpp
   formats/hugging_face/indexer.cpp
   formats/hugging_face/linear_attention.cpp
   formats/hugging_face/latent.cpp
   formats/hugging_face/no_rope.cpp
+  formats/hugging_face/per_layer_inputs.cpp
   formats/hugging_face/rope.cpp
   formats/hugging_face/routed_experts.cpp
   formats/hugging_face/unsupported.cpp
@@ -25,6 +28,7 @@ target_sources(millrace_layers PRIVATE
   formats/maxtext/chunks.cpp
   formats/maxtext/config.cpp
   formats/maxtext/experts.cpp
+  formats/maxtext/full_layers.cpp
   formats/maxtext/keys.cpp
   formats/maxtext/linear_attention.cpp
   formats/maxtext/latent.cpp
@@ -41,13 +45,16 @@ target_sources(millrace_layers PRIVATE
   moe/router_losses.cpp
   models/boundary.cpp
   models/gated_experts.cpp
+  models/layer_streams.cpp
   models/maxtext_family.cpp
   models/maxtext_layer.cpp
   models/model.cpp
   models/registry.cpp
+  models/shared_layers.cpp
   models/standard_family.cpp
   norm.cpp
   partition.cpp
+  per_layer_inputs.cpp
   rotary.cpp
   streams.cpp)
 # A family is a folder: its sources are found, so that a new one needs no line here.

@@ -14,19 +14,24 @@ class Attention {
             const std::string& module)
       : builder_(builder), width_(width), spec_(spec), norm_form_(norm_form), module_(module) {}
 
-  ValueId operator()(ValueId x) const {
+  ValueId operator()(ValueId x, KeysAndValues& seen) const {
     const std::int64_t query_width = spec_.heads * spec_.head_dim, key_width = spec_.kv_heads * spec_.head_dim;
     const auto [q_plain, gate] = queries(x, query_width);
-    const ValueId k_plain = project(x, key_width, "k"), v = project(x, key_width, "v");
+    ValueId k_plain, v_plain;
+    if (!spec_.keys_of) k_plain = project(x, key_width, "k");
+    if (!spec_.keys_of) v_plain = spec_.share_kv ? k_plain : project(x, key_width, "v");
     const auto epsilon = static_cast<double>(norm_form_.epsilon);
     const ValueId q = positioned(builder_, norm(q_plain, query_width, "q"), spec_, epsilon, QueryOrKey::query, "self_attn.q");
-    const ValueId k = positioned(builder_, norm(k_plain, key_width, "k"), spec_, epsilon, QueryOrKey::key, "self_attn.k");
     builder_.label(q, "query_proj");
-    builder_.label(k, "key_proj");
-    builder_.label(v, "value_proj");
+    if (!spec_.keys_of) {
+      seen.keys = positioned(builder_, norm(k_plain, key_width, "k"), spec_, epsilon, QueryOrKey::key, "self_attn.k");
+      seen.values = normed_values(builder_, v_plain, spec_, epsilon, "self_attn.v_norm");
+      builder_.label(seen.keys, "key_proj");
+      builder_.label(seen.values, "value_proj");
+    }
     ValueId sinks;
     if (spec_.sinks) sinks = builder_.parameter(module_ + ".sinks", {spec_.heads}, runtime::in_f32);
-    const ValueId context = attended(builder_, q, k, v, spec_, "self_attn", sinks);
+    const ValueId context = attended(builder_, q, seen.keys, seen.values, spec_, "self_attn", sinks);
     builder_.label(context, "context");
     builder_.label(context, "attention_out");
     const ValueId gated = spec_.output_gate ? gated_context(builder_, gate, context, "self_attn.gate") : context;
@@ -88,8 +93,13 @@ ValueId attended(ProgramBuilder& builder, ValueId q, ValueId k, ValueId v, const
 }
 
 ValueId dot_product_attention(ProgramBuilder& builder, ValueId x, std::int64_t width, const AttentionSpec& spec,
-                              const kernels::RmsNormOptions& norm_form, const std::string& module) {
-  return Attention(builder, width, spec, norm_form, module)(x);
+                              const kernels::RmsNormOptions& norm_form, const std::string& module, KeysAndValues& seen) {
+  return Attention(builder, width, spec, norm_form, module)(x, seen);
+}
+
+ValueId normed_values(ProgramBuilder& builder, ValueId v, const AttentionSpec& spec, double epsilon, const std::string& name) {
+  if (!spec.value_norm) return v;
+  return runtime::rms_norm_without_weight(builder, v, spec.head_dim, {.epsilon = static_cast<float>(epsilon)}, name);
 }
 
 std::pair<ValueId, ValueId> split_gate(ProgramBuilder& builder, ValueId x, const AttentionSpec& spec, std::string_view name) {

@@ -11,15 +11,21 @@
 
 namespace millrace::layers {
 
+/// Keys and values as scores use them, [T, kv_heads·head_dim] each.
+struct KeysAndValues {
+  runtime::ValueId keys, values;
+};
+
 /// Self-attention over x [T, width] → [T, width]; documents of a packed row do not attend to each other. Queries and keys are rotated (Su
 /// et al., arXiv 2104.09864) if the spec has a rotation. `norm_form` is the form of the norms of queries and keys, if the spec has them.
 /// Weights under `module`: q_proj [heads·head_dim, width], k_proj and v_proj [kv_heads·head_dim, width], o_proj [width, heads·head_dim]
 /// (.weight, optionally .bias); q_norm, k_norm and `sinks` [heads] as the spec says. With an output gate q_proj is [2·heads·head_dim,
 /// width], each head's query before its gate. Labels: query_proj and key_proj (after norm and rotation), value_proj, context and
-/// attention_out (the weighted values), out_proj (result).
+/// attention_out (the weighted values), out_proj (result). With spec.share_kv there is no v_proj. With spec.keys_of there are neither
+/// k_proj and v_proj nor k_norm: `seen` has the keys and values; else those of this layer are put into it.
 [[nodiscard]] runtime::ValueId dot_product_attention(runtime::ProgramBuilder& builder, runtime::ValueId x, std::int64_t width,
                                                      const AttentionSpec& spec, const kernels::RmsNormOptions& norm_form,
-                                                     const std::string& module);
+                                                     const std::string& module, KeysAndValues& seen);
 
 /// x [T, 2·heads·head_dim] → queries and gates, [T, heads·head_dim] each: a head's gate is behind its query.
 [[nodiscard]] std::pair<runtime::ValueId, runtime::ValueId> split_gate(runtime::ProgramBuilder& builder, runtime::ValueId x,
@@ -34,6 +40,10 @@ namespace millrace::layers {
 enum class QueryOrKey : std::uint8_t { query, key };
 [[nodiscard]] runtime::ValueId positioned(runtime::ProgramBuilder& builder, runtime::ValueId x, const AttentionSpec& spec, double epsilon,
                                           QueryOrKey which, const std::string& stem);
+
+/// Projected values [T, n·head_dim] as attention adds them up: each head divided by its root mean square, if the spec says so.
+[[nodiscard]] runtime::ValueId normed_values(runtime::ProgramBuilder& builder, runtime::ValueId v, const AttentionSpec& spec,
+                                             double epsilon, const std::string& name);
 
 /// The values [T, heads·head_dim] that queries, keys and values as scores use them give; `sinks` as in runtime::attention. Operations:
 /// <module>.attention, and <module>.choose_blocks if the spec has blocks.

@@ -28,17 +28,22 @@ constexpr double max_weights = 1e15;  // a thousand times what anybody trained; 
 /// Each size may be plausible by itself while their product is not.
 void check_weights(const ModelConfig& model, const std::string& where) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
-  const double width = number(model.hidden_size), heads = number(model.heads + model.kv_heads) * number(model.head_dim);
+  const double width = number(model.hidden_size);
+  const double heads =
+      number(model.heads + std::max(model.kv_heads, model.global_kv_heads)) * number(std::max(model.head_dim, model.global_head_dim));
   const double ranks = number(model.q_lora_rank + model.kv_lora_rank);
   const double latent_heads = number(model.heads) * number(model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim);
   const double experts = number(model.experts + model.shared_experts) * number(expert_width(model));
   const double index_heads = number(model.index_n_heads) * number(model.index_head_dim);
-  const double layer = width * (2 * heads + 3 * number(model.intermediate_size) + 3 * experts + ranks + number(model.index_head_dim)) +
+  const double layer = width * (2 * heads + 3 * (model.double_wide_mlp ? 2 : 1) * number(model.intermediate_size) + 3 * experts + ranks +
+                                number(model.index_head_dim)) +
                        latent_heads * (width + ranks) + index_heads * ranks;
   // Learned positions are counted in every family, though few have them: a context is never long enough to matter.
   const double positions = number(std::max(model.learned_positions, std::min(model.max_position_embeddings, std::int64_t{1} << 30)));
   const double tables = width * (2 * number(model.vocab_size) + positions);
-  const double weights = tables + number(model.layers) * layer;
+  // A layer's part of the per-layer inputs: its columns of the table, of their projection, and its gate and projection.
+  const double own = number(model.per_layer_input_size) * (number(model.per_layer_vocab_size) + 3 * width);
+  const double weights = tables + number(model.layers) * (layer + own);
   MILLRACE_CHECK(weights <= max_weights, ExitCode::model, config_file_component, "{}: a model of {:.1e} weights, expected at most {:.0e}",
                  where, weights, max_weights);
 }
@@ -86,6 +91,9 @@ ModelConfig plain(ModelConfig model) {
   if (model.rope.kind == RopeKind::none) model.rope = unscaled(model.rope);
   if (model.rope_local.kind == RopeKind::none && model.rope_local.theta > 0) model.rope_local = unscaled(model.rope_local);
   if (model.rope_local.theta == 0) model.rope_local = model.rope;
+  if (model.global_head_dim == model.head_dim) model.global_head_dim = 0;
+  if (model.global_kv_heads == model.kv_heads) model.global_kv_heads = 0;
+  if (model.per_layer_input_size == 0) model.per_layer_vocab_size = 0;
   if (model.moba_chunk_size == 0) model.moba_topk = ModelConfig().moba_topk;
   if (!model.attn_temperature_tuning) {
     model.attn_scale = ModelConfig().attn_scale;
@@ -159,6 +167,13 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
         differs("linear_value_head_dim", expected.linear_value_head_dim, found.linear_value_head_dim),
         differs("linear_conv_kernel_dim", expected.linear_conv_kernel_dim, found.linear_conv_kernel_dim),
         differs("gdn_reset_at_segments", expected.gdn_reset_at_segments, found.gdn_reset_at_segments),
+        differs("global_head_dim", expected.global_head_dim, found.global_head_dim),
+        differs("global_kv_heads", expected.global_kv_heads, found.global_kv_heads),
+        differs("share_kv", expected.share_kv, found.share_kv),
+        differs("per_layer_input_size", expected.per_layer_input_size, found.per_layer_input_size),
+        differs("per_layer_vocab_size", expected.per_layer_vocab_size, found.per_layer_vocab_size),
+        differs("kv_shared_layers", expected.kv_shared_layers, found.kv_shared_layers),
+        differs("double_wide_mlp", expected.double_wide_mlp, found.double_wide_mlp),
         differs("use_qk_norm", expected.use_qk_norm, found.use_qk_norm),
         differs("attn_temperature_tuning", expected.attn_temperature_tuning, found.attn_temperature_tuning),
         differs("attn_scale", expected.attn_scale, found.attn_scale),
@@ -173,7 +188,7 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
   if (expected.mlp_kinds != found.mlp_kinds) return "model.mlp_layer_types";
   if (!(expected.rope == found.rope)) return "the numbers of model.rope";
   if (!(expected.rope_local == found.rope_local)) return "the numbers of model.rope_local";
-  return "a key that another family has (activation, gated_mlp, fused_qkv, fused_mlp, share_kv, …)";
+  return "a key that another family has (activation, gated_mlp, fused_qkv, fused_mlp, …)";
 }
 
 }  // namespace

@@ -15,6 +15,8 @@
 #include "layers/embedding.hpp"
 #include "layers/formats/maxtext/config.hpp"
 #include "layers/losses/cross_entropy.hpp"
+#include "layers/models/shared_layers.hpp"
+#include "layers/per_layer_inputs.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
@@ -26,6 +28,7 @@ using runtime::ValueId;
 
 constexpr const char* maxtext_component = "layers.maxtext";
 constexpr const char* token_table = "token_embedder.embedding";
+constexpr const char* per_layer_table = "decoder.per_layer_embedder.embed_tokens_per_layer";
 constexpr const char* position_table = "decoder.position_embedder.embedding";
 
 /// MaxText draws from a normal distribution truncated at two deviations, and divides by the standard deviation that remains.
@@ -90,6 +93,7 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
          "1 or more with attn_temperature_tuning");
   const bool slides =
       has(LayerKind::sliding) || std::ranges::find(blocks.parts, LayerKind::sliding, &MaxTextPart::kind) != blocks.parts.end();
+  check_layer_sizes(config);
   expect(!slides || config.sliding_window >= 1, "sliding_window", config.sliding_window, "1 or more: the model has sliding layers");
 }
 
@@ -144,6 +148,9 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
     add({"model.rope_mscale_all_dim", "model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
          "model.v_head_dim", "model.index_n_heads", "model.index_head_dim", "model.index_topk"});
   file_.windows = !file_.kinds.empty() || !blocks_.parts.empty();
+  if (file_.full_layers) add({"model.global_head_dim", "model.global_kv_heads", "model.rope_proportion"});
+  if (file_.per_layer_inputs)
+    add({"model.per_layer_input_size", "model.per_layer_vocab_size", "model.kv_shared_layers", "model.double_wide_mlp"});
   if (file_.windows) add({"model.sliding_window", "model.rope_local_theta"});
   if (!file_.kinds.empty()) add({"model.layer_types"});
 }
@@ -151,8 +158,9 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
 AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind, bool turns) const {
   AttentionSpec spec;
   spec.heads = config.heads;
-  spec.kv_heads = config.kv_heads;
-  spec.head_dim = config.head_dim;
+  const bool full = kind == LayerKind::full;
+  spec.kv_heads = full && config.global_kv_heads > 0 ? config.global_kv_heads : config.kv_heads;
+  spec.head_dim = full && config.global_head_dim > 0 ? config.global_head_dim : config.head_dim;
   spec.local_rope = turns && kind == LayerKind::sliding && config.rope_local.theta > 0;
   if (turns) spec.rope = spec.local_rope ? config.rope_local : config.rope;
   spec.interleaved = config.rope_interleaved;
@@ -169,7 +177,8 @@ AttentionSpec MaxTextFamily::attention(const ModelConfig& config, LayerKind kind
   spec.sinks = blocks_.sinks;
   spec.norm = config.use_qk_norm && turns ? QueryKeyNorm::after_rotation : blocks_.query_key_norm;
   spec.fused = config.fused_qkv;
-  spec.share_kv = config.share_kv;
+  spec.share_kv = config.share_kv && (full || !file_.full_layers);
+  spec.value_norm = blocks_.value_norm;
   spec.output_gate = blocks_.hybrid;
   return spec;
 }
@@ -223,6 +232,7 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
   if (model.tied && config.normalize_embedding_logits) model.head_scale = 1.0F / std::sqrt(static_cast<float>(config.hidden_size));
   model.logit_cap = config.final_logit_softcapping;
   model.dropout_rate = config.dropout_rate;
+  model.per_layer_inputs = per_layer_inputs_of(config, config.activation);
   const MlpSpec mlp{.width = config.intermediate_size,
                     .activation = config.activation,
                     .gated = config.gated_mlp,
@@ -231,7 +241,7 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
   std::optional<ExpertsSpec> experts;
   if (blocks_.experts && (config.experts > 0 || blocks_.experts->clamped)) experts = maxtext_experts_spec(config, *blocks_.experts);
   const auto layer_of = [&](LayerKind kind, bool dense, bool turns) {
-    LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
+    LayerSpec layer{.ffn = mlp, .norms = blocks_.norms, .scalar = blocks_.scalar};
     if (experts && !dense) layer.ffn = *experts;
     if (blocks_.latent)
       layer.mixer = latent(config);
@@ -248,7 +258,12 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
     const bool first = static_cast<std::int64_t>(i) < config.first_dense_layers;
     const bool dense = first || (!config.mlp_kinds.empty() && config.mlp_kinds[i] == MlpKind::dense);
     const bool turns = config.layer_positions.empty() || config.layer_positions[i] == LayerPositions::rotary;
-    model.layers.push_back(blocks_.parts.empty() ? layer_of(kind, dense, turns) : several);
+    LayerSpec layer = blocks_.parts.empty() ? layer_of(kind, dense, turns) : several;
+    if (const auto keys_of = layer_with_shared_keys(config, static_cast<int>(i))) {
+      std::get<AttentionSpec>(layer.mixer).keys_of = keys_of;
+      if (config.double_wide_mlp) std::get<MlpSpec>(layer.ffn).width *= 2;
+    }
+    model.layers.push_back(std::move(layer));
   }
   return model;
 }
@@ -272,12 +287,27 @@ Streams MaxTextFamily::embed(ProgramBuilder& builder, const ModelSpec& model) co
   MILLRACE_CHECK(model.rotary_positions == 0 || builder.options().sequence <= model.rotary_positions, ExitCode::model, maxtext_component,
                  "{}: rows of {} tokens, expected at most max_position_embeddings = {} with yarn", traits_.name, builder.options().sequence,
                  model.rotary_positions);
-  return x;
+  if (!model.per_layer_inputs) return x;
+  const std::int64_t part = model.per_layer_inputs->width, parts = static_cast<std::int64_t>(model.layers.size()) * part;
+  const std::string module = "decoder.per_layer_embedder.";
+  const ValueId table = builder.parameter(per_layer_table, {model.per_layer_inputs->vocab_size, parts});
+  const ValueId projection = builder.parameter(module + "per_layer_model_projection.kernel", {model.width, parts});
+  const ValueId norm = builder.parameter(module + "per_layer_projection_norm.scale", {part}, runtime::in_f32);
+  Streams streams(x);
+  streams.set(per_layer_stream,
+              per_layer_inputs(builder, model, x, {.table = table, .projection = projection, .norm = norm, .input_major = true},
+                               {.epsilon = static_cast<float>(model.norm.epsilon), .offset = static_cast<float>(model.norm.offset)}));
+  return streams;
 }
+
+std::vector<StreamSpec> MaxTextFamily::streams(const ModelSpec& model, int index) const { return streams_of_specs(model, index); }
 
 Streams MaxTextFamily::layer(ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const {
   const LayerSpec& spec = model.layers.at(static_cast<std::size_t>(index));
-  if (spec.parts.empty()) return begin_layer(builder, model, index, in).output(in);
+  if (spec.parts.empty()) {
+    LayerStreams streams(builder, model, index, in);
+    return streams.out(begin_layer(builder, model, index, streams.hidden()).output(streams.hidden(), &streams));
+  }
   builder.label(in, "decoder_layer_input");
   ValueId x = in;
   for (std::size_t i = 0; i < spec.parts.size(); ++i)
@@ -302,7 +332,7 @@ ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, con
 }
 
 Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, const Shape& shape) const {
-  if (name == token_table || name == position_table) return {InitialKind::normal, 1.0};
+  if (name == token_table || name == position_table || name == per_layer_table) return {InitialKind::normal, 1.0};
   if (const auto recurrent = initial_delta_net_parameter(name, ".norm.rms_norm.scale", 1e-9); recurrent && blocks_.hybrid)
     return *recurrent;
   if (name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks")) return {InitialKind::zeros};
@@ -317,7 +347,7 @@ Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, 
   if (!in_attention) return {InitialKind::truncated_normal, deviation / truncated_deviation};
   if (!name.ends_with(".query.kernel") || !blocks_.scale_in_weights) return {InitialKind::normal, deviation};
   const LayerSpec& first = model.layers.front();
-  const std::int64_t head_dim = (first.parts.empty() ? first : first.parts.front()).attention().head_dim;
+  const std::int64_t head_dim = shape[1] / (first.parts.empty() ? first : first.parts.front()).attention().heads;
   return {InitialKind::normal, deviation / std::sqrt(static_cast<double>(head_dim))};
 }
 

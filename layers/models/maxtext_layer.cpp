@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -62,14 +63,30 @@ MaxTextLayer::MaxTextLayer(ProgramBuilder& builder, const MaxTextBlocks& blocks,
       attention_(blocks.attention_module + suffix_ + (blocks.hybrid ? ".attention" : "")),
       mlp_("mlp" + suffix_) {}
 
-ValueId MaxTextLayer::output(ValueId x) const {
+ValueId MaxTextLayer::output(ValueId x, LayerStreams* streams) const {
   const bool before = spec_.norms != NormPlacement::after, after = spec_.norms != NormPlacement::before;
   const MaxTextNormNames& names = blocks_.norm_names;
-  const ValueId attended = attention(before ? norm(x, names.before_attention) : x);
+  KeysAndValues own_keys;
+  const ValueId attended =
+      attention(before ? norm(x, names.before_attention) : x, streams == nullptr ? own_keys : streams->keys_and_values());
   const ValueId middle = add(x, after ? norm(attended, names.after_attention) : attended, "attention_residual");
-  const ValueId fed = mlp(before ? norm(middle, names.before_mlp) : middle);
-  const ValueId sum = add(middle, after ? norm(fed, names.after_mlp) : fed, "mlp_residual");
+  const ValueId fed = mlp_of_stream(before ? norm(middle, names.before_mlp) : middle, middle);
+  ValueId sum = add(middle, after ? norm(fed, names.after_mlp) : fed, "mlp_residual");
+  if (streams != nullptr && streams->own_input().valid()) sum = with_own_input(sum, streams->own_input());
+  if (spec_.scalar != LayerScalar::none) {
+    const ValueId scalar =
+        builder_.parameter(module_ + ".layer_scalar", {1}, {.dtype = kernels::DType::f32, .trained = spec_.scalar == LayerScalar::trained});
+    sum = runtime::learned_scale(builder_, sum, scalar, "layer_scalar");
+  }
   return blocks_.output_dropout ? dropout(sum, "dropout") : sum;
+}
+
+ValueId MaxTextLayer::with_own_input(ValueId y, ValueId own) const {
+  const std::int64_t width = model_.width, part = model_.per_layer_inputs->width;
+  const ValueId gate = dense(y, {.path = "per_layer_input_gate", .inputs = width, .outputs = part, .stored = {width, part}});
+  const ValueId gated = runtime::glu(builder_, model_.per_layer_inputs->activation, gate, own, "per_layer_glu");
+  const ValueId wide = dense(gated, {.path = "per_layer_projection", .inputs = part, .outputs = width, .stored = {part, width}});
+  return add(y, norm(wide, "post_per_layer_input_norm"), "per_layer_residual");
 }
 
 ValueId MaxTextLayer::norm(ValueId x, const std::string& name) const {
@@ -167,6 +184,11 @@ ValueId MaxTextLayer::latent_attention(ValueId x, const LatentAttentionSpec& spe
 }
 
 ValueId MaxTextLayer::attention(ValueId x) const {
+  KeysAndValues own;
+  return attention(x, own);
+}
+
+ValueId MaxTextLayer::attention(ValueId x, KeysAndValues& seen) const {
   if (const auto* net = std::get_if<DeltaNetSpec>(&spec_.mixer))
     return maxtext_delta_net(builder_, x, model_.width, *net, model_.norm.epsilon, module_, blocks_.attention_module + suffix_);
   if (const auto* latent = std::get_if<LatentAttentionSpec>(&spec_.mixer)) return latent_attention(x, *latent);
@@ -193,16 +215,20 @@ ValueId MaxTextLayer::attention(ValueId x) const {
     };
     q_plain = project("query", heads, spec.output_gate ? 2 * h : h);
     if (spec.output_gate) std::tie(q_plain, gate) = split_gate(builder_, q_plain, spec, attention_ + ".query_split");
-    k_plain = project("key", kv_heads, h);
-    v = spec.share_kv ? k_plain : project("value", kv_heads, h);
+    if (!spec.keys_of) k_plain = project("key", kv_heads, h);
+    if (!spec.keys_of) v = spec.share_kv ? k_plain : project("value", kv_heads, h);
   }
-  const ValueId q = norm_and_rotate(q_plain, QueryOrKey::query, heads * h), k = norm_and_rotate(k_plain, QueryOrKey::key, kv_heads * h);
+  const ValueId q = norm_and_rotate(q_plain, QueryOrKey::query, heads * h);
   builder_.label(q, "query_proj");
-  builder_.label(k, "key_proj");
-  builder_.label(v, "value_proj");
+  if (!spec.keys_of) {
+    seen.keys = norm_and_rotate(k_plain, QueryOrKey::key, kv_heads * h);
+    seen.values = normed_values(builder_, v, spec, model_.norm.epsilon, attention_ + ".value_norm");
+    builder_.label(seen.keys, "key_proj");
+    builder_.label(seen.values, "value_proj");
+  }
   ValueId sinks;
   if (spec.sinks) sinks = builder_.parameter(module_ + "." + attention_ + ".sinks", {heads}, runtime::in_f32);
-  const ValueId context = attended(builder_, q, k, v, spec, attention_, sinks);
+  const ValueId context = attended(builder_, q, seen.keys, seen.values, spec, attention_, sinks);
   builder_.label(context, "context");
   builder_.label(context, "attention_out");
   const ValueId gated = spec.output_gate ? gated_context(builder_, gate, context, attention_ + ".gate") : context;
@@ -224,6 +250,21 @@ ValueId MaxTextLayer::mlp(ValueId x) const {
   if (!experts->shared) return chosen;
   const ValueId shared = mlp_of(x, *experts->shared, block.shared + suffix_);
   return add(chosen, experts->shared_gate ? gated_by_token(x, shared, block.shared_gate + suffix_) : shared, "shared_sum");
+}
+
+ValueId MaxTextLayer::mlp_of_stream(ValueId x, ValueId stream) const {
+  const auto* experts = std::get_if<ExpertsSpec>(&spec_.ffn);
+  if (experts == nullptr || !experts->branch) return mlp(x);
+  const MaxTextExperts& block = blocks_.experts.value();
+  const auto inner_norm = [&](ValueId of, const char* name) { return norm(of, mlp_ + "." + name); };
+  const ValueId scales = builder_.parameter(module_ + "." + mlp_ + ".pre_forward_scale_2", {model_.width}, runtime::in_f32);
+  const ValueId normed =
+      runtime::rms_norm(builder_, stream, scales, {.epsilon = static_cast<float>(model_.norm.epsilon)}, mlp_ + ".router_norm");
+  const ValueId router_input = runtime::scale(builder_, normed, 1 / std::sqrt(static_cast<double>(model_.width)), mlp_ + ".router_scale");
+  const ValueId shared = mlp_of(x, *experts->shared, block.shared + suffix_);
+  const ValueId chosen = maxtext_experts(builder_, inner_norm(stream, "pre_feedforward_layernorm_2"), router_input, model_, *experts,
+                                         module_, block.module + suffix_);
+  return add(inner_norm(chosen, "post_feedforward_layernorm_2"), inner_norm(shared, "post_feedforward_layernorm_1"), "branches");
 }
 
 ValueId MaxTextLayer::gated_by_token(ValueId x, ValueId y, const std::string& path) const {

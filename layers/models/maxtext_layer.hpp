@@ -8,6 +8,7 @@
 #include "layers/attention/dot_product.hpp"
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
+#include "layers/models/layer_streams.hpp"
 #include "layers/moe/maxtext_experts.hpp"
 #include "runtime/program/builder.hpp"
 
@@ -38,13 +39,15 @@ struct MaxTextBlocks {
   bool scale_in_weights = true;  // 1/√head_dim is part of the query kernel; else scores are scaled when they are used
   bool split_axis = false;       // a fused kernel is stored [D, 3, N, h]; else [D, 3 N, h]
   bool layer_norm = false;       // norms are LayerNorms whose scale is stored minus 1; else RMSNorms
-  bool shares_kv = false;        // the values may be the projected keys
+  bool shares_kv = false;        // the values may be the projected keys, in a file with full_layers those of full layers only
   bool equal_heads = false;      // needs as many kv_heads as heads, each with values of its own
   bool output_dropout = true;    // dropout also on the output of a layer
   // Layers of linear attention (attention_module), and full ones with an output gate (a module `attention` in it, the output kernel without
   // an axis of heads); scales of norms are stored minus 1.
   bool hybrid = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  bool value_norm = false;                 // AttentionSpec::value_norm
+  LayerScalar scalar = LayerScalar::none;  // <layer>.layer_scalar [1]
   NormPlacement norms = NormPlacement::before;
   MaxTextNormNames norm_names = {};
   const char* attention_module = "self_attention";
@@ -61,12 +64,14 @@ class MaxTextLayer {
   MaxTextLayer(runtime::ProgramBuilder& builder, const MaxTextBlocks& blocks, const ModelSpec& model, int index, const LayerSpec& spec,
                std::string suffix = "");
 
-  /// The whole layer in the form that most blocks have: attention, then the MLP, each added to the stream, with the norms of the spec.
-  [[nodiscard]] runtime::ValueId output(runtime::ValueId x) const;
+  /// The whole layer in the form that most blocks have: attention, then the MLP, each added to the stream, with the norms of the spec. A
+  /// layer that takes or leaves other streams finds them in `streams`.
+  [[nodiscard]] runtime::ValueId output(runtime::ValueId x, LayerStreams* streams = nullptr) const;
 
   /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
-  /// Attention, or the delta net that the layer has in its place.
+  /// Attention, or the delta net that the layer has in its place. `seen` as in dot_product_attention().
+  [[nodiscard]] runtime::ValueId attention(runtime::ValueId x, KeysAndValues& seen) const;
   [[nodiscard]] runtime::ValueId attention(runtime::ValueId x) const;
   /// The MLP, or the experts that the layer has in its place.
   [[nodiscard]] runtime::ValueId mlp(runtime::ValueId x) const;
@@ -79,6 +84,10 @@ class MaxTextLayer {
  private:
   struct Kernel;
   class LatentKernels;
+  /// The MLP, or the experts beside it, of the residual stream `stream`; `x` is its norm.
+  [[nodiscard]] runtime::ValueId mlp_of_stream(runtime::ValueId x, runtime::ValueId stream) const;
+  /// The layer's output with what it makes of its own input.
+  [[nodiscard]] runtime::ValueId with_own_input(runtime::ValueId y, runtime::ValueId own) const;
   /// Latent attention, whose keys an indexer may choose.
   [[nodiscard]] runtime::ValueId latent_attention(runtime::ValueId x, const LatentAttentionSpec& spec) const;
   /// An MLP under the path `mlp` of the layer.

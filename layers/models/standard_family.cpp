@@ -16,7 +16,10 @@
 #include "layers/embedding.hpp"
 #include "layers/losses/cross_entropy.hpp"
 #include "layers/mlp.hpp"
+#include "layers/models/layer_streams.hpp"
+#include "layers/models/shared_layers.hpp"
 #include "layers/norm.hpp"
+#include "layers/per_layer_inputs.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
@@ -77,8 +80,15 @@ void check_sizes(const ModelConfig& config) {
   one_per_layer("layer_positions", config.layer_positions.size());
   one_per_layer("mlp_layer_types", config.mlp_kinds.size());
   check_kinds(config);
+  check_layer_sizes(config);
   MILLRACE_CHECK(!config.attn_temperature_tuning || config.floor_scale >= 1, ExitCode::model, component,
                  "{}: floor_scale = {}, expected 1 or more with attn_temperature_tuning", config.family, config.floor_scale);
+}
+
+/// The MLP of every token, alone or beside experts.
+MlpSpec& dense_mlp(LayerSpec& layer) {
+  auto* experts = std::get_if<ExpertsSpec>(&layer.ffn);
+  return experts != nullptr ? experts->shared.value() : std::get<MlpSpec>(layer.ffn);
 }
 
 }  // namespace
@@ -188,13 +198,14 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
   const LayerKind kind = config.layer_kinds.empty() ? LayerKind::full : config.layer_kinds[index];
   const bool turns = config.layer_positions.empty() || config.layer_positions[index] == LayerPositions::rotary;
   AttentionSpec spec;
+  const bool full = kind == LayerKind::full;
   spec.heads = config.heads;
-  spec.kv_heads = config.kv_heads;
-  spec.head_dim = config.head_dim;
+  spec.kv_heads = full && config.global_kv_heads > 0 ? config.global_kv_heads : config.kv_heads;
+  spec.head_dim = full && config.global_head_dim > 0 ? config.global_head_dim : config.head_dim;
   spec.local_rope = turns && kind == LayerKind::sliding && config.rope_local.theta > 0;
   if (turns) spec.rope = spec.local_rope ? config.rope_local : config.rope;
   const double scaled_by = config.query_pre_attn_scalar > 0 ? config.query_pre_attn_scalar : static_cast<double>(config.head_dim);
-  spec.scale = static_cast<float>(1.0 / std::sqrt(scaled_by));
+  spec.scale = blocks_.unit_scale ? 1.0F : static_cast<float>(1.0 / std::sqrt(scaled_by));
   spec.soft_cap = config.attn_logit_softcapping;
   spec.causal = config.causal;
   // To both sides the window leaves the query's own key out, in the kernel it counts it.
@@ -208,6 +219,9 @@ AttentionSpec StandardFamily::attention(const ModelConfig& config, std::size_t i
   if (config.use_qk_norm && turns) spec.norm = QueryKeyNorm::after_rotation;
   if (config.attn_temperature_tuning && !turns) spec.temperature = {.scale = config.attn_scale, .floor = config.floor_scale};
   spec.output_gate = blocks_.output_gate;
+  spec.share_kv = config.share_kv && full;
+  spec.value_norm = blocks_.value_norm;
+  spec.keys_of = layer_with_shared_keys(config, static_cast<int>(index));
   return spec;
 }
 
@@ -258,9 +272,10 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
   model.tied = config.tie_word_embeddings;
   model.logit_cap = config.final_logit_softcapping;
   if (blocks_.scale_embedding) model.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
+  model.per_layer_inputs = per_layer_inputs_of(config, config.hidden_act.value_or(file_.activation));
   const MlpSpec mlp{.width = config.intermediate_size, .activation = config.hidden_act.value_or(file_.activation), .bias = config.mlp_bias};
   for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
-    LayerSpec layer{.ffn = mlp, .norms = blocks_.norms};
+    LayerSpec layer{.ffn = mlp, .norms = blocks_.norms, .scalar = blocks_.scalar};
     if (file_.latent)
       layer.mixer = latent(config);
     else if (!config.layer_kinds.empty() && config.layer_kinds[i] == LayerKind::linear)
@@ -270,20 +285,34 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
     const bool may_be_sparse = static_cast<std::int64_t>(i) >= config.first_dense_layers;
     if (config.experts > 0 && may_be_sparse && (config.mlp_kinds.empty() || config.mlp_kinds[i] == MlpKind::sparse))
       layer.ffn = blocks_.experts_of(config, mlp.activation);
+    if (config.double_wide_mlp && layer_with_shared_keys(config, static_cast<int>(i))) dense_mlp(layer).width *= 2;
     model.layers.push_back(std::move(layer));
   }
   return model;
 }
 
+std::vector<StreamSpec> StandardFamily::streams(const ModelSpec& model, int index) const { return streams_of_specs(model, index); }
+
 Streams StandardFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
-  const ValueId x = token_embedding(builder, model.vocab_size, model.width, embedding_table);
-  return model.embedding_scale == 1.0 ? x : runtime::scale(builder, x, model.embedding_scale, "embed_scale");
+  const ValueId rows = token_embedding(builder, model.vocab_size, model.width, embedding_table);
+  const ValueId x = model.embedding_scale == 1.0 ? rows : runtime::scale(builder, rows, model.embedding_scale, "embed_scale");
+  if (!model.per_layer_inputs) return x;
+  const std::int64_t part = model.per_layer_inputs->width, parts = static_cast<std::int64_t>(model.layers.size()) * part;
+  const ValueId table = builder.parameter("model.embed_tokens_per_layer.weight", {model.per_layer_inputs->vocab_size, parts});
+  const ValueId projection = builder.parameter("model.per_layer_model_projection.weight", {parts, model.width});
+  const ValueId norm = builder.parameter("model.per_layer_projection_norm.weight", {part}, runtime::in_f32);
+  Streams streams(x);
+  streams.set(per_layer_stream,
+              per_layer_inputs(builder, model, x, {.table = table, .projection = projection, .norm = norm}, norm_form(model.norm)));
+  return streams;
 }
 
-Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const {
+Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const {
   const LayerSpec& spec = model.layers.at(static_cast<std::size_t>(index));
   const std::string module = fmt::format("model.layers.{}", index);
   const kernels::RmsNormOptions form = norm_form(model.norm);
+  LayerStreams streams(builder, model, index, in);
+  const ValueId x = streams.hidden();
   const auto norm = [&](ValueId from, const std::string& name) {
     return rms_norm(builder, from, model.width, form, module + "." + name, name);
   };
@@ -299,28 +328,54 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
       return indexed_attention(builder, LatentAttention(builder, *latent, weights, model.width, name), model, *latent, indexer, from, name);
     }
     if (latent != nullptr) return latent_attention(builder, from, model.width, *latent, form, path);
-    return dot_product_attention(builder, from, model.width, spec.attention(), form, module + ".self_attn");
+    return dot_product_attention(builder, from, model.width, spec.attention(), form, module + ".self_attn", streams.keys_and_values());
   };
-  const auto mlp = [&](ValueId from) {
-    if (const auto* experts = std::get_if<ExpertsSpec>(&spec.ffn))
+  const auto branches = [&](ValueId from, ValueId stream, const ExpertsSpec& experts) {
+    const ValueId dense = gated_mlp(builder, from, model.width, *experts.shared, module + "." + blocks_.mlp, "mlp.shared");
+    const ValueId router_input = branch_router_input(builder, stream, model, blocks_.experts, module);
+    const ValueId chosen =
+        mixture_of_experts(builder, norm(stream, "pre_feedforward_layernorm_2"), model, experts, blocks_.experts, module, router_input);
+    return runtime::add(builder, norm(dense, "post_feedforward_layernorm_1"), norm(chosen, "post_feedforward_layernorm_2"), "branches");
+  };
+  // `stream` is what `from` is the norm of.
+  const auto mlp = [&](ValueId from, ValueId stream) {
+    const auto* experts = std::get_if<ExpertsSpec>(&spec.ffn);
+    if (experts != nullptr && experts->branch) return branches(from, stream, *experts);
+    if (experts != nullptr)
       return mixture_of_experts(builder, from, model, *experts, blocks_.experts, module + "." + blocks_.experts.module);
     return gated_mlp(builder, from, model.width, spec.mlp(), module + "." + blocks_.mlp);
   };
   const auto add = [&](ValueId stream, ValueId branch, const char* name) { return runtime::add(builder, stream, branch, name); };
+  const auto layer_output = [&](ValueId y) {
+    if (const ValueId own = streams.own_input(); own.valid()) {
+      const std::int64_t part = model.per_layer_inputs->width;
+      const auto product = [&](ValueId from, const char* name, kernels::Shape shape) {
+        return runtime::linear(builder, from, builder.parameter(fmt::format("{}.{}.weight", module, name), shape), name);
+      };
+      const ValueId gate = product(y, "per_layer_input_gate", {part, model.width});
+      const ValueId gated = runtime::glu(builder, model.per_layer_inputs->activation, gate, own, "per_layer_glu");
+      const ValueId wide = product(gated, "per_layer_projection", {model.width, part});
+      y = add(y, norm(wide, "post_per_layer_input_norm"), "per_layer_residual");
+    }
+    if (spec.scalar == LayerScalar::none) return streams.out(y);
+    const ValueId scalar =
+        builder.parameter(module + ".layer_scalar", {1}, {.dtype = kernels::DType::f32, .trained = spec.scalar == LayerScalar::trained});
+    return streams.out(runtime::learned_scale(builder, y, scalar, "layer_scalar"));
+  };
 
   builder.label(x, "decoder_layer_input");
   if (spec.norms == NormPlacement::around) {
     const ValueId attended = norm(mix(norm(x, "input_layernorm")), "post_attention_layernorm");
     const ValueId middle = add(x, attended, "attention_residual");
-    const ValueId fed = norm(mlp(norm(middle, "pre_feedforward_layernorm")), "post_feedforward_layernorm");
-    return add(middle, fed, "mlp_residual");
+    const ValueId fed = norm(mlp(norm(middle, "pre_feedforward_layernorm"), middle), "post_feedforward_layernorm");
+    return layer_output(add(middle, fed, "mlp_residual"));
   }
   if (spec.norms == NormPlacement::after) {
     const ValueId middle = add(x, norm(mix(x), "post_attention_layernorm"), "attention_residual");
-    return add(middle, norm(mlp(middle), "post_feedforward_layernorm"), "mlp_residual");
+    return layer_output(add(middle, norm(mlp(middle, middle), "post_feedforward_layernorm"), "mlp_residual"));
   }
   const ValueId middle = add(x, mix(norm(x, "input_layernorm")), "attention_residual");
-  return add(middle, mlp(norm(middle, "post_attention_layernorm")), "mlp_residual");
+  return layer_output(add(middle, mlp(norm(middle, "post_attention_layernorm"), middle), "mlp_residual"));
 }
 
 ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {

@@ -32,10 +32,13 @@ struct StandardBlocks {
   double norm_offset = 0.0;      // subtracted from a norm's weight in files
   bool round_first = true;       // a norm rounds to the compute dtype before it multiplies by its weight
   bool scale_embedding = false;  // the looked-up rows are multiplied by √hidden_size
-  bool output_gate = false;      // attention's result has a gate (AttentionSpec::output_gate)
-  bool grouped_delta = false;    // the projections of linear attention are grouped by key head (DeltaNetSpec::grouped)
-  const char* mlp = "mlp";       // the module of a layer's MLP in files
-  ExpertNames experts = {};      // the names of a mixture of experts in files
+  bool unit_scale = false;       // scores are q·k, whatever the size of a head
+  bool value_norm = false;       // AttentionSpec::value_norm
+  LayerScalar scalar = LayerScalar::none;
+  bool output_gate = false;    // attention's result has a gate (AttentionSpec::output_gate)
+  bool grouped_delta = false;  // the projections of linear attention are grouped by key head (DeltaNetSpec::grouped)
+  const char* mlp = "mlp";     // the module of a layer's MLP in files
+  ExpertNames experts = {};    // the names of a mixture of experts in files
   ExpertsSpec (*experts_of)(const ModelConfig& config, kernels::Activation activation) = softmax_experts;
 };
 
@@ -65,10 +68,12 @@ class StandardFamily final : public ModelFamily {
 
   [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
   [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override;
+  [[nodiscard]] std::vector<StreamSpec> streams(const ModelSpec& model, int index) const override;
   [[nodiscard]] Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
   /// Norms as the layer's spec places them; before: input_layernorm and post_attention_layernorm; after: post_attention_layernorm and
-  /// post_feedforward_layernorm; around: these three and pre_feedforward_layernorm.
-  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override;
+  /// post_feedforward_layernorm; around: these three and pre_feedforward_layernorm. Experts that are a branch beside an MLP have
+  /// pre_feedforward_layernorm_2 and post_feedforward_layernorm_2, and that MLP post_feedforward_layernorm_1.
+  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const override;
   [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x,
                                       bool want_logits) const override;
   /// Matrices and sinks: normal; biases: 0; scales of norms: the stored value that means 1; learned numbers of activations and of delta

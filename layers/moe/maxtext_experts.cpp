@@ -82,14 +82,17 @@ ExpertsSpec maxtext_experts_spec(const ModelConfig& config, const MaxTextExperts
   if (experts.clamped) expert.clamp = maxtext_clamp(config);
   std::optional<MlpSpec> shared;
   const std::int64_t count = experts.one_shared ? 1 : config.shared_experts;
+  const std::int64_t shared_width = experts.branch ? config.intermediate_size : expert_width(config);
   if (experts.shared != nullptr && count > 0)
-    shared = {.width = count * expert_width(config), .activation = config.activation, .gated = config.gated_mlp, .fused = config.fused_mlp};
+    shared = {.width = count * shared_width, .activation = config.activation, .gated = config.gated_mlp, .fused = config.fused_mlp};
   return {.experts = config.experts,
           .route = maxtext_route(config, experts.weights),
           .expert = expert,
           .scale_input = scales_input,
           .shared = shared,
           .shared_gate = experts.shared_gate != nullptr,
+          .branch = experts.branch,
+          .expert_scales = experts.branch,
           .capacity_factor = config.capacity_factor,
           .router_in_f32 = config.float32_gate_logits,
           .balanced = config.routed_score};
@@ -106,14 +109,18 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
   ValueId bias;
   if (spec.route.bias != RouterBias::none)
     bias = builder.parameter(path + ".gate.bias", {experts}, {.dtype = kernels::DType::f32, .chooses_experts = true});
-  const runtime::Routing routing = runtime::route(builder, logits, spec.route, module + ".route", bias);
+  runtime::Routing routing = runtime::route(builder, logits, spec.route, module + ".route", bias);
+  const double active = static_cast<double>(spec.route.experts_per_token) / static_cast<double>(experts);
+  if (spec.expert_scales) {
+    const ValueId scales = builder.parameter(path + ".per_expert_scale", {experts}, {.dtype = kernels::DType::f32, .active = active});
+    routing.weights = runtime::learned_scale(builder, routing.weights, scales, module + ".expert_scale", routing.experts);
+  }
   const ValueId scores = model.losses.balance_loss > 0 ? balanced_scores(builder, logits, bias, spec.balanced, module) : logits;
   router_losses(builder, {.logits = logits, .scores = scores, .experts = routing.experts}, model, module);
   const ValueId weights = weights_within_capacity(builder, routing, spec, module);
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, experts, module + ".sort");
   builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, module + ".load"));
 
-  const double active = static_cast<double>(spec.route.experts_per_token) / static_cast<double>(experts);
   const auto product = [&](ValueId from, const std::string& name, std::int64_t inputs, std::int64_t outputs) {
     const ValueId weight = builder.parameter(path + "." + name, {experts, inputs, outputs}, {.active = active});
     ValueId added;

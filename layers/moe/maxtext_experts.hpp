@@ -30,6 +30,7 @@ struct MaxTextExperts {
   bool one_shared = false;       // there is always one such expert, whatever shared_experts says
   // The kernel [D, 1] whose product with a token, through a sigmoid, multiplies the result of that MLP. nullptr: the block has none.
   const char* shared_gate = nullptr;
+  bool branch = false;       // ExpertsSpec::branch, with scales of experts; the shared MLP is as wide as shared_experts MLPs
   bool optional = false;     // num_experts = 1 means that layers have an MLP
   bool dense_first = false;  // the first first_num_dense_layers layers have an MLP
   // MaxText decides by the name of the model how it chooses experts: with one of these prefixes from the best groups, and by the bias
@@ -45,6 +46,7 @@ struct MaxTextExperts {
 /// which they were chosen. The router reads `router_input` [T, D], which is x but for Gemma 4. Parameters under `<layer>.<module>`, E
 /// experts of width F:
 ///   gate.kernel [D, E], in the compute dtype unless spec.router_in_f32; gate.bias f32 [E], if the route has a bias
+///   per_expert_scale f32 [E], if experts have scales
 ///   wi_0, wi_1 [E, D, F], wo [E, F, D]; wi_0_bias, wi_1_bias f32 [E, F] and wo_bias f32 [E, D], if experts have biases
 /// Declares the router's loss terms (router_losses.hpp). Labels as mixture_of_experts has them.
 [[nodiscard]] runtime::ValueId maxtext_experts(runtime::ProgramBuilder& builder, runtime::ValueId x, runtime::ValueId router_input,

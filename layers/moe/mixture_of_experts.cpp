@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "layers/activation.hpp"
@@ -103,14 +104,20 @@ ValueId shared_expert(ProgramBuilder& builder, ValueId x, std::int64_t width, co
 }  // namespace
 
 ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& model, const ExpertsSpec& spec, const ExpertNames& names,
-                           const std::string& module) {
+                           const std::string& module, ValueId router_input) {
   const std::int64_t width = model.width;
-  const ValueId logits = router_logits(builder, x, width, spec, module + "." + names.router);
+  const ValueId logits = router_logits(builder, router_input.valid() ? router_input : x, width, spec, module + "." + names.router);
   ValueId route_bias;
   if (spec.route.bias != kernels::RouterBias::none)
     route_bias = builder.parameter(module + "." + names.route_bias, {spec.experts},
                                    {.dtype = kernels::DType::f32, .chooses_experts = true, .trained = spec.route_bias_trained});
-  const runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route", route_bias);
+  runtime::Routing routing = runtime::route(builder, logits, spec.route, "mlp.route", route_bias);
+  if (spec.expert_scales) {
+    const double active = static_cast<double>(spec.route.experts_per_token) / static_cast<double>(spec.experts);
+    const ValueId scales =
+        builder.parameter(module + "." + names.expert_scale, {spec.experts}, {.dtype = kernels::DType::f32, .active = active});
+    routing.weights = runtime::learned_scale(builder, routing.weights, scales, "mlp.expert_scale", routing.experts);
+  }
   router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
   const ValueId weights = weights_within_capacity(builder, routing, spec, "mlp"), none;
   const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
@@ -128,8 +135,16 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   builder.label(up, "moe_mlpwi_1");
   for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(down, label);
   const ValueId sum = runtime::combine_rows(builder, down, sorted.places, "mlp.combine", spec.scale_input ? none : weights);
-  if (!spec.shared) return sum;
+  if (!spec.shared || spec.branch) return sum;
   return runtime::add(builder, sum, shared_expert(builder, x, width, spec, names, module), "mlp.shared_sum");
+}
+
+ValueId branch_router_input(ProgramBuilder& builder, ValueId x, const ModelSpec& model, const ExpertNames& names,
+                            const std::string& module) {
+  const ValueId scales = builder.parameter(module + "." + names.router_scale, {model.width}, runtime::in_f32);
+  const ValueId normed = runtime::rms_norm(builder, runtime::to_f32(builder, x, "mlp.router_stream"), scales,
+                                           {.epsilon = static_cast<float>(model.norm.epsilon)}, "mlp.router_norm");
+  return runtime::scale(builder, normed, 1 / std::sqrt(static_cast<double>(model.width)), "mlp.router_scale");
 }
 
 }  // namespace millrace::layers

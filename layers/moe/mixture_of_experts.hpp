@@ -30,15 +30,24 @@ struct ExpertNames {
   const char* route_bias = "gate.e_score_correction_bias";  // [E], of a route that has a bias
   const char* shared = "shared_experts";                    // a gated MLP
   const char* shared_gate = "shared_expert_gate";           // .weight [1, D]
+  const char* router_scale = "router.scale";                // [D], of a router that is part of a branch
+  const char* expert_scale = "router.per_expert_scale";     // [E], of experts with scales
 };
 
 /// A mixture of experts: x [T, D] → [T, D], D = model.width, each token the sum of its experts' results, weighted by the router, in the
-/// order in which they were chosen, plus that of the shared expert, if there is one. The router computes in fp32. Weights under `module`
-/// (the full name): router [E, D] and, in programs, one stack per matrix of the experts, [E, F, D] and [E, D, F], F = spec.expert.width,
-/// whose parts are the tensors of files; stored stacks are used as they are. An activation's learned numbers are shared by all experts:
-/// <experts>.act_fn. Labels: moe_rows (the tokens in the order of experts), mlpwi_0 and moe_mlpwi_0 (gate), moe_mlpwi_1 (up), mlpwo and
-/// moe_mlpwo (results of experts); those of the shared expert are an MLP's.
+/// order in which they were chosen, plus that of the shared expert, if there is one that is no branch of its own. The router computes in
+/// fp32, from `router_input` f32 [T, D] if it is given, else from x. Weights under `module` (the full name): router [E, D] and, in
+/// programs, one stack per matrix of the experts, [E, F, D] and [E, D, F], F = spec.expert.width, whose parts are the tensors of files;
+/// stored stacks are used as they are. An activation's learned numbers are shared by all experts: <experts>.act_fn. Labels: moe_rows (the
+/// tokens in the order of experts), mlpwi_0 and moe_mlpwi_0 (gate), moe_mlpwi_1 (up), mlpwo and moe_mlpwo (results of experts); those of
+/// the shared expert are an MLP's.
 [[nodiscard]] runtime::ValueId mixture_of_experts(runtime::ProgramBuilder& builder, runtime::ValueId x, const ModelSpec& model,
-                                                  const ExpertsSpec& spec, const ExpertNames& names, const std::string& module);
+                                                  const ExpertsSpec& spec, const ExpertNames& names, const std::string& module,
+                                                  runtime::ValueId router_input = {});
+
+/// What the router of a branch reads of the residual stream x [T, D] → f32 [T, D]: x divided by its root mean square and by √D, times the
+/// learned scales.
+[[nodiscard]] runtime::ValueId branch_router_input(runtime::ProgramBuilder& builder, runtime::ValueId x, const ModelSpec& model,
+                                                   const ExpertNames& names, const std::string& module);
 
 }  // namespace millrace::layers

@@ -102,6 +102,9 @@ ValueId add(ProgramBuilder& builder, ValueId a, ValueId b, std::string_view name
 ValueId add_sinusoid(ProgramBuilder& builder, ValueId x, ValueId positions, ValueId inverse_timescales, std::string_view name);
 /// x · factor; the factor rounded to the compute dtype first, as a tensor library does.
 ValueId scale(ProgramBuilder& builder, ValueId x, double factor, std::string_view name);
+/// x times learned numbers (kernels/learned_scale.hpp): x [T, N] and a parameter `numbers` f32 [1] → same; or f32 [E] with `which` i32 [T,
+/// N], which of them multiplies each element. Numbers that are not trained have no gradient.
+ValueId learned_scale(ProgramBuilder& builder, ValueId x, ValueId numbers, std::string_view name, ValueId which = {});
 /// x with features dropped at `rate` in training: which ones depends on (seed, sample, the operation's name with its scope, feature) alone.
 ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name);
 /// Splits the columns of x [T, N]: one result [T, width] per width; the widths add up to N.

@@ -22,6 +22,7 @@
 #include "kernels/embedding.hpp"
 #include "kernels/head_parts.hpp"
 #include "kernels/layer_norm.hpp"
+#include "kernels/learned_scale.hpp"
 #include "kernels/linear_cross_entropy.hpp"
 #include "kernels/matmul.hpp"
 #include "kernels/rms_norm.hpp"
@@ -94,6 +95,13 @@ void add_elements(std::vector<Call>& calls, DType type) {
                    [](const ExecutionContext& s, const Operands& o, Scratch) { softmax_input_gradient(s, o[0], o[1], o[2]); }});
   const Shape choices{kTokens, 2};
   if (type == DType::f32) {
+    calls.push_back({"learned_scale",
+                     {{"x", DType::f32, {4, 2}, true}, {"scales", DType::f32, {1}}, {"y", DType::f32, {4, 2}}},
+                     [](const ExecutionContext& s, const Operands& o, Scratch) { learned_scale(s, o[0], o[1], nullptr, o[2]); }});
+    calls.push_back(
+        {"learned_scale_weight_gradient",
+         {{"dy", DType::f32, {4, 2}}, {"x", DType::f32, {4, 2}, true}, {"scales", DType::f32, {1}}},
+         [](const ExecutionContext& s, const Operands& o, Scratch) { learned_scale_weight_gradient(s, o[0], o[1], nullptr, o[2]); }});
     calls.push_back({"apply_capacity",
                      {{"weights", DType::f32, choices},
                       {"experts", DType::i32, choices, true},

@@ -157,8 +157,8 @@ INSTANTIATE_TEST_SUITE_P(Folders, MaxTextInBf16,
                          ::testing::Values("maxtext_default", "maxtext_default_share_kv", "maxtext_simple", "maxtext_simple_mlp",
                                            "maxtext_llama2", "maxtext_llama2_plain", "maxtext_llama2_fused", "maxtext_llama2_tied_zloss",
                                            "maxtext_llama31_rope", "maxtext_gpt3", "maxtext_gpt3_separate_qkv", "maxtext_gemma",
-                                           "maxtext_gemma2", "maxtext_gemma3", "maxtext_mistral", "maxtext_olmo3", "maxtext_qwen2",
-                                           "maxtext_qwen3"),
+                                           "maxtext_gemma2", "maxtext_gemma3", "maxtext_gemma4", "maxtext_gemma4_small", "maxtext_mistral",
+                                           "maxtext_olmo3", "maxtext_qwen2", "maxtext_qwen3"),
                          [](const auto& one) { return one.param; });
 
 /// Multiplies a parameter, or replaces it by a value.
@@ -211,6 +211,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mutant{"maxtext_gemma3", "kinds_of_layers", [](ModelConfig& config) { config.layer_kinds.assign(6, LayerKind::sliding); }},
         Mutant{"maxtext_gemma3", "local_rotation", [](ModelConfig& config) { config.rope_local.theta = 0; }},
         Mutant{"maxtext_gemma3", "scale_of_scores", [](ModelConfig& config) { config.query_pre_attn_scalar = 12; }},
+        Mutant{"maxtext_gemma4", "number_of_a_layer", {}, becomes("decoder.layers_2.layer_scalar", 1)},
+        Mutant{"maxtext_gemma4_small", "gate_of_inputs", {}, becomes("decoder.layers_7.per_layer_input_gate.kernel", 0)},
         Mutant{"maxtext_mistral", "rope_theta", [](ModelConfig& config) { config.rope.theta = 1e4; }},
         Mutant{"maxtext_olmo3", "norm_of_keys", {}, becomes("decoder.layers_0.attention.key_norm.scale", 1)},
         Mutant{"maxtext_olmo3", "factor_of_yarn", [](ModelConfig& config) { config.rope.attention_factor = 1; }},

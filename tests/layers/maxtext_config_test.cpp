@@ -201,6 +201,18 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
                 {"indexer_head_dim", "indexer_loss_scaling_factor", "indexer_n_heads", "indexer_sparse_training", "indexer_topk"});
   expect_no_key_passed_over(maxtext("deepseek_indexer"), latent, unread);
   expect_no_key_passed_over(maxtext("llama2_moba"), {}, unscaled);
+  const std::vector<std::string> of_gemma4{"global_head_dim", "global_num_kv_heads", "global_rope_max_timescale", "global_rope_proportion",
+                                           "local_rope_max_timescale"};
+  // Full layers rotate by their own base, and sliding ones by theirs.
+  const std::vector<std::string> unread_by_gemma4{"rope_use_scale", "rope_max_timescale"};
+  expect_no_key_passed_over(maxtext("gemma4_small"), of_gemma4, unread_by_gemma4);
+  std::vector<std::string> unread_by_dense = unread_by_gemma4;  // which has no router, and an MLP that is no expert
+  unread_by_dense.insert(unread_by_dense.end(), {"load_balance_loss_weight", "shared_experts"});
+  expect_no_key_passed_over(maxtext("gemma4"), of_gemma4, unread_by_dense);
+  std::vector<std::string> of_gemma4_experts = of_gemma4;
+  of_gemma4_experts.insert(of_gemma4_experts.end(), of_experts.begin(), of_experts.end());
+  of_gemma4_experts.insert(of_gemma4_experts.end(), {"moe_mlp_dim", "base_moe_mlp_dim"});
+  expect_no_key_passed_over(maxtext("gemma4_moe"), of_gemma4_experts, unread_by_gemma4);
   expect_no_key_passed_over(maxtext("llama4"),
                             {"float32_gate_logits", "interleave_moe_layer_step", "moe_mlp_dim", "routed_bias", "routed_score_func"},
                             {"inhomogeneous_layer_cycle_interval", "norm_topk_prob"});

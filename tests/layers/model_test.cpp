@@ -98,9 +98,10 @@ TEST(Families, AreNamedByTheirNumericsToo) {
   config.family = "gemma0";
   tests::expect_error(
       [&] { (void)resolve(config); }, ExitCode::model,
-      {"model.family = \"gemma0\", expected one of: llama, mistral, mixtral, gemma, gemma2, gemma3, qwen2, qwen3, qwen3_moe, qwen3_next, "
-       "qwen3_5, qwen3_5_moe, deepseek_v2, deepseek_v3, deepseek_v32, olmo3, llama4, gpt2, gpt_oss, default, llama2, deepseek, gpt3, "
-       "simple, simple_mlp"});
+      {"model.family = \"gemma0\", expected one of: llama, mistral, mixtral, gemma, gemma2, gemma3, gemma4, qwen2, qwen3, qwen3_moe, "
+       "qwen3_next, qwen3_5, qwen3_5_moe, deepseek_v2, deepseek_v3, deepseek_v32, olmo3, llama4, gpt2, gpt_oss, default, llama2, "
+       "gemma4_small, "
+       "deepseek, gpt3, simple, simple_mlp"});
 }
 
 TEST(Labels, AreMaxTexts) {

@@ -53,6 +53,19 @@ ModelConfig odd_model(const std::string& name) {
   if ((family == "gemma2" && !maxtext) || family == "gemma3" || family == "olmo3")
     config.layer_kinds = {LayerKind::sliding, LayerKind::full, LayerKind::sliding};
   if (family == "gemma3") config.rope_local.theta = 100;
+  if (family.starts_with("gemma4")) {
+    config.layer_kinds = {LayerKind::sliding, LayerKind::full, LayerKind::sliding};
+    config.rope = {.kind = RopeKind::proportional, .theta = 500, .proportion = 0.4};
+    config.rope_local.theta = 100;
+    config.global_head_dim = 10, config.final_logit_softcapping = 5;
+    if (family == "gemma4") config.experts = 5, config.experts_per_token = 3, config.moe_intermediate_size = 11;
+    if (family == "gemma4") config.share_kv = true, config.global_kv_heads = 2;
+    if (family == "gemma4" && maxtext) config.shared_experts = 2;
+    if (!maxtext || family == "gemma4_small") {
+      config.per_layer_input_size = 7, config.per_layer_vocab_size = 67;
+      config.kv_shared_layers = 1, config.double_wide_mlp = true;
+    }
+  }
   if (family == "gemma2") config.attn_logit_softcapping = 2, config.final_logit_softcapping = 3;
   if (family == "gemma2" && !maxtext) config.query_pre_attn_scalar = 10;
   config.tie_word_embeddings = family.starts_with("gemma") || family == "gpt2" || family == "gpt3";

@@ -36,7 +36,7 @@ std::vector<std::int32_t> drawn_evenly(std::int64_t vocabulary, std::uint64_t se
 TEST(Generate, TakesTheMostProbableTokensOfTheStraightPrograms) {
   const std::string prompt = "Once upon";
   constexpr std::int64_t tokens = 10;
-  for (const std::string name : {"hf_gpt2", "hf_llama", "hf_gemma3"}) {
+  for (const std::string name : {"hf_gpt2", "hf_llama", "hf_gemma3", "hf_gemma4"}) {
     layers::testing::LoopOptions options;
     options.sequence = static_cast<std::int64_t>(prompt.size()) + tokens - 1;
     const auto config = layers::read_config_file(layers::testing::golden_folder(name)).model;

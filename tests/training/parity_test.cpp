@@ -74,6 +74,12 @@ INSTANTIATE_TEST_SUITE_P(Indexers, Parity,
                                             ::testing::Values("fp32"), ::testing::ValuesIn(everywhere())),
                          [](const auto& one) { return std::get<0>(one.param) + "_" + std::get<2>(one.param).name; });
 
+/// Models whose layers share keys and values, and have inputs of their own, over the boundaries of stages.
+INSTANTIATE_TEST_SUITE_P(Streams, Parity,
+                         ::testing::Combine(::testing::Values("hf_gemma4", "hf_gemma4_small", "maxtext_gemma4_moe"),
+                                            ::testing::Values("fp32"), ::testing::ValuesIn(everywhere())),
+                         [](const auto& one) { return std::get<0>(one.param) + "_" + std::get<2>(one.param).name; });
+
 /// Each folder with the distances of PyTorch's bf16 (tests/golden/*/bf16.json): ours are within the factors of docs/numerics.md.
 class Bf16BesidePyTorch : public ::testing::TestWithParam<const char*> {};
 
@@ -84,8 +90,9 @@ TEST_P(Bf16BesidePyTorch, IsAsNearToFp32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Bf16BesidePyTorch,
-                         ::testing::Values("deepseek_v3", "deepseek_v32", "gemma", "gemma2", "gemma3", "gpt2", "gpt_oss", "llama", "llama3",
-                                           "llama4", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_5", "qwen3_moe", "qwen3_next"),
+                         ::testing::Values("deepseek_v3", "deepseek_v32", "gemma", "gemma2", "gemma3", "gemma4", "gpt2", "gpt_oss", "llama",
+                                           "llama3", "llama4", "mistral", "mixtral", "olmo3", "qwen2", "qwen3", "qwen3_5", "qwen3_moe",
+                                           "qwen3_next"),
                          [](const auto& one) { return one.param; });
 
 /// The report names the tensors with a wider limit for few entries, and those that need it. With all limits halved that is

@@ -12,8 +12,14 @@ namespace millrace::layers {
 void read_causality(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model, std::vector<std::string>& warnings) {
   // Python treats null as false.
   const bool causal = !reader.has("is_causal") || reader.boolean("is_causal").value_or(false);
-  const bool both_sides = reader.boolean("use_bidirectional_attention").value_or(false);
   model.causal = causal;
+  if (file.bidirectional == BidirectionalKey::vision) {
+    const auto of = reader.text("use_bidirectional_attention");
+    if (of && *of != "vision")
+      reader.refuse("use_bidirectional_attention", "supported are null and \"vision\", which has no effect on text");
+    return;
+  }
+  const bool both_sides = reader.boolean("use_bidirectional_attention").value_or(false);
   if (!both_sides) return;
   if (file.bidirectional == BidirectionalKey::unread) {
     warnings.push_back(fmt::format("{}: use_bidirectional_attention is not read by transformers in {}, and has no effect here",

@@ -88,6 +88,7 @@ std::vector<LayerKind> default_kinds(JsonReader& reader, const HuggingFaceClass&
   std::vector<LayerKind> kinds(static_cast<std::size_t>(model.layers), LayerKind::full);
   for (std::int64_t i = first; model.sliding_window > 0 && i < model.layers; ++i)
     if (file.full_every == 0 || (i + 1) % period != 0) kinds[static_cast<std::size_t>(i)] = LayerKind::sliding;
+  if (file.last_is_full && !kinds.empty()) kinds.back() = LayerKind::full;
   return kinds;
 }
 
@@ -112,6 +113,9 @@ void read_layer_kinds(JsonReader& reader, const HuggingFaceClass& file, ModelCon
         reader.refuse("layer_types", fmt::format("layer {} differs from the family's pattern", i));
       kinds[i] = kind;
     }
+    if (file.last_is_full && kinds.back() != LayerKind::full)
+      reader.refuse("layer_types",
+                    "expected \"full_attention\" as the last entry: transformers gives the last layer full attention anyway");
   }
   if (std::ranges::find(kinds, LayerKind::sliding) != kinds.end()) {
     model.layer_kinds = std::move(kinds);
@@ -158,6 +162,8 @@ void read_sizes(JsonReader& reader, const HuggingFaceClass& family, ModelConfig&
     };
     if (family.reads_attention_cap) model.attn_logit_softcapping = cap("attn_logit_softcapping", family.attention_cap);
     model.final_logit_softcapping = cap("final_logit_softcapping", family.final_cap);
+  } else if (family.reads_final_cap) {
+    model.final_logit_softcapping = reader.number("final_logit_softcapping", 1e-9, 1e9).value_or(0.0);
   }
 }
 
@@ -187,7 +193,7 @@ bool is_of_class(JsonReader& reader, const HuggingFaceClass& file) {
 }
 
 ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, std::vector<std::string>& warnings) {
-  refuse_what_no_family_computes(reader);
+  refuse_what_no_family_computes(reader, file.full_layers.has_value());
   warn_of_unread(reader, file, warnings);
   ModelConfig model;
   model.hidden_act = read_mlp_activation(reader, file, warnings);
@@ -204,10 +210,13 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
     read_layer_kinds(reader, file, model);
   }
   read_no_rope(reader, file, model);
+  read_full_layers(reader, file, model);
+  read_per_layer_inputs(reader, file, model);
   read_causality(reader, file, model, warnings);
   read_rope(reader, file.rope, model, warnings);
   read_experts(reader, file, model, warnings);
   read_routed_experts(reader, file, model, warnings);
+  read_expert_branch(reader, file, model);
   if (!file.has_mlp_size) model.intermediate_size = expert_width(model);  // of no layer
   return model;
 }
@@ -242,6 +251,8 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
     json["query_pre_attn_scalar"] = static_cast<double>(whole) == scalar ? Json(whole) : Json(scalar);
     json["attn_logit_softcapping"] = cap(model.attn_logit_softcapping);
     json["final_logit_softcapping"] = cap(model.final_logit_softcapping);
+  } else if (file.reads_final_cap) {
+    json["final_logit_softcapping"] = model.final_logit_softcapping > 0 ? Json(model.final_logit_softcapping) : Json(nullptr);
   }
   write_layer_kinds(json, file, model);
   write_linear_attention(json, file, model);
@@ -250,6 +261,9 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
   write_routed_experts(json, file, model);
   write_latent(json, file, model);
   write_indexer(json, file, model);
+  write_full_layers(json, file, model);
+  write_per_layer_inputs(json, file, model);
+  write_expert_branch(json, file, model);
   write_causality(json, file, model);
   write_rope(json, file.rope, model);
   add_common_keys(json, dtype);

@@ -16,8 +16,8 @@ namespace millrace::layers {
 
 /// What use_bidirectional_attention does in a class: nothing; attention to both sides with half the window on each (Gemma 3); or one thing
 /// in one of transformers' implementations of attention and nothing in another (Gemma and Gemma 2: only the flag is_causal of the attention
-/// module depends on it, which eager attention does not read).
-enum class BidirectionalKey : std::uint8_t { unread, halves_window, ambiguous };
+/// module depends on it, which eager attention does not read); or "vision", which has no effect on text (Gemma 4).
+enum class BidirectionalKey : std::uint8_t { unread, halves_window, ambiguous, vision };
 
 /// What a class with mixtures of experts reads of them, and what a missing key means.
 struct HuggingFaceExperts {
@@ -84,6 +84,18 @@ struct HuggingFaceNoRope {
   std::int64_t chunk = 8192;  // of attention_chunk_size
 };
 
+/// A class whose full layers may have heads of their own sizes (Gemma 4): per_layer_config, or global_head_dim and
+/// num_global_key_value_heads; and attention_k_eq_v.
+struct HuggingFaceFullLayers {
+  std::int64_t head_dim = 512;  // of global_head_dim
+};
+
+/// A class whose layers may have per-layer inputs, and whose last layers may attend to the keys and values of others.
+struct HuggingFacePerLayerInputs {
+  std::int64_t size = 256;            // of hidden_size_per_layer_input
+  std::int64_t vocab_size = 262'144;  // of vocab_size_per_layer_input
+};
+
 /// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
 struct HuggingFaceClass {
   const char* model_type;
@@ -112,6 +124,8 @@ struct HuggingFaceClass {
   double query_pre_attn_scalar = 0.0;  // 0: the class has no such key
   double attention_cap = 0.0, final_cap = 0.0;
   bool reads_attention_cap = false;  // attn_logit_softcapping caps scores
+  bool reads_final_cap = false;      // final_logit_softcapping caps logits, whatever the other keys are
+  bool last_is_full = false;         // transformers gives the last layer full attention, whatever layer_types says
   BidirectionalKey bidirectional = BidirectionalKey::unread;
   RopeDefaults rope = {};
   std::optional<HuggingFaceExperts> experts = {};
@@ -122,7 +136,10 @@ struct HuggingFaceClass {
   std::optional<HuggingFaceRoutedExperts> routed = {};  // in place of `experts`
   std::optional<HuggingFaceLatent> latent = {};         // attention is multi-head latent attention
   std::optional<HuggingFaceIndexer> indexer = {};       // with it, an indexer chooses the keys of a query
-  std::vector<std::string_view> also_named = {};        // further values of model_type, of models with the same architecture
+  std::optional<HuggingFaceFullLayers> full_layers = {};
+  std::optional<HuggingFacePerLayerInputs> per_layer_inputs = {};
+  bool expert_branch = false;                     // enable_moe_block: layers have experts beside their MLP
+  std::vector<std::string_view> also_named = {};  // further values of model_type, of models with the same architecture
 };
 
 /// Whether a config.json belongs to the class: by its model_type or, if that is missing, by the first entry of its architectures.
@@ -169,6 +186,18 @@ void write_no_rope(runtime::OrderedJson& json, const HuggingFaceClass& file, con
 /// Reads the sizes of an indexer, if the class has one. `model` has its latent attention already.
 void read_indexer(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
 void write_indexer(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+
+/// Reads the sizes of full layers' heads, and whether their keys are their values, if the class has such keys. `model` has its layers.
+void read_full_layers(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_full_layers(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+
+/// Reads the keys of per-layer inputs and of layers that share keys and values, if the class has them. `model` has its layers already.
+void read_per_layer_inputs(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_per_layer_inputs(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
+
+/// Reads the keys of experts that are a branch beside the MLP, if the class has such experts.
+void read_expert_branch(runtime::JsonReader& reader, const HuggingFaceClass& file, ModelConfig& model);
+void write_expert_branch(runtime::OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model);
 
 /// Puts in what every export has: the ids of special tokens, which the library would take from its class and which are tokens of our
 /// vocabularies, as null, and the dtype.

@@ -295,6 +295,31 @@ void read_two_ropes(JsonReader& reader, const RopeDefaults& family, ModelConfig&
   model.rope_local = local;
 }
 
+/// The rotations of a class that reads no key of version 4. Those of full layers may turn heads of another size.
+void read_rope_parameters(JsonReader& reader, const RopeDefaults& family, ModelConfig& model, std::vector<std::string>& warnings) {
+  model.rope = family.scaled;
+  model.rope.theta = family.theta;
+  model.rope_local = {.theta = family.local_theta};
+  auto parameters = reader.object("rope_parameters");
+  if (!parameters) return;
+  const auto read = [&](const char* kind, double theta, const ModelConfig& of) {
+    auto dictionary = parameters->object(kind);
+    if (!dictionary) reader.refuse("rope_parameters", fmt::format("expected {} in it", kind));
+    const RopeConfig rope = read_rotation(*dictionary, family, of, {theta, std::nullopt}, warnings);
+    if (dictionary->has("truncate")) dictionary->refuse("truncate", "which transformers does not read here");
+    dictionary->warn_of_the_rest(warnings);
+    return rope;
+  };
+  ModelConfig full = model;
+  if (model.global_head_dim > 0) full.head_dim = model.global_head_dim;
+  model.rope = read("full_attention", family.theta, full);
+  if (!model.layer_kinds.empty())
+    model.rope_local = read("sliding_attention", family.local_theta, model);
+  else
+    static_cast<void>(parameters->find("sliding_attention"));
+  parameters->warn_of_the_rest(warnings);
+}
+
 OrderedJson rotation_json(const RopeConfig& rope) {
   OrderedJson json;
   json["rope_type"] = to_string(rope.kind);
@@ -330,6 +355,7 @@ const RopeConfig& local_rotation(const ModelConfig& model) { return model.rope_l
 /// Whether only rope_parameters can express the rotations. With rope_scaling, transformers 4 gives OLMo's sliding layers the base
 /// of the full ones, but 5 gives them its class's default; and 5 does not read truncate there.
 bool needs_rope_parameters(const RopeDefaults& family, const ModelConfig& model) {
+  if (family.parameters_only) return true;
   if (!family.two_ropes) return false;
   const RopeConfig& local = local_rotation(model);
   const bool other_base = family.local_theta == 0 && (model.rope.theta != family.theta || local.theta != family.theta);
@@ -339,7 +365,9 @@ bool needs_rope_parameters(const RopeDefaults& family, const ModelConfig& model)
 }  // namespace
 
 void read_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& model, std::vector<std::string>& warnings) {
-  if (family.two_ropes) {
+  if (family.parameters_only) {
+    read_rope_parameters(reader, family, model, warnings);
+  } else if (family.two_ropes) {
     read_two_ropes(reader, family, model, warnings);
   } else {
     read_one_rope(reader, family, model, warnings);
@@ -347,10 +375,10 @@ void read_rope(JsonReader& reader, const RopeDefaults& family, ModelConfig& mode
 }
 
 void write_rope(OrderedJson& json, const RopeDefaults& family, const ModelConfig& model) {
-  json["rope_theta"] = model.rope.theta;
+  if (!family.parameters_only) json["rope_theta"] = model.rope.theta;
   if (family.proportion > 0) json["partial_rotary_factor"] = model.rope.proportion;
   const RopeConfig& local = local_rotation(model);
-  if (family.local_theta > 0) json["rope_local_base_freq"] = local.theta;
+  if (family.local_theta > 0 && !family.parameters_only) json["rope_local_base_freq"] = local.theta;
   if (!needs_rope_parameters(family, model)) {
     // null would mean the class's scaled rotation, if it has one.
     const bool plain = model.rope.kind == RopeKind::none && family.scaled.kind == RopeKind::none;

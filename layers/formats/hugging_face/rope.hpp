@@ -21,6 +21,9 @@ struct RopeDefaults {
   double proportion = 0.0;
   // The dictionary may have M-RoPE's keys: which axis of a token's position turns each pair. A text's positions are the same in all axes.
   bool sections = false;
+  // With two_ropes: rope_parameters alone has the rotations, with both dictionaries or not at all: then the full layers' is `scaled`. The
+  // class reads no key of version 4.
+  bool parameters_only = false;
 };
 
 /// The rotations of a config.json, in the spelling of version 4 (rope_theta, rope_scaling, rope_local_base_freq) or 5

@@ -9,6 +9,7 @@
 
 #include "layers/formats/maxtext/chunks.hpp"
 #include "layers/formats/maxtext/experts.hpp"
+#include "layers/formats/maxtext/full_layers.hpp"
 #include "layers/formats/maxtext/keys.hpp"
 #include "layers/formats/maxtext/latent.hpp"
 #include "layers/formats/maxtext/linear_attention.hpp"
@@ -126,10 +127,11 @@ void read_maxtext_rope(JsonReader& reader, const MaxTextFile& file, const std::s
 
 /// Reads the window, which layers have it, and the base that they rotate by. Only MaxText's default rotation has numbers of its own in
 /// sliding layers, and only it is stretched by a linear factor, which sliding layers ignore.
-void read_windows(JsonReader& reader, const MaxTextFile& file, ModelConfig& model) {
+void read_windows(JsonReader& reader, const MaxTextFile& file, const std::string& name, ModelConfig& model) {
   model.sliding_window = reader.size("sliding_window_size", 1LL << 40);
-  for (std::int64_t i = 0; !file.kinds.empty() && i < model.layers; ++i)
-    model.layer_kinds.push_back(file.kinds[static_cast<std::size_t>(i) % file.kinds.size()]);
+  const std::vector<LayerKind>& kinds = kinds_under_name(file, name);
+  for (std::int64_t i = 0; !kinds.empty() && i < model.layers; ++i)
+    model.layer_kinds.push_back(kinds[static_cast<std::size_t>(i) % kinds.size()]);
   const bool is_default = model.rope.kind == RopeKind::none && !model.rope_interleaved;
   const double local = read_number(reader, "local_rope_max_timescale", -1, 1e15, -1);
   if (local > 0 && local < 1) reader.refuse("local_rope_max_timescale", "expected 1 or more, or -1");
@@ -169,6 +171,7 @@ void write_rope(OrderedJson& json, const ModelConfig& model, const MaxTextFile& 
 std::string model_name_of(const ModelConfig& model, const MaxTextFile& file) {
   if (file.experts && !file.experts->choosing_name.empty()) return choosing_model_name(model, *file.experts);
   if (file.model_names.empty()) return "default";
+  if (!file.kinds_by_name.empty()) return name_with_kinds(file, model);
   const bool by_head = model.query_pre_attn_scalar == 0 || model.query_pre_attn_scalar == static_cast<double>(model.head_dim);
   return by_head || file.scaled_by_width.empty() ? file.model_names.front() : file.scaled_by_width;
 }
@@ -224,7 +227,9 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
   } else {
     pass_over(reader, {"rope_max_timescale", "rope_type", "rope_use_scale"});
   }
-  if (file.windows) read_windows(reader, file, model);
+  if (file.windows) read_windows(reader, file, name, model);
+  read_maxtext_full_layers(reader, file, model);
+  read_maxtext_per_layer_inputs(reader, file, model);
   read_maxtext_latent(reader, file, model, losses);
   read_maxtext_linear_attention(reader, file, model);
   if (file.chunks) read_maxtext_chunks(reader, model);
@@ -263,6 +268,8 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   write_rope(json, model, file);
   if (file.attention) write_moba(json, model);
   if (file.chunks) write_maxtext_chunks(json, model);
+  write_maxtext_full_layers(json, file, model);
+  write_maxtext_per_layer_inputs(json, file, model);
   write_maxtext_experts(json, file, model, losses);
   write_maxtext_latent(json, file, model, losses);
   write_maxtext_linear_attention(json, file, model);

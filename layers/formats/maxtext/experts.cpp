@@ -79,6 +79,7 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
   const auto shared = reader.integer("shared_experts", INT64_MIN, 1LL << 40);
   if (file.experts->optional && model.experts == 1) {
     model.experts = 0;
+    static_cast<void>(reader.find("load_balance_loss_weight"));  // no router has the loss
     return;
   }
   if (model.experts < 2 || model.experts > kernels::max_experts)
@@ -104,6 +105,8 @@ void read_maxtext_experts(JsonReader& reader, const MaxTextFile& file, ModelConf
   if (file.experts->one_shared && shared.value_or(1) != 1) reader.refuse("shared_experts", "supported is 1");
   if (file.experts->shared != nullptr && !file.experts->one_shared)
     model.shared_experts = reader.integer("shared_experts", 0, 1 << 16).value_or(0);
+  if (file.experts->branch && model.shared_experts == 0)
+    reader.refuse("shared_experts", fmt::format("expected 1 or more with num_experts = {}", model.experts));
   if (normalises(file)) model.norm_topk_prob = reader.boolean("norm_topk_prob").value_or(false);
   if (scales(file)) model.routed_scaling_factor = reader.number("routed_scaling_factor", 0, 1e9).value_or(1);
   // Without the dropless path a capacity of 0 or less means none; the dropless path has none.

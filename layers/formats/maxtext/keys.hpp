@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -32,9 +33,12 @@ struct MaxTextFile {
   bool latent = false;                         // attention is multi-head latent attention
   bool hybrid = false;                         // layers of linear attention, and full ones that rotate heads in part
   bool sections = false;                       // hybrid: use_mrope and mrope_section
-  std::vector<LayerKind> kinds = {};           // of the layers, repeated; empty: all are alike
+  bool full_layers = false;           // full layers have sizes and a rotation of their own (layers/formats/maxtext/full_layers.hpp)
+  bool per_layer_inputs = false;      // layers have inputs of their own, and the last may share keys and values
+  std::vector<LayerKind> kinds = {};  // of the layers, repeated; empty: all are alike
   // The values of model_name by which MaxText selects parts of the block; the first is exported. Empty: any name.
   std::vector<std::string> model_names = {};
+  std::map<std::string, std::vector<LayerKind>> kinds_by_name = {};  // the names of these under which `kinds` is another list
   // The one of these names whose scores are divided by √(base_emb_dim // base_num_query_heads), not by √head_dim.
   std::string scaled_by_width = {};
   std::vector<FixedKey> fixed = {};  // values that other blocks do not have

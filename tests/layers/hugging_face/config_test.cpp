@@ -219,7 +219,7 @@ TEST(ConfigFile, SurvivesWhatNobodyMeant) {
       EXPECT_NE(std::string(error.what()).find("config.json"), std::string::npos) << error.what() << "\n" << text;
     }
   };
-  for (const char* name : {"hf_gemma3", "hf_gpt2", "hf_qwen3_5", "maxtext_gpt3"}) {
+  for (const char* name : {"hf_gemma3", "hf_gemma4", "hf_gemma4_small", "hf_gpt2", "hf_qwen3_5", "maxtext_gemma4_small", "maxtext_gpt3"}) {
     std::ifstream stream(tests::source_path("tests/golden/" + std::string(name)) + "/config.json");
     const json config = json::parse(stream);
     for (const auto& [key, old] : config.items()) {
@@ -460,6 +460,7 @@ TEST(ConfigFile, MissingLengthsAreThoseOfTheClass) {
                                      {"gemma", 8192},
                                      {"gemma2", 8192},
                                      {"gemma3", 131072},
+                                     {"gemma4", 131072},
                                      {"qwen2", 32768},
                                      {"qwen3", 32768},
                                      {"mixtral", 131072},
