@@ -7,17 +7,24 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-/// Rows of a that stay in the L2 cache while the panels of b pass by.
-constexpr std::int64_t kPanelRows = 40 * kBlockRows;
 constexpr int kPanelVectors = kPanelColumns / kWide;
+
+/// Lines of a matrix that are fetched before they are copied.
+constexpr std::int64_t kAhead = 8;
+
+MILLRACE_INLINE void fetch(const float* p) { __builtin_prefetch(p, 0, 3); }
 
 /// Copies `lines` lines of 16 · panels columns into panels, `step` floats from one to the next.
 template <int panels>
 MILLRACE_INLINE void copy_panels(const float* from, std::int64_t from_step, std::int64_t lines, float* out, std::int64_t step) {
-  for (std::int64_t line = 0; line < lines; ++line)
+  for (std::int64_t line = 0; line < lines; ++line) {
+    const float* ahead = from + smaller(line + kAhead, lines - 1) * from_step;
 #pragma GCC unroll 4
-    for (int panel = 0; panel < panels; ++panel)
+    for (int panel = 0; panel < panels; ++panel) {
+      fetch(ahead + panel * kPanelColumns);
       store(out + panel * step + line * kPanelColumns, load(from + line * from_step + panel * kPanelColumns));
+    }
+  }
 }
 
 /// Columns [left, right) of lines [begin, begin + depth) of op(b), panel after panel, with zeros beyond the last column.
@@ -38,10 +45,27 @@ MILLRACE_INLINE void pack_panels(const PanelProduct& x, std::int64_t left, std::
   for (; column < right; column += kPanelColumns, out += size) {
     const float* from = x.b + column * x.b_step + begin;
     const std::int64_t count = smaller(kPanelColumns, right - column), turned = count == kPanelColumns ? whole : 0;
-    for (std::int64_t line = 0; line < turned; line += 16)
+    const bool more = column + 2 * kPanelColumns <= right;
+    for (std::int64_t line = 0; line < turned; line += 16) {
+      for (std::int64_t i = 0; more && i < kPanelColumns; ++i) fetch(from + (kPanelColumns + i) * x.b_step + line);
       transpose_16x16(from + line, x.b_step, out + line * kPanelColumns, kPanelColumns);
+    }
     for (std::int64_t line = turned; line < depth; ++line)
       for (std::int64_t i = 0; i < kPanelColumns; ++i) out[line * kPanelColumns + i] = i < count ? from[i * x.b_step + line] : 0.0F;
+  }
+}
+
+/// Whether rows of a are so far apart that they share few lines of the caches. Few columns do not repay a copy as soon.
+MILLRACE_INLINE bool is_far(const PanelProduct& x) { return x.a_step >= (x.n < 192 ? 1024 : 512); }
+
+/// Copies `rows` rows of `depth` floats, one after the other.
+MILLRACE_INLINE void copy_rows(const float* from, std::int64_t from_step, std::int64_t rows, std::int64_t depth, float* out) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* ahead = from + smaller(row + 2, rows - 1) * from_step;
+    for (std::int64_t i = 0; i < depth; i += 16) {
+      fetch(ahead + i);
+      store_lanes(out + row * depth + i, load_lanes(from + row * from_step + i, depth - i), depth - i);
+    }
   }
 }
 
@@ -69,6 +93,8 @@ template <int rows>
   const float* a = x.a;
   const float* b = x.panel;
   const std::int64_t a_step = x.a_step, depth = x.depth;
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) __builtin_prefetch(x.c + m * x.c_step, 1, 3);
   for (std::int64_t k = 0; k < depth; ++k) {
     Wide right[kPanelVectors];
 #pragma GCC unroll 8
@@ -145,20 +171,28 @@ MILLRACE_INLINE void run_edge(std::int64_t rows, std::int64_t columns, PanelBloc
 
 namespace MILLRACE_ISA {
 
-void panel_product(const PanelProduct& x, float* panels) {
+void panel_product(const PanelProduct& x, float* memory) {
+  const bool far = is_far(x);
+  float* const rows_of_a = memory;
+  float* const panels = memory + kPanelRows * smaller(kPanelDepth, x.k);
   for (std::int64_t left = 0; left < x.n; left += kPanelWidth) {
     const std::int64_t right = smaller(left + kPanelWidth, x.n);
     for (std::int64_t begin = 0; begin < x.k; begin += kPanelDepth) {
       const std::int64_t depth = smaller(kPanelDepth, x.k - begin);
       pack_panels(x, left, right, begin, depth, panels);
       for (std::int64_t top = 0; top < x.m; top += kPanelRows) {
-        const std::int64_t bottom = smaller(top + kPanelRows, x.m);
+        const std::int64_t bottom = smaller(top + kPanelRows, x.m), a_step = far ? depth : x.a_step;
+        const float* a = x.a + top * x.a_step + begin;
+        if (far) {
+          copy_rows(a, x.a_step, bottom - top, depth, rows_of_a);
+          a = rows_of_a;
+        }
         for (std::int64_t column = left; column < right; column += kPanelColumns) {
           const std::int64_t columns = smaller(kPanelColumns, right - column);
           for (std::int64_t row = top; row < bottom; row += kBlockRows) {
             float* const c = x.c + row * x.c_step + column;
-            const PanelBlock block{.a = x.a + row * x.a_step + begin,
-                                   .a_step = x.a_step,
+            const PanelBlock block{.a = a + (row - top) * a_step,
+                                   .a_step = a_step,
                                    .panel = panels + (column - left) * depth,
                                    .depth = depth,
                                    .before = x.accumulate || begin > 0 ? c : nullptr,
