@@ -1,6 +1,5 @@
 #include "kernels/cpu/panel_product_loops.hpp"
 
-#include "kernels/cpu/lanes.hpp"
 #include "kernels/cpu/tile_product.hpp"
 #include "kernels/cpu/transpose_16x16.hpp"
 
@@ -14,6 +13,15 @@ constexpr std::int64_t kAhead = 8;
 
 MILLRACE_INLINE void fetch(const float* p) { __builtin_prefetch(p, 0, 3); }
 
+/// Copies 16 floats in registers; GCC passes vectors wider than a register through the stack.
+MILLRACE_INLINE void copy_line(const float* from, float* to) {
+  Wide part[kPanelVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kPanelVectors; ++i) __builtin_memcpy(&part[i], from + i * kWide, sizeof(Wide));
+#pragma GCC unroll 8
+  for (int i = 0; i < kPanelVectors; ++i) __builtin_memcpy(to + i * kWide, &part[i], sizeof(Wide));
+}
+
 /// Copies `lines` lines of 16 · panels columns into panels, `step` floats from one to the next.
 template <int panels>
 MILLRACE_INLINE void copy_panels(const float* from, std::int64_t from_step, std::int64_t lines, float* out, std::int64_t step) {
@@ -22,7 +30,7 @@ MILLRACE_INLINE void copy_panels(const float* from, std::int64_t from_step, std:
 #pragma GCC unroll 4
     for (int panel = 0; panel < panels; ++panel) {
       fetch(ahead + panel * kPanelColumns);
-      store(out + panel * step + line * kPanelColumns, load(from + line * from_step + panel * kPanelColumns));
+      copy_line(from + line * from_step + panel * kPanelColumns, out + panel * step + line * kPanelColumns);
     }
   }
 }
@@ -62,10 +70,12 @@ MILLRACE_INLINE bool is_far(const PanelProduct& x) { return x.a_step >= (x.n < 1
 MILLRACE_INLINE void copy_rows(const float* from, std::int64_t from_step, std::int64_t rows, std::int64_t depth, float* out) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const float* ahead = from + smaller(row + 2, rows - 1) * from_step;
-    for (std::int64_t i = 0; i < depth; i += 16) {
+    const std::int64_t whole = depth / kPanelColumns * kPanelColumns;
+    for (std::int64_t i = 0; i < whole; i += kPanelColumns) {
       fetch(ahead + i);
-      store_lanes(out + row * depth + i, load_lanes(from + row * from_step + i, depth - i), depth - i);
+      copy_line(from + row * from_step + i, out + row * depth + i);
     }
+    for (std::int64_t i = whole; i < depth; ++i) out[row * depth + i] = from[row * from_step + i];
   }
 }
 
