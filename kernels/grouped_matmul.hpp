@@ -16,7 +16,7 @@ struct GroupedMatmulOptions {
   bool packed_b = false;     // each b[e] has the layout of kernels/packing.hpp, one after the other
   bool bias = false;         // an f32 [E, N]: row e is added to the results of group e before they are rounded
   /// Rows that a CPU multiplies at a time. A group is cut into tiles of exactly this many rows from its first row on, the last one padded
-  /// with zero rows. Without AVX-512 it is rounded up to a multiple of 48.
+  /// with zero rows. Without AVX-512 it is rounded up to a multiple of 48; with AVX2 nothing is padded, and fp32 groups are not cut.
   std::int64_t tile = 128;
 
   static constexpr auto members() {

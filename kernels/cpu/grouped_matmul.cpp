@@ -52,7 +52,12 @@ std::int64_t rows_of_tile(std::int64_t tile) {
   return matmul_isa() == Isa::avx512 ? tile : (tile + grain - 1) / grain * grain;
 }
 
-/// A product without its number of rows, on which nothing depends. oneDNN multiplies `tile` rows at a time, always.
+/// Largest number of columns that a thread computes at a time for all rows of a group, if the product copies b[e]
+/// (panel_product_loops.hpp): each column is then copied once for the whole group.
+constexpr std::int64_t kGroupColumns = 128;
+
+/// A product without its number of rows, on which nothing depends. oneDNN multiplies `tile` rows at a time, always. Our own loops give a
+/// row the same bits in any number of rows, so they multiply no padding, and all rows of a group at once if nothing is widened.
 struct Problem {
   std::int64_t n, k, tile;
   DType operands, result;  // dtypes in memory
@@ -89,14 +94,26 @@ struct Problem {
             .packed_b = options.packed_b,
             .bias = options.bias && !narrows()};
   }
+  [[nodiscard]] bool whole_groups() const { return !widens() && part().by_panels(); }
+  /// The columns of each b[e] in parts, which depend on N alone.
+  [[nodiscard]] std::int64_t column_parts() const { return (n + kGroupColumns - 1) / kGroupColumns; }
+  [[nodiscard]] IndexRange columns(std::int64_t index) const {
+    return thread_range(n, kShareGrain, static_cast<int>(index), static_cast<int>(column_parts()));
+  }
+  [[nodiscard]] MatmulPart part(std::int64_t rows, IndexRange columns) const {
+    MatmulPart cut = part();
+    cut.m = rows;
+    cut.n = columns.size();
+    return cut;
+  }
 };
 
-/// A thread's scratch: a tile of a and of c, b[e] if it is widened, and oneDNN's own.
+/// A thread's scratch: a tile of a and of c unless groups are multiplied whole, b[e] if it is widened, and the product's own.
 struct TileLayout {
   std::size_t c, b, own, bytes;  // the tile of a is at 0
   explicit TileLayout(const Problem& problem)
-      : c(align_up(bytes_of(problem.tile * problem.k, problem.compute()))),
-        b(c + align_up(bytes_of(problem.tile * problem.n, problem.product()))),
+      : c(problem.whole_groups() ? 0 : align_up(bytes_of(problem.tile * problem.k, problem.compute()))),
+        b(problem.whole_groups() ? 0 : c + align_up(bytes_of(problem.tile * problem.n, problem.product()))),
         own(b + (problem.copies_b() ? align_up(bytes_of(problem.k * problem.n, DType::f32)) : 0)),
         bytes(own + align_up(matmul_part_scratch_bytes(problem.part()))) {}
 };
@@ -136,10 +153,11 @@ class TileMultiplier {
       : problem_(problem), part_(problem.part()), layout_(layout), a_(a), b_(b), c_(c), bias_(bias), scratch_(scratch) {}
 
   void multiply(std::int64_t expert, IndexRange rows) {
-    const bool whole = rows.size() == problem_.tile;
+    if (part_.by_panels()) part_.m = rows.size();
+    const bool whole = rows.size() == part_.m;
     const std::byte* left = a_.data + bytes_of(rows.begin * problem_.k, problem_.operands);
     if (!whole || problem_.widens()) {
-      copy_rows(left, problem_.operands, problem_.compute(), rows.size(), problem_.k, problem_.tile, scratch_);
+      copy_rows(left, problem_.operands, problem_.compute(), rows.size(), problem_.k, part_.m, scratch_);
       left = scratch_;
     }
     std::byte* const to = c_.data + bytes_of(rows.begin * problem_.n, problem_.result);
@@ -183,9 +201,33 @@ class TileMultiplier {
   std::int64_t widened_ = -1;
 };
 
+/// Computes some columns of all rows of a group at a time.
+void multiply_whole_groups(const ExecutionContext& context, const Problem& problem, const Tensor& a, const Tensor& b, const Tensor& offsets,
+                           const Tensor& c, const Tensor* bias, Scratch scratch) {
+  const std::size_t bytes = TileLayout(problem).bytes;
+  const auto* offset = offsets.as<std::int32_t>();
+  const std::int64_t n = problem.n, k = problem.k, parts = problem.column_parts(), items = b.shape[0] * parts;
+  std::atomic<std::int64_t> next{0};
+  context.team().run([&](int thread, int) {
+    std::byte* const own = scratch_of_thread("kernels.grouped_matmul", context, scratch, bytes, thread);
+    take_in_turn(next, [&](std::int64_t item) {
+      if (item >= items) return false;
+      const std::int64_t expert = item / parts;
+      const IndexRange rows{offset[expert], offset[expert + 1]}, columns = problem.columns(item % parts);
+      if (rows.size() == 0) return true;
+      run_matmul_part(problem.part(rows.size(), columns), a.as<float>() + rows.begin * k,
+                      b.as<float>() + expert * k * n + columns.begin * (problem.options.transpose_b ? k : 1),
+                      c.as<float>() + rows.begin * n + columns.begin,
+                      bias == nullptr ? nullptr : bias->as<float>() + expert * n + columns.begin, own);
+      return true;
+    });
+  });
+}
+
 void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                     const GroupedMatmulOptions& options, Scratch scratch, const Tensor* bias) {
   const Problem problem(a.shape, b.shape, a.dtype, c.dtype, options);
+  if (problem.whole_groups()) return multiply_whole_groups(context, problem, a, b, offsets, c, bias, scratch);
   const TileLayout layout(problem);
   std::atomic<std::int64_t> next{0};
   context.team().run([&](int thread, int) {
@@ -209,7 +251,7 @@ std::size_t grouped_matmul_scratch_bytes(const Shape& a, const Shape& b, DType o
 
 // -- c[e] += a_eᵀ · b_e ---------------------------------------------------------------------------------------------------------
 
-/// Rows of a group that are added at a time, and the multiple to which fewer are padded.
+/// Rows of a group that are added at a time, and the multiple to which fewer are padded for oneDNN. Our own loops need no padding.
 constexpr std::int64_t kRun = 128, kRunGrain = 32;
 /// Largest number of rows of c[e] that a thread adds to at a time.
 constexpr std::int64_t kGradientRows = 384;
@@ -226,6 +268,11 @@ struct Gradient {
   [[nodiscard]] IndexRange block(std::int64_t index) const {
     return thread_range(m, kShareGrain, static_cast<int>(index), static_cast<int>(blocks));
   }
+  [[nodiscard]] bool by_panels() const { return part({0, m}, kRun).by_panels(); }
+  /// Length of a run of `count` rows with its padding.
+  [[nodiscard]] std::int64_t padded(std::int64_t count) const {
+    return by_panels() ? count : (count + kRunGrain - 1) / kRunGrain * kRunGrain;
+  }
   [[nodiscard]] MatmulPart part(IndexRange rows, std::int64_t length) const {
     return {.m = rows.size(),
             .n = n,
@@ -237,8 +284,9 @@ struct Gradient {
             .result = DType::f32,
             .accumulate = true};
   }
-  /// Largest scratch of oneDNN. Compiles all products that this thread could ever need.
+  /// Largest scratch of a product. Compiles all products of oneDNN that this thread could ever need.
   [[nodiscard]] std::size_t product_scratch() const {
+    if (by_panels()) return align_up(matmul_part_scratch_bytes(part(block(0), kRun)));
     std::size_t largest = 0;
     for (std::int64_t index = 0; index < blocks; ++index) {
       if (index > 0 && block(index).size() == block(index - 1).size()) continue;  // the same products
@@ -249,12 +297,13 @@ struct Gradient {
   }
 };
 
-/// A thread's scratch: the transposed rows of a, the rows of b if they are widened or padded, and oneDNN's own.
+/// A thread's scratch: the transposed rows of a, the rows of b if they are widened or padded, and the product's own.
 struct RunLayout {
   std::size_t b, own, bytes;  // the rows of a are at 0
   explicit RunLayout(const Gradient& gradient)
       : b(align_up(bytes_of(std::min(gradient.m, kGradientRows) * kRun, gradient.compute))),
-        own(b + align_up(bytes_of(kRun * gradient.n, gradient.compute))),
+        own(b +
+            (gradient.by_panels() && gradient.compute == gradient.operands ? 0 : align_up(bytes_of(kRun * gradient.n, gradient.compute)))),
         bytes(own + gradient.product_scratch()) {}
 };
 
@@ -262,7 +311,7 @@ struct RunLayout {
 void add_group(const Gradient& gradient, const RunLayout& layout, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block,
                float* to, std::byte* scratch) {
   for (std::int64_t first = rows.begin; first < rows.end; first += kRun) {
-    const std::int64_t count = std::min(kRun, rows.end - first), length = (count + kRunGrain - 1) / kRunGrain * kRunGrain;
+    const std::int64_t count = std::min(kRun, rows.end - first), length = gradient.padded(count);
     if (length != count) std::fill_n(scratch, bytes_of(block.size() * length, gradient.compute), std::byte{0});
     // Addressed as if from row 0 on: the block's rows begin at the thread's memory.
     std::byte* const row_0 = scratch - bytes_of(block.begin * length, gradient.compute);

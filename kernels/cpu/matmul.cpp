@@ -37,8 +37,12 @@ struct Problem {
   /// oneDNN uses its reference loops, which are a thousand times slower.
   [[nodiscard]] bool copies_columns(IndexRange columns) const { return options.packed_b && columns.size() != n; }
   [[nodiscard]] bool copies_b() const { return widens() && !options.packed_b; }
-  /// Few rows (the head during generation) would leave other threads idle, so then the columns are cut.
-  [[nodiscard]] bool by_rows(int threads) const { return m >= kShareGrain * threads || m >= n; }
+  /// Few rows (the head during generation) would leave other threads idle, so then the columns are cut. A product of panels copies a
+  /// thread's columns of b, which pays off if there are more rows.
+  [[nodiscard]] bool by_rows(int threads) const {
+    if (!widens() && n > m && part({0, m}, {0, n}).by_panels()) return false;
+    return m >= kShareGrain * threads || m >= n;
+  }
 
   /// Whether each thread widens and rounds for itself, some rows at a time.
   [[nodiscard]] bool in_blocks(int threads) const { return widens() && !options.transpose_a && by_rows(threads); }

@@ -8,6 +8,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/thread_team.hpp"
+#include "kernels/cpu/panel_product_loops.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -110,9 +111,33 @@ Isa matmul_isa() {
   return has(dnnl_cpu_isa_avx512_core) ? Isa::avx512 : has(dnnl_cpu_isa_avx2) ? Isa::avx2 : Isa::baseline;
 }
 
-std::size_t matmul_part_scratch_bytes(const MatmulPart& part) { return cache().get(part).scratch_bytes; }
+bool MatmulPart::by_panels() const {
+  return cpu_features().isa == Isa::avx2 && operands == DType::f32 && result == DType::f32 && !packed_b;
+}
+
+std::size_t matmul_part_scratch_bytes(const MatmulPart& part) {
+  if (part.by_panels()) return static_cast<std::size_t>(panel_floats(part.n, part.k)) * sizeof(float);
+  return cache().get(part).scratch_bytes;
+}
 
 void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch) {
+  if (part.by_panels()) {
+    MILLRACE_CHECK(!part.own_scratch, ExitCode::internal, "kernels.matmul", "a product of panels needs more scratch than was planned");
+    return pick_panel_product()({.m = part.m,
+                                 .n = part.n,
+                                 .k = part.k,
+                                 .a = static_cast<const float*>(a),
+                                 .a_step = part.a_stride,
+                                 .b = static_cast<const float*>(b),
+                                 .b_step = part.b_stride,
+                                 .transpose_b = part.transpose_b,
+                                 .c = static_cast<float*>(c),
+                                 .c_step = part.c_stride,
+                                 .accumulate = part.accumulate,
+                                 .addend = part.addend || part.bias ? static_cast<const float*>(addend) : nullptr,
+                                 .addend_step = part.bias ? 0 : part.c_stride},
+                                reinterpret_cast<float*>(scratch));
+  }
   ThreadCache& own = cache();
   Compiled& compiled = own.get(part);
   compiled.a.set_data_handle(const_cast<void*>(a));

@@ -2,6 +2,10 @@
 
 #include "kernels/cpu/vector.hpp"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 /// Transposes 16 x 16 fp32 in registers. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {
 
@@ -33,12 +37,69 @@ MILLRACE_INLINE void exchange(f32x16 (&row)[16]) {
   }
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+
+/// Eight lines of 8, turned.
+MILLRACE_INLINE void transpose_8x8(const float* in, std::int64_t from, float* out, std::int64_t to) {
+  __m256 line[8], pair[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) line[i] = _mm256_loadu_ps(in + i * from);
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    pair[i] = _mm256_unpacklo_ps(line[i], line[i + 1]);
+    pair[i + 1] = _mm256_unpackhi_ps(line[i], line[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4)
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      line[i + 2 * j] = _mm256_shuffle_ps(pair[i + j], pair[i + j + 2], 0x44);
+      line[i + 2 * j + 1] = _mm256_shuffle_ps(pair[i + j], pair[i + j + 2], 0xee);
+    }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(out + i * to, _mm256_permute2f128_ps(line[i], line[i + 4], 0x20));
+    _mm256_storeu_ps(out + (i + 4) * to, _mm256_permute2f128_ps(line[i], line[i + 4], 0x31));
+  }
+}
+
+/// row[i][j] becomes row[j][i]. Sixteen registers hold a quarter at a time; the shuffles of wider vectors that GCC splits take ten times
+/// as long.
+MILLRACE_INLINE void transpose_16x16(f32x16 (&row)[16]) {
+  f32x16 turned[16];
+  const auto* in = reinterpret_cast<const float*>(row);
+  auto* out = reinterpret_cast<float*>(turned);
+  for (int i = 0; i < 16; i += 8)
+    for (int j = 0; j < 16; j += 8) transpose_8x8(in + 16 * i + j, 16, out + 16 * j + i, 16);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) row[i] = turned[i];
+}
+
+#else
+
 /// row[i][j] becomes row[j][i].
 MILLRACE_INLINE void transpose_16x16(f32x16 (&row)[16]) {
   exchange<1>(row);
   exchange<2>(row);
   exchange<4>(row);
   exchange<8>(row);
+}
+
+#endif
+
+/// Sixteen lines of 16, `from` floats apart, to lines `to` floats apart.
+MILLRACE_INLINE void transpose_16x16(const float* in, std::int64_t from, float* out, std::int64_t to) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  for (int i = 0; i < 16; i += 8)
+    for (int j = 0; j < 16; j += 8) transpose_8x8(in + i * from + j, from, out + j * to + i, to);
+#else
+  f32x16 row[16];
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < 16; ++i) row[i] = load(in + i * from);
+  transpose_16x16(row);
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < 16; ++i) store(out + i * to, row[i]);
+#endif
 }
 
 }  // namespace millrace::kernels::cpu

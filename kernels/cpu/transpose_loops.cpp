@@ -16,6 +16,7 @@ requires(sizeof(To) == sizeof(float)) MILLRACE_INLINE To from_bits(BFloat16 valu
 
 template <class From, class To>
 MILLRACE_INLINE void whole_block(const From* in, std::int64_t columns, To* out, std::int64_t step) {
+  if constexpr (sizeof(From) == sizeof(float)) return transpose_16x16(in, columns, out, step);
   f32x16 row[16];
 #pragma GCC unroll 16
   for (std::int64_t i = 0; i < 16; ++i) row[i] = load(in + i * columns);

@@ -7,6 +7,7 @@
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
+#include "kernels/cpu/panel_product_loops.hpp"
 #include "kernels/cpu/thread_range.hpp"
 #include "kernels/cpu/transpose_columns.hpp"
 
@@ -16,19 +17,24 @@ namespace {
 /// Number of tokens and rows transposed at a time: half a MiB, which the L2 cache holds beside the rows of c that they are added
 /// to, and the product is still large enough.
 constexpr std::int64_t kStretch = 512, kRows = 256;
+/// The same for our own loops, which sum so many tokens at a time and copy b for each part of the rows.
+constexpr std::int64_t kPanelStretch = kPanelDepth, kRowsOfPanels = 2 * kPanelRows;
 
 struct Places {
   DType compute;
   bool widens;
+  std::int64_t most_rows;
   std::int64_t stretch;  // all but the last
   std::size_t turned;    // bytes of a thread's transposed stretch
   std::size_t b;         // bytes of the widened stretch of b, which all threads share
 
-  Places(const TransposedGemm& at, int threads)
-      : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands), stretch(std::min(at.k, kStretch)) {
+  Places(const TransposedGemm& at, int threads) : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands) {
+    const bool panels = part(at, {0, at.m}, at.k, true).by_panels();
+    most_rows = panels ? kRowsOfPanels : kRows;
+    stretch = std::min(at.k, panels ? kPanelStretch : kStretch);
     std::int64_t rows = 0;
     for (int thread = 0; thread < threads; ++thread)
-      for_parts(thread_range(at.m, kShareGrain, thread, threads), kRows, [&](IndexRange part) { rows = std::max(rows, part.size()); });
+      for_parts(thread_range(at.m, kShareGrain, thread, threads), most_rows, [&](IndexRange part) { rows = std::max(rows, part.size()); });
     turned = align_up(static_cast<std::size_t>(rows * stretch) * size_of(compute));
     b = widens ? align_up(static_cast<std::size_t>(stretch * at.n) * sizeof(float)) : 0;
   }
@@ -51,7 +57,7 @@ std::size_t product_scratch(const TransposedGemm& at, const Places& places, int 
   const std::int64_t last = at.k - (at.k - 1) / places.stretch * places.stretch;
   std::size_t largest = 0;
   for (int thread = 0; thread < threads; ++thread) {
-    for_parts(thread_range(at.m, kShareGrain, thread, threads), kRows, [&](IndexRange rows) {
+    for_parts(thread_range(at.m, kShareGrain, thread, threads), places.most_rows, [&](IndexRange rows) {
       for (const std::int64_t length : {places.stretch, last})
         for (const bool accumulate : {false, true})
           largest = std::max(largest, align_up(matmul_part_scratch_bytes(places.part(at, rows, length, accumulate))));
@@ -89,7 +95,7 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
   };
   if (!places.widens) {
     return context.team().run([&](int thread, int threads) {
-      for_parts(thread_range(m, kShareGrain, thread, threads), kRows, [&](IndexRange rows) {
+      for_parts(thread_range(m, kShareGrain, thread, threads), places.most_rows, [&](IndexRange rows) {
         for (std::int64_t first = 0; first < k; first += places.stretch)
           add(thread, rows, first, b.data + static_cast<std::size_t>(first * n) * size_of(places.compute));
       });
@@ -102,7 +108,8 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
       pick_widen()(b.as<BFloat16>() + first * n, reinterpret_cast<float*>(scratch.data()), begin, end);
     });
     context.team().run([&](int thread, int threads) {
-      for_parts(thread_range(m, kShareGrain, thread, threads), kRows, [&](IndexRange rows) { add(thread, rows, first, scratch.data()); });
+      for_parts(thread_range(m, kShareGrain, thread, threads), places.most_rows,
+                [&](IndexRange rows) { add(thread, rows, first, scratch.data()); });
     });
   }
 }

@@ -133,6 +133,28 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MatmulEquivalentToReference,
                                            Case{97, 43, 1}, Case{149, 43, 61}, Case{16, 33, 131}, Case{300, 130, 37}, Case{601, 21, 30},
                                            Case{19, 200, 48}));
 
+// With AVX2, products are cut into 240 rows, 512 columns and a depth of 256, and rows that are far apart are copied.
+TEST(Matmul, MultipliesMoreThanOnePartOfEachAxis) {
+  constexpr Case size{250, 531, 600};
+  for (const MatmulOptions& options :
+       {MatmulOptions{.transpose_b = true, .addend = true}, MatmulOptions{.transpose_b = true, .addend = true, .bias = true},
+        MatmulOptions{.accumulate = true}, MatmulOptions{.transpose_a = true, .accumulate = true}}) {
+    const Product product(size, DType::f32, DType::f32, options);
+    const Truth truth(product);
+    ThreadTeam one(1);
+    const Data found = product.run(one);
+    EXPECT_TRUE(truth.holds(found, size.k));
+    for (const int threads : {2, 3}) {
+      ThreadTeam team(threads);
+      const Data other = product.run(team);
+      EXPECT_TRUE(truth.holds(other, size.k));
+      if (cpu_features().isa == Isa::avx2 && !testing::on_device()) {
+        EXPECT_TRUE(same_bits(found, other)) << threads << " threads";
+      }
+    }
+  }
+}
+
 TEST(Matmul, AccumulatesIntoWhatIsThere) {
   ThreadTeam team(2);
   const Product plain({33, 20, 7}, DType::f32, DType::f32, {});
