@@ -323,7 +323,9 @@ void read_rope_parameters(JsonReader& reader, const RopeDefaults& family, ModelC
 OrderedJson rotation_json(const RopeConfig& rope) {
   OrderedJson json;
   json["rope_type"] = to_string(rope.kind);
-  if (rope.kind != RopeKind::none) json["factor"] = rope.factor;
+  // transformers warns of a factor beside proportional frequencies.
+  const bool stretched = rope.kind != RopeKind::proportional || rope.factor != 1.0;
+  if (rope.kind != RopeKind::none && stretched) json["factor"] = rope.factor;
   if (rope.kind == RopeKind::llama3) {
     json["low_freq_factor"] = rope.low_freq_factor;
     json["high_freq_factor"] = rope.high_freq_factor;
