@@ -147,11 +147,6 @@ std::vector<Net> nets() {
       {"latent attention with sinks", latent_attention(true), {}},
       {"rms_norm without weight", [](ProgramBuilder& b, ValueId x) { return rms_norm_without_weight(b, x, 4, {1e-2F}, "norm"); }, {}},
       {"learned number", [](ProgramBuilder& b, ValueId x) { return learned_scale(b, x, b.parameter("number", {1}, in_f32), "scale"); }, {}},
-      {"frozen number",
-       [](ProgramBuilder& b, ValueId x) {
-         return learned_scale(b, x, b.parameter("number", {1}, {.dtype = DType::f32, .trained = false}), "scale");
-       },
-       {}},
       {"temperature",
        [](ProgramBuilder& b, ValueId x) {
          return attention_temperature(b, x, b.batch("positions"), {0.3F, 2}, "temperature");
