@@ -46,20 +46,6 @@ class Group {
   Verdict worst_;
 };
 
-/// "grad.model.layers.2.mlp.experts.7.up_proj.weight" → "grad.model.layers.*.mlp.experts.*.up_proj.weight": the same tensor of all layers
-/// and all experts forms one group.
-std::string group_of(std::string name) {
-  for (const std::string_view before : {".layers.", ".layers_", "transformer.h.", ".experts."}) {
-    const auto at = name.find(before);
-    if (at == std::string::npos) continue;
-    const auto begin = at + before.size();
-    const auto end = std::min(name.find('.', begin), name.size());
-    const bool numbered = end > begin && std::all_of(name.begin() + begin, name.begin() + end, [](char c) { return c >= '0' && c <= '9'; });
-    if (numbered) name.replace(begin, end - begin, "*");
-  }
-  return name;
-}
-
 /// Whether a tensor of the reference is not compared: an input, or what MaxText recorded on the way (the choices of routers, terms of each
 /// layer), on which logits, loss and gradients depend.
 bool is_not_compared(const std::string& name) {

@@ -47,6 +47,10 @@ class ParityRule {
   static constexpr const char* all_gradients = "all gradients, mean";
 };
 
+/// "grad.model.layers.2.mlp.experts.7.up_proj.weight" → "grad.model.layers.*.mlp.experts.*.up_proj.weight": the same tensor of all layers
+/// and all experts forms one group.
+[[nodiscard]] std::string group_of(std::string name);
+
 /// The rule for comparing the model in `folder` with its golden vectors: in fp32 the tolerances of tolerance.json, or those of
 /// docs/numerics.md without that file; in bf16 the PyTorchRule with the distances of bf16.json, or without that file a rule that
 /// only reports. `scale` multiplies every limit; `targets` is the number of tokens over which the loss is averaged. Errors:

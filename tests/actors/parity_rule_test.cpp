@@ -94,6 +94,27 @@ TEST(PyTorchRule, JudgesWhatIsNothingButRoundingByTheRatioAlone) {
   EXPECT_NEAR(rule.judge(distances).at("grad.c").size, 2, 1e-9);
 }
 
+/// In fp32 the gradient of a single number is compared with the same number of the other layers: near 0 by cancellation, its own size says
+/// nothing of its terms. A tensor of several entries has its own size, and a number of another name is another one.
+TEST(ToleranceRule, ComparesANumberWithThatOfTheOtherLayers) {
+  const auto rule = parity_rule("/no/such/folder", "fp32", 1, 50);  // gradients: 1e-4 of the largest entry
+  const auto number = [](double reference, double difference) { return Distance{difference, difference, reference, reference, 1, true}; };
+  const auto limits = [&](const Distances& distances) { return rule->judge(distances); };
+  const auto verdicts = limits({{"grad.layers_0.scalar", number(1, 0.99e-4)},
+                                {"grad.layers_1.scalar", number(1e-8, 0.99e-4)},
+                                {"grad.layers_2.scalar", number(0.5, 1.01e-4)},
+                                {"grad.layers_1.other", number(1e-8, 1e-11)},
+                                {"grad.layers_2.other", number(1e-8, 1e-11)},
+                                {"grad.layers_0.w", {1e-5, 1e-5, 1, 1, 4, true}},
+                                {"grad.layers_1.w", {1e-5, 1e-5, 1e-2, 1e-2, 4, true}}});
+  EXPECT_TRUE(verdicts.at("grad.layers_0.scalar").within());
+  EXPECT_TRUE(verdicts.at("grad.layers_1.scalar").within());
+  EXPECT_FALSE(verdicts.at("grad.layers_2.scalar").within());
+  EXPECT_FALSE(verdicts.at("grad.layers_1.other").within());
+  EXPECT_TRUE(verdicts.at("grad.layers_0.w").within());
+  EXPECT_FALSE(verdicts.at("grad.layers_1.w").within());
+}
+
 /// A model that amplifies rounding until PyTorch's own gradients are off by more than a quarter of their size: twice every limit.
 /// One such tensor among others, like a gradient that is zero, does not change the limits.
 TEST(PyTorchRule, DoublesItsLimitsWhereRoundingIsAmplified) {

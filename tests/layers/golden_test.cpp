@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <map>
+#include <regex>
 
 #include "layers/formats/config_file.hpp"
 #include "layers/formats/stored_elements.hpp"
@@ -56,16 +57,16 @@ struct Case {
   kernels::Implementation implementation;
 };
 
-/// A gradient that the reference rounds further from its exact value than its bound. The last layer's number multiplies what the final
-/// norm divides by its size again, so that its gradient is next to 0 while its terms are not. `exact` is that of the recorded hidden states
-/// in fp64. For the same reason MaxText's Gemma 4 is compared with the fast kernels alone: the plain ones round this gradient by up
-/// to 1.7e-8.
-struct Corrected {
-  const char* folder;
-  const char* gradient;
-  float exact;
-};
-constexpr Corrected corrected[] = {{"maxtext_gemma4_small", "grad.decoder.layers_9.layer_scalar", 4.4687e-9F}};
+/// The largest entry of a gradient; of the gradient of a single number the largest of that number in any layer, since one that is near 0
+/// by cancellation says nothing of its terms. The number of Gemma 4's last layer multiplies what the final norm divides by its size again.
+double scale_of(const runtime::SafetensorsFile& golden, const std::string& name, const std::vector<float>& expected) {
+  if (expected.size() != 1) return largest(expected);
+  const auto group = [](const std::string& text) { return std::regex_replace(text, std::regex("[0-9]+"), "*"); };
+  double scale = 0;
+  for (const auto& tensor : golden.tensors())
+    if (group(tensor.name) == group(name)) scale = std::max<double>(scale, largest(read_floats(golden, tensor.name)));
+  return scale;
+}
 
 class Golden : public ::testing::TestWithParam<Case> {};
 
@@ -106,10 +107,9 @@ TEST_P(Golden, AgreesWithItsReference) {
   for (const auto& spec : model_parameters(config)) {
     if (!spec.trained && golden.find("grad." + spec.name) == nullptr) continue;
     for (const auto& [name, found] : as_stored(spec, model.gradient(spec.name))) {
-      auto expected = read_floats(golden, "grad." + name);
-      for (const Corrected& one : corrected)
-        if (std::string(GetParam().name) == one.folder && "grad." + name == one.gradient) expected = {one.exact};
-      const double bound = std::max(tolerance.at("grad").get<double>() * largest(expected), tolerance.at("grad_floor").get<double>());
+      const auto expected = read_floats(golden, "grad." + name);
+      const double scale = scale_of(golden, "grad." + name, expected);
+      const double bound = std::max(tolerance.at("grad").get<double>() * scale, tolerance.at("grad_floor").get<double>());
       EXPECT_LE(largest_difference(found, expected), bound) << name;
       ++gradients;
     }
@@ -212,11 +212,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"maxtext_gemma2", "", kernels::Implementation::fast}, Case{"maxtext_gemma2", "E t | t H", kernels::Implementation::reference},
         Case{"maxtext_gemma3", "", kernels::Implementation::fast},
         Case{"maxtext_gemma3", "E t | t*4 | t H", kernels::Implementation::reference},
-        Case{"maxtext_gemma4", "", kernels::Implementation::fast}, Case{"maxtext_gemma4", "E t | t*4 | t H", kernels::Implementation::fast},
+        Case{"maxtext_gemma4", "", kernels::Implementation::fast},
+        Case{"maxtext_gemma4", "E t | t*4 | t H", kernels::Implementation::reference},
         Case{"maxtext_gemma4_moe", "", kernels::Implementation::fast},
-        Case{"maxtext_gemma4_moe", "E t*3 | t*3 H", kernels::Implementation::fast},
+        Case{"maxtext_gemma4_moe", "E t*3 | t*3 H", kernels::Implementation::reference},
         Case{"maxtext_gemma4_small", "", kernels::Implementation::fast},
-        Case{"maxtext_gemma4_small", "E t*4 | t*3 | t*3 H", kernels::Implementation::fast},
+        Case{"maxtext_gemma4_small", "E t*4 | t*3 | t*3 H", kernels::Implementation::reference},
         Case{"maxtext_mistral", "", kernels::Implementation::fast},
         Case{"maxtext_mistral", "E t | t H", kernels::Implementation::reference}, Case{"maxtext_olmo3", "", kernels::Implementation::fast},
         Case{"maxtext_olmo3", "E | t*3 | t H", kernels::Implementation::reference},
