@@ -86,12 +86,12 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
       squares += own;
     }
     result.param_norm = std::sqrt(squares);
-    const auto done = static_cast<std::int64_t>(output_.steps.size());
-    if (std::ranges::find(setup_.parameters_after, done) != setup_.parameters_after.end())
+    const auto steps_done = static_cast<std::int64_t>(output_.steps.size());
+    if (std::ranges::find(setup_.parameters_after, steps_done) != setup_.parameters_after.end())
       for (const auto& spec : setup_.plan->parameters)
-        for (auto& [name, values] : layers::as_stored(spec, found.at(spec.name))) output_.parameters[done][name] = std::move(values);
-    if (done == setup_.steps) return finish(std::move(output_));
-    broadcast(RunStep{done});
+        for (auto& [name, values] : layers::as_stored(spec, found.at(spec.name))) output_.parameters[steps_done][name] = std::move(values);
+    if (steps_done == setup_.steps) return finish(std::move(output_));
+    broadcast(RunStep{steps_done});
   }
 
   const StepsSetup setup_;

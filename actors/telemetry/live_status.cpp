@@ -45,10 +45,10 @@ LiveStatus::~LiveStatus() { session_.on_heard(this, nullptr); }
 /// Runs on the control thread.
 void LiveStatus::receive(std::span<const cluster::Progress> progress) {
   const std::int64_t now = runtime::steady_now();
-  for (const auto& progress : progress) {
-    if (progress.rank < 0 || static_cast<std::size_t>(progress.rank) >= others_.size()) continue;
-    const auto since = now - std::int64_t{std::max(progress.for_ms, 0)} * 1'000'000;
-    others_[static_cast<std::size_t>(progress.rank)].write({progress, since, now});
+  for (const auto& heard : progress) {
+    if (heard.rank < 0 || static_cast<std::size_t>(heard.rank) >= others_.size()) continue;
+    const auto since = now - std::int64_t{std::max(heard.for_ms, 0)} * 1'000'000;
+    others_[static_cast<std::size_t>(heard.rank)].write({heard, since, now});
   }
 }
 

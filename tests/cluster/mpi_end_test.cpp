@@ -117,7 +117,9 @@ TEST(PieceEnd, AReceiverIsAtATransferFromItsFirstPieceToItsLast) {
     EXPECT_FALSE(pair.post()) << "all of it is posted";
     // A sender is at a transfer for a millisecond after a post; on a busy machine that may be over before it is asked.
     const bool sends = pair.sender().transferring();
-    if (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1)) EXPECT_TRUE(sends);
+    if (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1)) {
+      EXPECT_TRUE(sends);
+    }
     for (int piece = 0; piece < 4; ++piece) {
       EXPECT_EQ(pair.receiver().transferring(), piece > 0) << piece;
       EXPECT_EQ(pair.events.arrivals.size(), static_cast<std::size_t>(sequence));

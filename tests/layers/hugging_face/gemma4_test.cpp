@@ -219,7 +219,9 @@ TEST(Gemma4, NumbersBeginAsOnes) {
     for (const ParameterSpec& spec : model_parameters(parse(golden(name)).model)) {
       const bool number = spec.name.ends_with("layer_scalar") || spec.name.ends_with("per_expert_scale") ||
                           spec.name.ends_with("router.scale") || spec.name.ends_with("pre_forward_scale_2");
-      if (number) EXPECT_EQ(spec.initial.kind, InitialKind::ones) << spec.name;
+      if (number) {
+        EXPECT_EQ(spec.initial.kind, InitialKind::ones) << spec.name;
+      }
       EXPECT_EQ(spec.trained, !spec.name.ends_with("layer_scalar") || std::string(name) != "hf_gemma4") << spec.name;
     }
 }

@@ -116,7 +116,9 @@ TEST(Dataset, HoldsOutWholeDocumentsOfASingleTokenFile) {
     EXPECT_EQ(data.held_out ? data.held_out->size() : 0, c.held) << data.held_out_text;
     EXPECT_NE(data.held_out_text.find(c.text), std::string::npos) << data.held_out_text;
     EXPECT_EQ(data.train->size(), static_cast<std::int64_t>(tokens.size()) - c.held);
-    if (c.held > 0 && c.lengths.size() > 1) EXPECT_EQ(all_tokens(*data.train).back(), 9) << "no document is split";
+    if (c.held > 0 && c.lengths.size() > 1) {
+      EXPECT_EQ(all_tokens(*data.train).back(), 9) << "no document is split";
+    }
   }
   // Without a separator there are no documents.
   const Dataset data = open_dataset({.tokens = {folder.write("only.bin", tokens_of_16_bits({1, 2, 3, 4}))}, .held_out = 2}, 10);

@@ -1,8 +1,8 @@
 #include "runtime/data/tokenizers/sentence_piece_model.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -34,9 +34,7 @@ std::string piece(const std::string& spelled, float score, std::uint64_t type = 
 std::string byte_pieces(int count) {
   std::string pieces;
   for (int byte = 0; byte < count; ++byte) {
-    char spelled[8];
-    std::snprintf(spelled, sizeof spelled, "<0x%02X>", static_cast<unsigned>(byte));
-    pieces += piece(spelled, 0, 6);
+    pieces += piece(fmt::format("<0x{:02X}>", byte), 0, 6);
   }
   return pieces;
 }
