@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -8,8 +7,8 @@
 
 #include "layers/formats/config_file.hpp"
 #include "layers/models/model.hpp"
+#include "tests/layers/golden_config.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tests/support/paths.hpp"
 
 // The keys of indexers in config.json, as transformers' DeepSeek-V3.2 and MaxText's block deepseek read them.
 namespace millrace::layers {
@@ -20,8 +19,7 @@ using tests::expect_error;
 
 /// A golden model's config.json with some keys replaced, by null too.
 json changed(const std::string& name, const json& patch = json::object()) {
-  std::ifstream stream(tests::source_path("tests/golden/" + name + "/config.json"));
-  json config = json::parse(stream);
+  json config = golden_config(name);
   config.update(patch);
   return config;
 }

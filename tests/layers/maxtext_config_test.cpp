@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "layers/formats/config_file.hpp"
 #include "layers/layer_spec.hpp"
 #include "layers/models/model.hpp"
+#include "tests/layers/golden_config.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tests/support/paths.hpp"
 
 // What MaxText's config.json says, key by key: read, or refused by name.
 namespace millrace::layers {
@@ -19,12 +18,7 @@ namespace {
 using nlohmann::json;
 using tests::expect_error;
 
-ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
-
-json maxtext(const std::string& name) {
-  std::ifstream stream(tests::source_path("tests/golden/maxtext_" + name + "/config.json"));
-  return json::parse(stream);
-}
+json maxtext(const std::string& name) { return golden_config("maxtext_" + name); }
 
 TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
   const json config = maxtext("llama2");

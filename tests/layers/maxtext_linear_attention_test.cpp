@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -8,8 +7,8 @@
 
 #include "layers/formats/config_file.hpp"
 #include "layers/models/model.hpp"
+#include "tests/layers/golden_config.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tests/support/paths.hpp"
 
 // The keys of MaxText's hybrid blocks, Qwen3-Next and Qwen 3.5.
 namespace millrace::layers {
@@ -20,12 +19,7 @@ using tests::expect_error;
 
 constexpr LayerKind linear = LayerKind::linear, full = LayerKind::full;
 
-json golden(const std::string& name) {
-  std::ifstream stream(tests::source_path("tests/golden/maxtext_" + name + "/config.json"));
-  return json::parse(stream);
-}
-
-ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
+json golden(const std::string& name) { return golden_config("maxtext_" + name); }
 
 TEST(MaxTextLinearAttention, ReadsTheKeysOfTheBlock) {
   for (const char* name : {"qwen3_next", "qwen3_5"}) {

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 
 #include <nlohmann/json.hpp>
 
+#include "tests/layers/golden_config.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace millrace::layers {
@@ -46,8 +45,6 @@ json version_4() {
                             {"rope_type", "llama3"}};
   return config;
 }
-
-ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
 
 TEST(ConfigFile, ReadsBothSpellings) {
   const ConfigFile read = parse(version_5());
@@ -220,8 +217,7 @@ TEST(ConfigFile, SurvivesWhatNobodyMeant) {
     }
   };
   for (const char* name : {"hf_gemma3", "hf_gemma4", "hf_gemma4_small", "hf_gpt2", "hf_qwen3_5", "maxtext_gemma4_small", "maxtext_gpt3"}) {
-    std::ifstream stream(tests::source_path("tests/golden/" + std::string(name)) + "/config.json");
-    const json config = json::parse(stream);
+    const json config = golden_config(name);
     for (const auto& [key, old] : config.items()) {
       json changed = config;
       changed.erase(key);
@@ -296,10 +292,7 @@ TEST(ConfigFile, IsReadFromFoldersAndFiles) {
 }
 
 /// The config.json of a golden folder of transformers.
-json golden(const std::string& name) {
-  std::ifstream stream(tests::source_path("tests/golden/hf_" + name + "/config.json"));
-  return json::parse(stream);
-}
+json golden(const std::string& name) { return golden_config("hf_" + name); }
 
 TEST(ConfigFile, ExportIsReadBack) {
   json linear = version_4();

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -11,6 +10,7 @@
 #include "layers/formats/config_file.hpp"
 #include "layers/formats/model_folder.hpp"
 #include "layers/models/model.hpp"
+#include "tests/layers/golden_config.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -25,8 +25,7 @@ using tests::expect_error;
 
 /// The golden model's config.json with some keys replaced, by null too.
 json v3(const json& patch = json::object()) {
-  std::ifstream stream(tests::source_path("tests/golden/hf_deepseek_v3/config.json"));
-  json config = json::parse(stream);
+  json config = golden_config("hf_deepseek_v3");
   config.update(patch);
   return config;
 }
@@ -42,8 +41,6 @@ json v2(const json& patch = json::object()) {
   config.update(patch);
   return config;
 }
-
-ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
 
 /// Parses without warnings, and checks that the export is read as the same model.
 ModelConfig model_of(const json& config) {

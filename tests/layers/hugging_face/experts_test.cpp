@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -8,8 +7,8 @@
 
 #include "layers/formats/config_file.hpp"
 #include "layers/models/model.hpp"
+#include "tests/layers/golden_config.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tests/support/paths.hpp"
 
 // The keys of mixtures of experts in config.json, as transformers' classes read them.
 namespace millrace::layers {
@@ -18,12 +17,7 @@ namespace {
 using nlohmann::json;
 using tests::expect_error;
 
-json golden(const std::string& name) {
-  std::ifstream stream(tests::source_path("tests/golden/hf_" + name + "/config.json"));
-  return json::parse(stream);
-}
-
-ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
+json golden(const std::string& name) { return golden_config("hf_" + name); }
 
 const ExpertsSpec* experts_of(const ModelConfig& model, std::size_t layer) {
   static ModelSpec spec;

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -9,8 +8,8 @@
 
 #include "layers/formats/config_file.hpp"
 #include "layers/models/model.hpp"
+#include "tests/layers/golden_config.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tests/support/paths.hpp"
 
 // The keys of Gemma 4's config.json, as transformers' class reads them, and MaxText's.
 namespace millrace::layers {
@@ -20,13 +19,6 @@ using nlohmann::json;
 using tests::expect_error;
 
 constexpr LayerKind sliding = LayerKind::sliding, full = LayerKind::full;
-
-json golden(const std::string& name) {
-  std::ifstream stream(tests::source_path("tests/golden/" + name + "/config.json"));
-  return json::parse(stream);
-}
-
-ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
 
 ConfigFile again(const json& config) {
   ConfigFile file = parse(config);
@@ -49,7 +41,7 @@ json changed(json config, const json& changes) {
 }
 
 TEST(Gemma4, FullLayersHaveHeadsOfTheirOwn) {
-  const ModelConfig model = again(golden("hf_gemma4")).model;
+  const ModelConfig model = again(golden_config("hf_gemma4")).model;
   EXPECT_EQ(model.global_head_dim, 16);
   EXPECT_EQ(model.global_kv_heads, 1);
   EXPECT_TRUE(model.share_kv);
@@ -83,25 +75,25 @@ TEST(Gemma4, FullLayersHaveHeadsOfTheirOwn) {
 
 /// Files before per_layer_config have the sizes of full layers in keys of their own.
 TEST(Gemma4, OlderKeysSayTheSame) {
-  json older = golden("hf_gemma4");
+  json older = golden_config("hf_gemma4");
   older.erase("per_layer_config");
   older.update({{"global_head_dim", 16}, {"num_global_key_value_heads", 1}});
-  EXPECT_EQ(again(older).model, parse(golden("hf_gemma4")).model);
-  json both = golden("hf_gemma4");
+  EXPECT_EQ(again(older).model, parse(golden_config("hf_gemma4")).model);
+  json both = golden_config("hf_gemma4");
   both.update({{"global_head_dim", 16}, {"num_global_key_value_heads", 1}});
-  EXPECT_EQ(again(both).model, parse(golden("hf_gemma4")).model);
+  EXPECT_EQ(again(both).model, parse(golden_config("hf_gemma4")).model);
   // transformers does not read the number of heads where values have a projection of their own.
   older["attention_k_eq_v"] = false;
   EXPECT_EQ(again(older).model.global_kv_heads, 0);
   older.erase("global_head_dim");
   EXPECT_EQ(again(older).model.global_head_dim, 512);
   // Without an entry for a layer it has the sizes of the file.
-  EXPECT_EQ(again(changed(golden("hf_gemma4"), {{"per_layer_config", json::object()}})).model.global_head_dim, 0);
-  EXPECT_EQ(again(changed(golden("hf_gemma4"), {{"per_layer_config", nullptr}})).model.global_head_dim, 0);
-  json experts = golden("hf_gemma4");
+  EXPECT_EQ(again(changed(golden_config("hf_gemma4"), {{"per_layer_config", json::object()}})).model.global_head_dim, 0);
+  EXPECT_EQ(again(changed(golden_config("hf_gemma4"), {{"per_layer_config", nullptr}})).model.global_head_dim, 0);
+  json experts = golden_config("hf_gemma4");
   experts["expert_intermediate_size"] = experts["moe_intermediate_size"];
   experts.erase("moe_intermediate_size");
-  EXPECT_EQ(again(experts).model, parse(golden("hf_gemma4")).model);
+  EXPECT_EQ(again(experts).model, parse(golden_config("hf_gemma4")).model);
 }
 
 TEST(Gemma4, MissingKeysAreThoseOfTheClass) {
@@ -124,7 +116,7 @@ TEST(Gemma4, MissingKeysAreThoseOfTheClass) {
 }
 
 TEST(Gemma4, LastLayersShareKeysWithTheLastOfTheirKind) {
-  const ConfigFile file = again(golden("hf_gemma4_small"));
+  const ConfigFile file = again(golden_config("hf_gemma4_small"));
   const ModelSpec spec = resolve(file.model);
   EXPECT_EQ(file.model.kv_shared_layers, 2);
   const auto keys_of = [&](std::size_t layer) { return spec.layers[layer].attention().keys_of; };
@@ -140,7 +132,7 @@ TEST(Gemma4, LastLayersShareKeysWithTheLastOfTheirKind) {
   for (const auto& port : ports) widths.push_back(port.shape[1]);
   EXPECT_EQ(widths, (std::vector<std::int64_t>{24, 4, 16, 16}));
   EXPECT_EQ(boundary_types(file.model, 5, {.rows = 1, .sequence = 7}).size(), 1U);
-  json plain = golden("hf_gemma4_small");
+  json plain = golden_config("hf_gemma4_small");
   plain.update({{"num_kv_shared_layers", 0}, {"hidden_size_per_layer_input", 0}});
   EXPECT_FALSE(again(plain).model.double_wide_mlp);
   EXPECT_EQ(boundary_types(again(plain).model, 4, {}).size(), 1U);
@@ -148,13 +140,13 @@ TEST(Gemma4, LastLayersShareKeysWithTheLastOfTheirKind) {
 
 /// A mask for images has no effect on text.
 TEST(Gemma4, ReadsTheMaskOfImages) {
-  const json vision = changed(golden("hf_gemma4"), {{"use_bidirectional_attention", "vision"}});
-  EXPECT_EQ(again(vision).model, parse(golden("hf_gemma4")).model);
-  expect_refused(golden("hf_gemma4"), "use_bidirectional_attention", "all", "supported are null and \"vision\"");
+  const json vision = changed(golden_config("hf_gemma4"), {{"use_bidirectional_attention", "vision"}});
+  EXPECT_EQ(again(vision).model, parse(golden_config("hf_gemma4")).model);
+  expect_refused(golden_config("hf_gemma4"), "use_bidirectional_attention", "all", "supported are null and \"vision\"");
 }
 
 TEST(Gemma4, RefusesWhatItDoesNotCompute) {
-  const json config = golden("hf_gemma4"), small = golden("hf_gemma4_small");
+  const json config = golden_config("hf_gemma4"), small = golden_config("hf_gemma4_small");
   expect_refused(config, "layer_types", json(5, "full_attention"), "expected a list of 6 strings");
   json ends = config;
   ends["layer_types"] = {"full_attention",    "full_attention",    "full_attention",
@@ -181,8 +173,8 @@ TEST(Gemma4, RefusesWhatItDoesNotCompute) {
 }
 
 TEST(Gemma4, MaxTextsFilesSurvive) {
-  for (const char* name : {"maxtext_gemma4", "maxtext_gemma4_small"}) (void)again(golden(name));
-  const ModelConfig dense = parse(golden("maxtext_gemma4")).model, sparse = parse(golden("maxtext_gemma4_moe")).model;
+  for (const char* name : {"maxtext_gemma4", "maxtext_gemma4_small"}) (void)again(golden_config(name));
+  const ModelConfig dense = parse(golden_config("maxtext_gemma4")).model, sparse = parse(golden_config("maxtext_gemma4_moe")).model;
   EXPECT_EQ(dense.global_head_dim, 16);
   EXPECT_EQ(dense.global_kv_heads, 1);
   EXPECT_TRUE(dense.share_kv);
@@ -193,30 +185,30 @@ TEST(Gemma4, MaxTextsFilesSurvive) {
   EXPECT_EQ(resolve(dense).layers[0].scalar, LayerScalar::trained);
   EXPECT_EQ(std::get<ExpertsSpec>(resolve(sparse).layers[0].ffn).shared.value().width, 16);
 
-  const ModelConfig small = parse(golden("maxtext_gemma4_small")).model;
+  const ModelConfig small = parse(golden_config("maxtext_gemma4_small")).model;
   EXPECT_EQ(small.layer_kinds[4], full);
   EXPECT_EQ(resolve(small).layers[8].attention().keys_of, 3);
   EXPECT_EQ(resolve(small).layers[9].attention().keys_of, 4);
   // The name of the model says which layers are full.
-  json six = golden("maxtext_gemma4_small");
+  json six = golden_config("maxtext_gemma4_small");
   six.update({{"model_name", "gemma4-e4b"}, {"num_kv_shared_layers", 4}});
   EXPECT_EQ(again(six).model.layer_kinds[5], full);
   EXPECT_EQ(again(six).model.layer_kinds[4], sliding);
-  expect_refused(golden("maxtext_gemma4_small"), "model_name", "gemma4-31b", "gemma4-e2b, gemma4-e4b");
-  expect_refused(golden("maxtext_gemma4_small"), "num_kv_shared_layers", 6, "expected a sliding and a full one");
-  expect_refused(golden("maxtext_gemma4_small"), "share_kv_projections", true, "supported is false");
-  expect_refused(golden("maxtext_gemma4"), "model_name", "default", "gemma4-31b, gemma4-26b");
-  expect_refused(golden("maxtext_gemma4"), "v_norm_with_scale", true, "supported is false");
-  expect_refused(golden("maxtext_gemma4"), "global_head_dim", 15, "expected an even number");
-  expect_refused(golden("maxtext_gemma4"), "global_num_kv_heads", 3, "expected 0 or a divisor of num_query_heads = 2");
-  expect_refused(golden("maxtext_gemma4"), "rope_type", "llama3.1", "\"default\"");
-  expect_refused(golden("maxtext_gemma4_moe"), "shared_experts", 0, "expected 1 or more with num_experts = 4");
+  expect_refused(golden_config("maxtext_gemma4_small"), "model_name", "gemma4-31b", "gemma4-e2b, gemma4-e4b");
+  expect_refused(golden_config("maxtext_gemma4_small"), "num_kv_shared_layers", 6, "expected a sliding and a full one");
+  expect_refused(golden_config("maxtext_gemma4_small"), "share_kv_projections", true, "supported is false");
+  expect_refused(golden_config("maxtext_gemma4"), "model_name", "default", "gemma4-31b, gemma4-26b");
+  expect_refused(golden_config("maxtext_gemma4"), "v_norm_with_scale", true, "supported is false");
+  expect_refused(golden_config("maxtext_gemma4"), "global_head_dim", 15, "expected an even number");
+  expect_refused(golden_config("maxtext_gemma4"), "global_num_kv_heads", 3, "expected 0 or a divisor of num_query_heads = 2");
+  expect_refused(golden_config("maxtext_gemma4"), "rope_type", "llama3.1", "\"default\"");
+  expect_refused(golden_config("maxtext_gemma4_moe"), "shared_experts", 0, "expected 1 or more with num_experts = 4");
 }
 
 /// As transformers and MaxText initialise them: the numbers of layers and experts, and the router's scales, are ones.
 TEST(Gemma4, NumbersBeginAsOnes) {
   for (const char* name : {"hf_gemma4", "maxtext_gemma4_moe"})
-    for (const ParameterSpec& spec : model_parameters(parse(golden(name)).model)) {
+    for (const ParameterSpec& spec : model_parameters(parse(golden_config(name)).model)) {
       const bool number = spec.name.ends_with("layer_scalar") || spec.name.ends_with("per_expert_scale") ||
                           spec.name.ends_with("router.scale") || spec.name.ends_with("pre_forward_scale_2");
       if (number) {

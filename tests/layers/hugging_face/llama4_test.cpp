@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -9,8 +8,8 @@
 
 #include "layers/formats/config_file.hpp"
 #include "layers/models/model.hpp"
+#include "tests/layers/golden_config.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tests/support/paths.hpp"
 
 // The keys of Llama 4's config.json, as transformers' class reads them, and MaxText's.
 namespace millrace::layers {
@@ -21,13 +20,6 @@ using tests::expect_error;
 
 constexpr auto rotary = LayerPositions::rotary, no_rotation = LayerPositions::none;
 constexpr auto chunked = LayerKind::chunked, full = LayerKind::full;
-
-json golden(const std::string& name) {
-  std::ifstream stream(tests::source_path("tests/golden/" + name + "/config.json"));
-  return json::parse(stream);
-}
-
-ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
 
 ModelConfig again(const json& config) {
   const ConfigFile file = parse(config);
@@ -42,7 +34,7 @@ void expect_refused(const json& config, const char* key, const json& value, cons
 }
 
 TEST(Llama4, LayersAreThoseOfItsLists) {
-  const ModelConfig model = again(golden("hf_llama4"));
+  const ModelConfig model = again(golden_config("hf_llama4"));
   EXPECT_EQ(model.layer_positions, (std::vector{rotary, rotary, rotary, no_rotation}));
   EXPECT_EQ(model.layer_kinds, (std::vector{chunked, chunked, chunked, full}));
   EXPECT_EQ(model.mlp_kinds, (std::vector{MlpKind::dense, MlpKind::sparse, MlpKind::dense, MlpKind::sparse}));
@@ -69,7 +61,7 @@ TEST(Llama4, LayersAreThoseOfItsLists) {
 }
 
 TEST(Llama4, WithoutListsLayersFollowTheIntervals) {
-  json config = golden("hf_llama4");
+  json config = golden_config("hf_llama4");
   const ModelConfig listed = parse(config).model;
   for (const char* key : {"no_rope_layers", "layer_types", "moe_layers"}) config.erase(key);
   EXPECT_EQ(parse(config).model, listed);
@@ -88,7 +80,7 @@ TEST(Llama4, WithoutListsLayersFollowTheIntervals) {
 
 /// Masks and rotations do not depend on each other.
 TEST(Llama4, ListsMayBeIrregular) {
-  json config = golden("hf_llama4");
+  json config = golden_config("hf_llama4");
   config["no_rope_layers"] = {0, 1, 1, 0};
   config["layer_types"] = {"full_attention", "chunked_attention", "full_attention", "chunked_attention"};
   config["moe_layers"] = {2};
@@ -105,7 +97,7 @@ TEST(Llama4, ListsMayBeIrregular) {
 }
 
 TEST(Llama4, MissingKeysAreThoseOfItsClass) {
-  json config = golden("hf_llama4");
+  json config = golden_config("hf_llama4");
   for (const char* key :
        {"no_rope_layer_interval", "no_rope_layers", "layer_types", "moe_layers", "interleave_moe_layer_step", "attention_chunk_size",
         "use_qk_norm", "attn_temperature_tuning", "attn_scale", "floor_scale", "num_local_experts", "num_experts_per_tok",
@@ -128,7 +120,7 @@ TEST(Llama4, MissingKeysAreThoseOfItsClass) {
 }
 
 TEST(Llama4, SwitchesMayBeNumbers) {
-  json config = golden("hf_llama4");
+  json config = golden_config("hf_llama4");
   const ModelConfig model = parse(config).model;
   config["attn_temperature_tuning"] = 4;  // in files of version 4
   EXPECT_EQ(parse(config).model, model);
@@ -141,7 +133,7 @@ TEST(Llama4, SwitchesMayBeNumbers) {
 }
 
 TEST(Llama4, RefusesWhatItDoesNotCompute) {
-  const json config = golden("hf_llama4");
+  const json config = golden_config("hf_llama4");
   expect_refused(config, "is_causal", false, "supported is true");
   expect_refused(config, "no_rope_layers", {1, 0}, "expected a list of 4 numbers");
   expect_refused(config, "no_rope_layers", {1, 2, 1, 0}, "expected a list of 4 numbers");
@@ -158,7 +150,7 @@ TEST(Llama4, RefusesWhatItDoesNotCompute) {
 }
 
 TEST(Llama4, MaxTextsKeysSayTheSame) {
-  json config = golden("maxtext_llama4");
+  json config = golden_config("maxtext_llama4");
   ModelConfig model = again(config);
   EXPECT_EQ(model.layer_positions, (std::vector{rotary, rotary, rotary, no_rotation}));
   EXPECT_EQ(model.layer_kinds, (std::vector{chunked, chunked, chunked, full}));

@@ -1,14 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "layers/formats/config_file.hpp"
 #include "layers/models/model.hpp"
 #include "layers/rotary.hpp"
+#include "tests/layers/golden_config.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tests/support/paths.hpp"
 
 // Values of config.json that differ from their defaults: the layer specs that they resolve to, and their export.
 namespace millrace::layers {
@@ -20,13 +19,10 @@ using tests::expect_error;
 
 /// The config.json of a golden folder of transformers with a merge patch.
 json changed(const std::string& name, const json& patch) {
-  std::ifstream stream(tests::source_path("tests/golden/hf_" + name + "/config.json"));
-  json config = json::parse(stream);
+  json config = golden_config("hf_" + name);
   config.merge_patch(patch);
   return config;
 }
-
-ConfigFile parse(const json& config) { return parse_config_file(config.dump(), "config.json"); }
 
 /// Parses the model, and checks that exporting and parsing it again gives the same model.
 ModelConfig model_of(const std::string& name, const json& patch) {
