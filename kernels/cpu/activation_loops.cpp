@@ -209,7 +209,7 @@ MILLRACE_INLINE CalledCurve called(const Curve& curve) {
   return {curve, &value_of<Function>, &slope_of<Function>, &point_of<Function>};
 }
 
-/// That of an activation that with_curve() does not name.
+/// The curve of an activation that with_curve() does not name.
 MILLRACE_INLINE CalledCurve called_curve(const Curve& curve) {
   switch (curve.activation) {
     case Activation::gelu_10:

@@ -39,7 +39,7 @@ MILLRACE_INLINE void exchange(f32x16 (&row)[16]) {
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 
-/// Eight lines of 8, turned.
+/// Transposes 8 x 8: lines `from` floats apart become lines `to` floats apart.
 MILLRACE_INLINE void transpose_8x8(const float* in, std::int64_t from, float* out, std::int64_t to) {
   __m256 line[8], pair[8];
 #pragma GCC unroll 8
@@ -87,7 +87,7 @@ MILLRACE_INLINE void transpose_16x16(f32x16 (&row)[16]) {
 
 #endif
 
-/// Sixteen lines of 16, `from` floats apart, to lines `to` floats apart.
+/// Transposes 16 x 16: lines `from` floats apart become lines `to` floats apart.
 MILLRACE_INLINE void transpose_16x16(const float* in, std::int64_t from, float* out, std::int64_t to) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
   for (int i = 0; i < 16; i += 8)

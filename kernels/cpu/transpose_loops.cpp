@@ -1,5 +1,7 @@
 #include "kernels/cpu/transpose_loops.hpp"
 
+#include <type_traits>
+
 #include "kernels/cpu/transpose_16x16.hpp"
 
 namespace millrace::kernels::cpu {
@@ -16,13 +18,16 @@ requires(sizeof(To) == sizeof(float)) MILLRACE_INLINE To from_bits(BFloat16 valu
 
 template <class From, class To>
 MILLRACE_INLINE void whole_block(const From* in, std::int64_t columns, To* out, std::int64_t step) {
-  if constexpr (sizeof(From) == sizeof(float)) return transpose_16x16(in, columns, out, step);
-  f32x16 row[16];
+  if constexpr (std::is_same_v<From, float>) {
+    transpose_16x16(in, columns, out, step);
+  } else {  // loads widen, stores round
+    f32x16 row[16];
 #pragma GCC unroll 16
-  for (std::int64_t i = 0; i < 16; ++i) row[i] = load(in + i * columns);
-  transpose_16x16(row);
+    for (std::int64_t i = 0; i < 16; ++i) row[i] = load(in + i * columns);
+    transpose_16x16(row);
 #pragma GCC unroll 16
-  for (std::int64_t i = 0; i < 16; ++i) store(out + i * step, row[i]);
+    for (std::int64_t i = 0; i < 16; ++i) store(out + i * step, row[i]);
+  }
 }
 
 template <class From, class To>

@@ -11,7 +11,7 @@ namespace millrace::layers {
 /// before these. Throws Error(model) naming the kind if there is none.
 [[nodiscard]] std::optional<int> layer_with_shared_keys(const ModelConfig& config, int index);
 
-/// The per-layer inputs, if the model has some.
+/// The sizes of the per-layer inputs and the activation of their gate, if the model has some.
 [[nodiscard]] std::optional<PerLayerInputsSpec> per_layer_inputs_of(const ModelConfig& config, kernels::Activation activation);
 
 /// Checks the sizes of full layers, of per-layer inputs and of shared keys against the others. Throws Error(model) naming the member, its
