@@ -54,8 +54,11 @@ class ToleranceRule final : public ParityRule {
 
   [[nodiscard]] std::map<std::string, Verdict> judge(const Distances& distances) const override {
     std::map<std::string, double> largest;  // by group, of gradients of single numbers
-    for (const auto& [name, distance] : distances)
-      if (is_number(name, distance)) largest[group_of(name)] = std::max(largest[group_of(name)], distance.reference_largest);
+    for (const auto& [name, distance] : distances) {
+      if (!is_number(name, distance)) continue;
+      double& of_group = largest[group_of(name)];
+      of_group = std::max(of_group, distance.reference_largest);
+    }
     std::map<std::string, Verdict> verdicts;
     for (const auto& [name, distance] : distances)
       verdicts[name] = judge(name, distance, is_number(name, distance) ? largest.at(group_of(name)) : distance.reference_largest);
