@@ -25,7 +25,7 @@ ARROWS = {
 # The parts of a room, lowest first: each includes itself and the parts before it. "models/*" is every folder of models: they
 # do not include each other.
 PARTS = {
-    "kernels": ["base", ".", "reference", "cpu", "cuda"],
+    "kernels": ["base", ".", "reference", "cpu/simd", "cpu/gemm", "cpu", "cuda"],
     "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "optimizers", "engine", "profile", "profile/report", "data", "data/tokenizers"],
     "layers": [".", "attention", "losses", "moe", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
     "cluster": [".", "host", "links", "control", "status"],

@@ -15,11 +15,12 @@ enum class Isa : std::uint8_t { baseline, avx2, avx512 };
 
 /// Features of the processor that this process runs on.
 struct CpuFeatures {
-  Isa isa = Isa::baseline;   // level of the loops in kernels/cpu
-  bool avx512_bf16 = false;  // dot products of bf16 in one instruction
-  bool amx_bf16 = false;     // tile products of bf16
-  bool slow_bf16 = false;    // … but their rate (dot_product_rate.hpp) is below three quarters of the fp32 multiply-add's
-  std::string model;         // "Intel(R) Xeon(R) Processor @ 2.80GHz"
+  Isa isa = Isa::baseline;    // level of the loops in kernels/cpu
+  bool avx512_bf16 = false;   // dot products of bf16 in one instruction
+  bool amx_bf16 = false;      // tile products of bf16
+  bool models_tiles = false;  // … computed by a model of the tiles in C++ (kernels/cpu/gemm/tile_model.hpp), with the same bits
+  bool slow_bf16 = false;     // … but their rate (dot_product_rate.hpp) is below three quarters of the fp32 multiply-add's
+  std::string model;          // "Intel(R) Xeon(R) Processor @ 2.80GHz"
 
   /// Whether bf16 matrix products are faster in bf16 than in fp32 on this processor.
   [[nodiscard]] bool fast_bf16() const noexcept { return (avx512_bf16 && !slow_bf16) || amx_bf16; }
@@ -30,8 +31,9 @@ struct CpuFeatures {
 /// Features of the processor, without regard to the environment.
 [[nodiscard]] const CpuFeatures& detected_cpu_features();
 
-/// The features lowered to a level: "baseline", "avx2" or "avx512", none of which has bf16 instructions. Throws Error(config) for
-/// another name or a level above the processor's own.
+/// The features lowered to a level: "baseline", "avx2" or "avx512", none of which has bf16 instructions; or "amx_model", which keeps the
+/// processor's loops and computes bf16 products as the tiles of AMX do, slowly, on any processor. Throws Error(config) for another name
+/// or a level above the processor's own.
 [[nodiscard]] CpuFeatures lowered(CpuFeatures features, const std::string& level);
 
 /// The features in use: the processor's, lowered to the level in the environment variable MILLRACE_ISA, which reproduces the bits

@@ -1,8 +1,8 @@
 #include "kernels/cpu/activation_loops.hpp"
 
 #include "kernels/cpu/error_function.hpp"
-#include "kernels/cpu/lanes.hpp"
 #include "kernels/cpu/logarithm.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "kernels/base/activation.hpp"
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops of kernels/activation.hpp over elements [begin, end).
 namespace millrace::kernels::cpu {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops of kernels/attention.hpp: tiles of 64 queries against tiles of 64 keys, all arithmetic in fp32 on packed copies.
 /// (Dao, FlashAttention-2, arXiv 2307.08691, algorithms 1 and 2.)

@@ -3,9 +3,9 @@
 #include <cstdint>
 
 #include "kernels/cpu/attention_loops.hpp"
-#include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
+#include "kernels/cpu/simd/transpose_16x16.hpp"
 #include "kernels/cpu/tile_product.hpp"
-#include "kernels/cpu/transpose_16x16.hpp"
 
 /// Code that attention's forward and backward share: packing, masks, powers of two. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {

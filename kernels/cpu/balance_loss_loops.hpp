@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops of kernels/balance_loss.hpp over tokens [begin, end).
 namespace millrace::kernels::cpu {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Scores of kernels/choose_keys.hpp: one query against tiles of 64 keys of its row, in fp32 on packed copies.
 namespace millrace::kernels::cpu {

@@ -4,7 +4,7 @@
 
 #include "kernels/base/clamped_glu_options.hpp"
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops of kernels/clamped_glu.hpp over elements [begin, end).
 namespace millrace::kernels::cpu {

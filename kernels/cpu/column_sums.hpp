@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
 
 /// Sums over rows for columns [begin, end), which the weight gradients of norms and biases need. Only for sources of
 /// millrace_cpu_kernel().

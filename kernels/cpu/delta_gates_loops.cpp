@@ -1,8 +1,8 @@
 #include "kernels/cpu/delta_gates_loops.hpp"
 
 #include "kernels/cpu/column_sums.hpp"
-#include "kernels/cpu/lanes.hpp"
 #include "kernels/cpu/logarithm.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops of kernels/delta_gates.hpp: over tokens [begin, end) of all heads; the weight gradient over heads [begin, end).
 namespace millrace::kernels::cpu {

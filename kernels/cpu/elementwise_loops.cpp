@@ -1,6 +1,6 @@
 #include "kernels/cpu/elementwise_loops.hpp"
 
-#include "kernels/cpu/vector.hpp"
+#include "kernels/cpu/simd/vector.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {

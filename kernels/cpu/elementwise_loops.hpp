@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops over [begin, end) of contiguous arrays.
 namespace millrace::kernels::cpu {

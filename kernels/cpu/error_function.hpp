@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kernels/cpu/vector.hpp"
+#include "kernels/cpu/simd/vector.hpp"
 
-/// The error function on sixteen lanes. Only for sources of millrace_cpu_kernel(), like kernels/cpu/vector.hpp.
+/// The error function on sixteen lanes. Only for sources of millrace_cpu_kernel(), like kernels/cpu/simd/vector.hpp.
 namespace millrace::kernels::cpu {
 
 /// The error function's parts (Cephes erff and erfcf): erf x for |x| < 1 within 2 ulp, a polynomial of x².

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops of kernels/expert_rows.hpp for one token, whose `chosen` rows of `width` elements are at `places`.
 namespace millrace::kernels::cpu {

@@ -3,9 +3,9 @@
 #include <cstdint>
 
 #include "kernels/cpu/gated_delta_rule_loops.hpp"
-#include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
+#include "kernels/cpu/simd/transpose_16x16.hpp"
 #include "kernels/cpu/tile_product.hpp"
-#include "kernels/cpu/transpose_16x16.hpp"
 
 /// Code that the gated delta rule's forward and backward share: packing, decays, the matrices of a chunk, the solution of (I + L)·U = R.
 /// The words are those of kernels/gated_delta_rule.hpp. Only for sources of millrace_cpu_kernel().

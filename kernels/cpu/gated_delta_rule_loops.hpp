@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops of kernels/gated_delta_rule.hpp: one row and key head at a time, with all value heads that share it, chunk by chunk; all
 /// arithmetic in fp32 on packed copies.

@@ -1,6 +1,6 @@
 #include "kernels/cpu/linear_cross_entropy_loops.hpp"
 
-#include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
 
 namespace millrace::kernels::cpu::MILLRACE_ISA {
 namespace {

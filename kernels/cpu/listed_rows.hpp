@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
+#include "kernels/cpu/simd/transpose_16x16.hpp"
 #include "kernels/cpu/tile_product.hpp"
-#include "kernels/cpu/transpose_16x16.hpp"
 
 /// Products with rows that a list picks, such as the keys of a key list. Arrays of a number per row have room for a multiple of 16. Only
 /// for sources of millrace_cpu_kernel().

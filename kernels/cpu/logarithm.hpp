@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kernels/cpu/vector.hpp"
+#include "kernels/cpu/simd/vector.hpp"
 
-/// Logarithms and exponentials near 1 and 0 on sixteen lanes. Only for sources of millrace_cpu_kernel(), as kernels/cpu/vector.hpp.
+/// Logarithms and exponentials near 1 and 0 on sixteen lanes. Only for sources of millrace_cpu_kernel(), as kernels/cpu/simd/vector.hpp.
 namespace millrace::kernels::cpu {
 
 /// log x of normal x > 0, within 2 ulp: x = m·2ⁿ with m in [√½, √2), a polynomial of m − 1 (Cephes logf), and n·log 2 in two parts.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 namespace millrace::kernels::cpu {
 

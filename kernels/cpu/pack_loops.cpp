@@ -1,6 +1,6 @@
 #include "kernels/cpu/pack_loops.hpp"
 
-#include "kernels/cpu/transpose_16x16.hpp"
+#include "kernels/cpu/simd/transpose_16x16.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/cpu/panel_product_loops.hpp"
 
+#include "kernels/cpu/simd/transpose_16x16.hpp"
 #include "kernels/cpu/tile_product.hpp"
-#include "kernels/cpu/transpose_16x16.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {

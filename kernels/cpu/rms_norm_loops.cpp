@@ -1,7 +1,7 @@
 #include "kernels/cpu/rms_norm_loops.hpp"
 
 #include "kernels/cpu/column_sums.hpp"
-#include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {

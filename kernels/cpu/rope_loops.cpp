@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
 #include "kernels/cpu/sines.hpp"
 
 namespace millrace::kernels::cpu {

@@ -1,7 +1,7 @@
 #include "kernels/cpu/route_loops.hpp"
 
-#include "kernels/cpu/lanes.hpp"
 #include "kernels/cpu/logarithm.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {

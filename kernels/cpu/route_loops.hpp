@@ -4,7 +4,7 @@
 
 #include "kernels/base/dtype.hpp"
 #include "kernels/base/route_options.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops of kernels/route.hpp over tokens [begin, end), each with the logits of `count` experts. `bias` is null unless options.bias says
 /// that there is one.

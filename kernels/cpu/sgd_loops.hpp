@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 #include "kernels/cpu/update_pointers.hpp"
 
 namespace millrace::kernels::cpu {

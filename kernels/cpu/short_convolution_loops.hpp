@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/simd/isa.hpp"
 
 /// Loops of kernels/short_convolution.hpp over channels [begin, end), all tokens.
 namespace millrace::kernels::cpu {

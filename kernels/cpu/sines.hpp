@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/vector.hpp"
+#include "kernels/cpu/simd/vector.hpp"
 
 /// Sines and cosines of sixteen angles. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/lanes.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
 
 /// The softmax over a router's logits of one token. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {

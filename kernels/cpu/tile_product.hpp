@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/vector.hpp"
+#include "kernels/cpu/simd/vector.hpp"
 
 #if defined(__AVX512F__) || defined(__FMA__)
 #include <immintrin.h>

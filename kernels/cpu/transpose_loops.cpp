@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "kernels/cpu/transpose_16x16.hpp"
+#include "kernels/cpu/simd/transpose_16x16.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {

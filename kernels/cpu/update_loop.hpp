@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/simd/vector.hpp"
 #include "kernels/cpu/update_pointers.hpp"
-#include "kernels/cpu/vector.hpp"
 
 /// The loop that all element-wise optimizers share. Only for sources of millrace_cpu_kernel().
 namespace millrace::kernels::cpu {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/vector.hpp"
+#include "kernels/cpu/simd/vector.hpp"
 
 #if defined(__AVX2__)
 #include <immintrin.h>

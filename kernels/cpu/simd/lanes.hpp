@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/vector.hpp"
+#include "kernels/cpu/simd/vector.hpp"
 
 /// Loops of the form `for (i = 0; i < width; i += 16)` whose last step may be short: `left` is width − i.
 namespace millrace::kernels::cpu {

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/cpu/gemm/tile_kernel.hpp"
+
+namespace millrace::kernels::cpu {
+
+/// c [m, n] = op(a) · b + addend: operands bf16, sums fp32, rounded once. Steps are elements from one stored row to the next.
+struct TileGemm {
+  std::int64_t m, n, k;
+  const BFloat16* a;  // [m, k], or [k, m] where transposed
+  std::int64_t a_step;
+  bool transpose_a;
+  const BFloat16* b;  // op(b) [k, n], packed (kernels/packing.hpp)
+  float* wide;        // c if it is f32, or null
+  BFloat16* narrow;   // c if it is bf16, or null
+  std::int64_t c_step;
+  bool accumulate;                // wide += instead: the sums begin with c
+  const float* wide_addend;       // or null
+  const BFloat16* narrow_addend;  // at most one of the two
+  std::int64_t addend_step;       // 0: a row that is added to every row
+};
+
+/// The parts into which k, n and m are cut, so that a part of b and a copy of a part of a stay in the L2 cache and 32 rows of that copy in
+/// L1. Sums that leave the registers between parts of k come back as they were, so none of these changes a bit of the result.
+inline constexpr std::int64_t kTileDepth = 512, kTileWidth = 512, kTileRows = 256;
+
+/// Bytes of the memory that a product needs, aligned to 64.
+inline constexpr std::size_t kTileGemmBytes = (kTileDepth * 32) * sizeof(BFloat16) + (32 * 32 + kTileRows * kTileWidth) * sizeof(float);
+
+/// An element of c is one chain of steps over 32 numbers of k, in order, each with the sum of its even products and that of its odd ones
+/// (kernels/cpu/gemm/tile_model.hpp): its bits depend on its row of a, its column of b, what is added to it and nothing else.
+MILLRACE_TILE_KERNEL(tile_gemm, void(const TileGemm& product, std::byte* memory));
+
+}  // namespace millrace::kernels::cpu
