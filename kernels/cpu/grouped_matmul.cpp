@@ -9,6 +9,7 @@
 #include "kernels/cpu/aligned_scratch.hpp"
 #include "kernels/cpu/bias_loops.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
+#include "kernels/cpu/gemm/tile_gemm_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
 #include "kernels/cpu/thread_range.hpp"
 #include "kernels/cpu/transpose_columns.hpp"
@@ -57,19 +58,16 @@ std::int64_t rows_of_tile(std::int64_t tile) {
 constexpr std::int64_t kGroupColumns = 128;
 
 /// A product without its number of rows, on which nothing depends. oneDNN multiplies `tile` rows at a time, always. Our own loops give a
-/// row the same bits in any number of rows, so they multiply no padding, and all rows of a group at once if nothing is widened.
+/// row the same bits in any number of rows, so they multiply no padding, and all rows of a group at once if nothing is widened or packed.
 struct Problem {
-  std::int64_t n, k, tile;
+  std::int64_t n, k, tile = 0;
   DType operands, result;  // dtypes in memory
   GroupedMatmulOptions options;
 
   Problem(const Shape& a, const Shape& b, DType operands_, DType result_, const GroupedMatmulOptions& options_)
-      : n(b[options_.transpose_b ? 1 : 2]),
-        k(a[1]),
-        tile(rows_of_tile(options_.tile)),
-        operands(operands_),
-        result(result_),
-        options(options_) {}
+      : n(b[options_.transpose_b ? 1 : 2]), k(a[1]), operands(operands_), result(result_), options(options_) {
+    tile = part().by_tiles() ? kTileRows : rows_of_tile(options_.tile);
+  }
 
   [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
   [[nodiscard]] bool widens() const { return compute() != operands; }
@@ -94,11 +92,15 @@ struct Problem {
             .packed_b = options.packed_b,
             .bias = options.bias && !narrows()};
   }
-  [[nodiscard]] bool whole_groups() const { return !widens() && part().by_panels(); }
+  /// Whether our own loops compute it, for which a row has the same bits in any number of rows.
+  [[nodiscard]] bool takes_any_rows() const { return part().by_panels() || part().by_tiles(); }
+  [[nodiscard]] bool whole_groups() const { return !widens() && !options.packed_b && takes_any_rows(); }
+  /// Whether a tile of rows is neither copied nor padded.
+  [[nodiscard]] bool in_place() const { return !widens() && takes_any_rows(); }
   /// The columns of each b[e] in parts, which depend on N alone.
   [[nodiscard]] std::int64_t column_parts() const { return (n + kGroupColumns - 1) / kGroupColumns; }
   [[nodiscard]] IndexRange columns(std::int64_t index) const {
-    return thread_range(n, kShareGrain, static_cast<int>(index), static_cast<int>(column_parts()));
+    return thread_range(n, kPackedColumns, static_cast<int>(index), static_cast<int>(column_parts()));
   }
   [[nodiscard]] MatmulPart part(std::int64_t rows, IndexRange columns) const {
     MatmulPart cut = part();
@@ -108,12 +110,12 @@ struct Problem {
   }
 };
 
-/// A thread's scratch: a tile of a and of c unless groups are multiplied whole, b[e] if it is widened, and the product's own.
+/// A thread's scratch: a tile of a and of c unless rows are read and written in place, b[e] if it is widened, and the product's own.
 struct TileLayout {
   std::size_t c, b, own, bytes;  // the tile of a is at 0
   explicit TileLayout(const Problem& problem)
-      : c(problem.whole_groups() ? 0 : align_up(bytes_of(problem.tile * problem.k, problem.compute()))),
-        b(problem.whole_groups() ? 0 : c + align_up(bytes_of(problem.tile * problem.n, problem.product()))),
+      : c(problem.in_place() ? 0 : align_up(bytes_of(problem.tile * problem.k, problem.compute()))),
+        b(problem.in_place() ? 0 : c + align_up(bytes_of(problem.tile * problem.n, problem.product()))),
         own(b + (problem.copies_b() ? align_up(bytes_of(problem.k * problem.n, DType::f32)) : 0)),
         bytes(own + align_up(matmul_part_scratch_bytes(problem.part()))) {}
 };
@@ -153,7 +155,7 @@ class TileMultiplier {
       : problem_(problem), part_(problem.part()), layout_(layout), a_(a), b_(b), c_(c), bias_(bias), scratch_(scratch) {}
 
   void multiply(std::int64_t expert, IndexRange rows) {
-    if (part_.by_panels()) part_.m = rows.size();
+    if (problem_.takes_any_rows()) part_.m = rows.size();
     const bool whole = rows.size() == part_.m;
     const std::byte* left = a_.data + bytes_of(rows.begin * problem_.k, problem_.operands);
     if (!whole || problem_.widens()) {
@@ -215,9 +217,9 @@ void multiply_whole_groups(const ExecutionContext& context, const Problem& probl
       const std::int64_t expert = item / parts;
       const IndexRange rows{offset[expert], offset[expert + 1]}, columns = problem.columns(item % parts);
       if (rows.size() == 0) return true;
-      run_matmul_part(problem.part(rows.size(), columns), a.as<float>() + rows.begin * k,
-                      b.as<float>() + expert * k * n + columns.begin * (problem.options.transpose_b ? k : 1),
-                      c.as<float>() + rows.begin * n + columns.begin,
+      run_matmul_part(problem.part(rows.size(), columns), a.data + bytes_of(rows.begin * k, problem.operands),
+                      b.data + bytes_of(expert * k * n + columns.begin * (problem.options.transpose_b ? k : 1), problem.operands),
+                      c.data + bytes_of(rows.begin * n + columns.begin, problem.result),
                       bias == nullptr ? nullptr : bias->as<float>() + expert * n + columns.begin, own);
       return true;
     });
@@ -253,6 +255,8 @@ std::size_t grouped_matmul_scratch_bytes(const Shape& a, const Shape& b, DType o
 
 /// Rows of a group that are added at a time, and the multiple to which fewer are padded for oneDNN. Our own loops need no padding.
 constexpr std::int64_t kRun = 128, kRunGrain = 32;
+/// Rows that tiles add at a time: their number changes no bit, and each run reads and writes c[e] once.
+constexpr std::int64_t kTileRun = 512;
 /// Largest number of rows of c[e] that a thread adds to at a time.
 constexpr std::int64_t kGradientRows = 384;
 
@@ -269,24 +273,27 @@ struct Gradient {
     return thread_range(m, kShareGrain, static_cast<int>(index), static_cast<int>(blocks));
   }
   [[nodiscard]] bool by_panels() const { return part({0, m}, kRun).by_panels(); }
+  [[nodiscard]] bool by_tiles() const { return compute == DType::bf16 && multiplies_by_tiles(); }
+  [[nodiscard]] std::int64_t run() const { return by_tiles() ? kTileRun : kRun; }
   /// Length of a run of `count` rows with its padding.
   [[nodiscard]] std::int64_t padded(std::int64_t count) const {
-    return by_panels() ? count : (count + kRunGrain - 1) / kRunGrain * kRunGrain;
+    return by_panels() || by_tiles() ? count : (count + kRunGrain - 1) / kRunGrain * kRunGrain;
   }
   [[nodiscard]] MatmulPart part(IndexRange rows, std::int64_t length) const {
     return {.m = rows.size(),
             .n = n,
             .k = length,
-            .a_stride = length,
+            .a_stride = by_tiles() ? m : length,
             .b_stride = n,
             .c_stride = n,
             .operands = compute,
             .result = DType::f32,
+            .transpose_a = by_tiles(),
             .accumulate = true};
   }
   /// Largest scratch of a product. Compiles all products of oneDNN that this thread could ever need.
   [[nodiscard]] std::size_t product_scratch() const {
-    if (by_panels()) return align_up(matmul_part_scratch_bytes(part(block(0), kRun)));
+    if (by_panels() || by_tiles()) return align_up(matmul_part_scratch_bytes(part(block(0), run())));
     std::size_t largest = 0;
     for (std::int64_t index = 0; index < blocks; ++index) {
       if (index > 0 && block(index).size() == block(index - 1).size()) continue;  // the same products
@@ -301,23 +308,29 @@ struct Gradient {
 struct RunLayout {
   std::size_t b, own, bytes;  // the rows of a are at 0
   explicit RunLayout(const Gradient& gradient)
-      : b(align_up(bytes_of(std::min(gradient.m, kGradientRows) * kRun, gradient.compute))),
-        own(b +
-            (gradient.by_panels() && gradient.compute == gradient.operands ? 0 : align_up(bytes_of(kRun * gradient.n, gradient.compute)))),
+      : b(gradient.by_tiles() ? 0 : align_up(bytes_of(std::min(gradient.m, kGradientRows) * kRun, gradient.compute))),
+        own(b + (gradient.by_tiles() || (gradient.by_panels() && gradient.compute == gradient.operands)
+                     ? 0
+                     : align_up(bytes_of(kRun * gradient.n, gradient.compute)))),
         bytes(own + gradient.product_scratch()) {}
 };
 
 /// Adds group `rows` of a and b to a block of the rows of c[e], `to`.
 void add_group(const Gradient& gradient, const RunLayout& layout, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block,
                float* to, std::byte* scratch) {
-  for (std::int64_t first = rows.begin; first < rows.end; first += kRun) {
-    const std::int64_t count = std::min(kRun, rows.end - first), length = gradient.padded(count);
+  for (std::int64_t first = rows.begin; first < rows.end; first += gradient.run()) {
+    const std::int64_t count = std::min(gradient.run(), rows.end - first), length = gradient.padded(count);
+    const std::byte* right = b.data + bytes_of(first * gradient.n, gradient.operands);
+    if (gradient.by_tiles()) {
+      run_matmul_part(gradient.part(block, count), a.data + bytes_of(first * gradient.m + block.begin, gradient.operands), right, to,
+                      nullptr, scratch + layout.own);
+      continue;
+    }
     if (length != count) std::fill_n(scratch, bytes_of(block.size() * length, gradient.compute), std::byte{0});
     // Addressed as if from row 0 on: the block's rows begin at the thread's memory.
     std::byte* const row_0 = scratch - bytes_of(block.begin * length, gradient.compute);
     transpose_columns(gradient.operands, gradient.compute, a.data + bytes_of(first * gradient.m, gradient.operands), count, gradient.m,
                       row_0, length, block.begin, block.end);
-    const std::byte* right = b.data + bytes_of(first * gradient.n, gradient.operands);
     if (length != count || gradient.compute != gradient.operands) {
       copy_rows(right, gradient.operands, gradient.compute, count, gradient.n, length, scratch + layout.b);
       right = scratch + layout.b;

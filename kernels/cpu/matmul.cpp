@@ -9,6 +9,7 @@
 #include "kernels/cpu/aligned_scratch.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
+#include "kernels/cpu/packing.hpp"
 #include "kernels/cpu/thread_range.hpp"
 #include "kernels/cpu/transpose_columns.hpp"
 #include "kernels/cpu/transposed_gemm.hpp"
@@ -31,12 +32,19 @@ struct Problem {
   [[nodiscard]] bool widens() const { return compute() != operands; }
   /// Whether a is copied: widened, or transposed so that it can be cut. For rows cut out of a transposed matrix oneDNN uses an
   /// older kernel, which is a fifth slower and allocates.
-  [[nodiscard]] bool copies_a() const { return widens() || options.transpose_a; }
+  [[nodiscard]] bool copies_a() const { return widens() || (options.transpose_a && !by_tiles()); }
+  [[nodiscard]] bool by_tiles() const { return compute() == DType::bf16 && multiplies_by_tiles(); }
   [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
   /// Whether some columns of c are computed in a matrix of their own and copied. For a packed operand and some columns of c
   /// oneDNN uses its reference loops, which are a thousand times slower.
-  [[nodiscard]] bool copies_columns(IndexRange columns) const { return options.packed_b && columns.size() != n; }
-  [[nodiscard]] bool copies_b() const { return widens() && !options.packed_b; }
+  [[nodiscard]] bool copies_columns(IndexRange columns) const { return options.packed_b && !by_tiles() && columns.size() != n; }
+  /// Whether b is copied by all threads together: widened, or packed for tiles.
+  [[nodiscard]] bool copies_b() const { return (widens() || by_tiles()) && !options.packed_b; }
+  [[nodiscard]] std::size_t bytes_of_b() const {
+    return by_tiles() ? packed_bytes(k, n, operands) : static_cast<std::size_t>(k * n) * sizeof(float);
+  }
+  /// Whether products read b in blocks of 64 columns.
+  [[nodiscard]] bool reads_packed() const { return options.packed_b || by_tiles(); }
   /// Few rows (the head during generation) would leave other threads idle, so then the columns are cut. A product of panels copies a
   /// thread's columns of b, which pays off if there are more rows.
   [[nodiscard]] bool by_rows(int threads) const {
@@ -62,23 +70,24 @@ struct Problem {
   [[nodiscard]] std::pair<IndexRange, IndexRange> cut(int thread, int threads) const {
     const IndexRange all_rows{0, m}, all_columns{0, n};
     if (by_rows(threads)) return {thread_range(m, kShareGrain, thread, threads), all_columns};
-    return {all_rows, thread_range(n, options.packed_b ? kPackedColumns : kShareGrain, thread, threads)};
+    return {all_rows, thread_range(n, reads_packed() ? kPackedColumns : kShareGrain, thread, threads)};
   }
 
   [[nodiscard]] MatmulPart part(IndexRange rows, IndexRange columns) const {
     return {.m = rows.size(),
             .n = columns.size(),
             .k = k,
-            .a_stride = k,
-            .b_stride = options.packed_b      ? 0
+            .a_stride = options.transpose_a && by_tiles() ? m : k,
+            .b_stride = reads_packed()        ? 0
                         : options.transpose_b ? k
                                               : n,
             .c_stride = copies_columns(columns) ? columns.size() : n,
             .operands = compute(),
             .result = narrows() || copies_columns(columns) ? DType::f32 : result,
-            .transpose_b = options.transpose_b && !options.packed_b,
+            .transpose_a = options.transpose_a && by_tiles(),
+            .transpose_b = options.transpose_b && !reads_packed(),
             .accumulate = options.accumulate && !copies_columns(columns),
-            .packed_b = options.packed_b,
+            .packed_b = reads_packed(),
             .addend = options.addend && !options.bias && !narrows() && !copies_columns(columns),
             .bias = options.bias && !narrows() && !copies_columns(columns)};
   }
@@ -95,8 +104,8 @@ struct Layout {
     };
     const std::int64_t rows = problem.in_blocks(team) ? problem.block_rows(team) * team : problem.m;
     b = a + (problem.copies_a() ? bytes(rows, problem.k, problem.compute()) : 0);
-    c = b + (problem.copies_b() ? bytes(problem.k, problem.n, DType::f32) : 0);
-    const bool copies_c = problem.narrows() || (problem.options.packed_b && !problem.by_rows(team));
+    c = b + (problem.copies_b() ? align_up(problem.bytes_of_b()) : 0);
+    const bool copies_c = problem.narrows() || (problem.options.packed_b && !problem.by_tiles() && !problem.by_rows(team));
     threads = c + (copies_c ? bytes(rows, problem.n, DType::f32) : 0);
   }
 };
@@ -132,6 +141,17 @@ void copy_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread
 }
 
 void copy_b(const Problem& problem, const Tensor& b, std::byte* copy, int thread, int threads) {
+  if (problem.by_tiles()) {
+    const bool transpose = problem.options.transpose_b;
+    const PackedMatrix matrix{.data = b.data,
+                              .dtype = b.dtype,
+                              .transpose = transpose,
+                              .rows = problem.k,
+                              .columns = problem.n,
+                              .step = transpose ? problem.k : problem.n};
+    const IndexRange blocks = thread_range(matrix.blocks(), 1, thread, threads);
+    return pack_blocks(matrix, copy, blocks.begin, blocks.end);
+  }
   const IndexRange range = thread_range(problem.k * problem.n, 4096, thread, threads);
   pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
 }
@@ -229,7 +249,7 @@ void multiply_blocks(const Problem& problem, IndexRange rows, const Block& block
 
 /// Offset in the right operand where the columns from `first` on begin, in elements.
 std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
-  if (problem.options.packed_b) return packed_place(problem.k, 0, first, problem.compute());
+  if (problem.reads_packed()) return packed_place(problem.k, 0, first, problem.compute());
   return first * (problem.options.transpose_b ? problem.k : 1);
 }
 
@@ -284,7 +304,7 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
     const MatmulPart part = problem.part(rows, columns);
     const auto operand_size = static_cast<std::int64_t>(size_of(part.operands)),
                result_size = static_cast<std::int64_t>(size_of(part.result));
-    const std::int64_t from_a = rows.begin * part.a_stride;
+    const std::int64_t from_a = part.transpose_a ? rows.begin : rows.begin * part.a_stride;
     const std::int64_t from_b = place_of_columns(problem, columns.begin);
     if (problem.copies_columns(columns)) {
       float* const wide = reinterpret_cast<float*>(base + layout.c) + problem.m * columns.begin;

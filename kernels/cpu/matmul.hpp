@@ -6,10 +6,10 @@
 
 namespace millrace::kernels::cpu {
 
-/// kernels/matmul.hpp through oneDNN, or through our own loops (MatmulPart::by_panels). The team splits the rows of c (its columns if there
-/// are few rows); each thread runs a primitive of its own on one OpenMP thread. Each thread caches primitives and their memory by shape, so
-/// a shape seen before does not allocate anything large. Operands are checked by the caller; throws Error(internal) when the scratch is too
-/// small.
+/// kernels/matmul.hpp through oneDNN, or through our own loops (MatmulPart::by_panels, by_tiles). The team splits the rows of c (its
+/// columns if there are few rows); each thread runs a primitive of its own on one OpenMP thread. Each thread caches primitives and their
+/// memory by shape, so a shape seen before does not allocate anything large. Operands are checked by the caller; throws Error(internal)
+/// when the scratch is too small.
 void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend = nullptr);
 

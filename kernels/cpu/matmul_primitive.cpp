@@ -8,6 +8,8 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/thread_team.hpp"
+#include "kernels/cpu/gemm/tile_gemm_loops.hpp"
+#include "kernels/cpu/packing.hpp"
 #include "kernels/cpu/panel_product_loops.hpp"
 
 namespace millrace::kernels::cpu {
@@ -115,14 +117,60 @@ bool MatmulPart::by_panels() const {
   return cpu_features().isa == Isa::avx2 && operands == DType::f32 && result == DType::f32 && !packed_b;
 }
 
+bool multiplies_by_tiles() { return cpu_features().amx_bf16; }
+
+bool MatmulPart::by_tiles() const { return operands == DType::bf16 && multiplies_by_tiles(); }
+
+namespace {
+
+/// b as it is packed for a product of tiles.
+PackedMatrix right_operand(const MatmulPart& part, const void* b) {
+  return {.data = static_cast<const std::byte*>(b),
+          .dtype = DType::bf16,
+          .transpose = part.transpose_b,
+          .rows = part.k,
+          .columns = part.n,
+          .step = part.b_stride};
+}
+
+void run_tiles(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch) {
+  const bool narrow = part.result == DType::bf16;
+  if (!part.packed_b) {
+    const PackedMatrix matrix = right_operand(part, b);
+    pack_blocks(matrix, scratch + kTileGemmBytes, 0, matrix.blocks());
+    b = scratch + kTileGemmBytes;
+  }
+  const bool wide_addend = part.bias || (part.addend && !narrow);
+  pick_tile_gemm()({.m = part.m,
+                    .n = part.n,
+                    .k = part.k,
+                    .a = static_cast<const BFloat16*>(a),
+                    .a_step = part.a_stride,
+                    .transpose_a = part.transpose_a,
+                    .b = static_cast<const BFloat16*>(b),
+                    .wide = narrow ? nullptr : static_cast<float*>(c),
+                    .narrow = narrow ? static_cast<BFloat16*>(c) : nullptr,
+                    .c_step = part.c_stride,
+                    .accumulate = part.accumulate,
+                    .wide_addend = wide_addend ? static_cast<const float*>(addend) : nullptr,
+                    .narrow_addend = part.addend && narrow ? static_cast<const BFloat16*>(addend) : nullptr,
+                    .addend_step = part.bias ? 0 : part.c_stride},
+                   scratch);
+}
+
+}  // namespace
+
 std::size_t matmul_part_scratch_bytes(const MatmulPart& part) {
+  if (part.by_tiles()) return kTileGemmBytes + (part.packed_b ? 0 : packed_bytes(part.k, part.n, DType::bf16));
   if (part.by_panels()) return static_cast<std::size_t>(panel_floats(part.n, part.k)) * sizeof(float);
   return cache().get(part).scratch_bytes;
 }
 
 void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch) {
+  if (part.by_panels() || part.by_tiles())
+    MILLRACE_CHECK(!part.own_scratch, ExitCode::internal, "kernels.matmul", "a product needs more scratch than was planned");
+  if (part.by_tiles()) return run_tiles(part, a, b, c, addend, scratch);
   if (part.by_panels()) {
-    MILLRACE_CHECK(!part.own_scratch, ExitCode::internal, "kernels.matmul", "a product of panels needs more scratch than was planned");
     return pick_panel_product()({.m = part.m,
                                  .n = part.n,
                                  .k = part.k,

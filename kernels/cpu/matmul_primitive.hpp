@@ -8,6 +8,9 @@
 
 namespace millrace::kernels::cpu {
 
+/// Whether bf16 products are computed by tile registers.
+[[nodiscard]] bool multiplies_by_tiles();
+
 /// A thread's part of a matmul, as passed to oneDNN or computed here: c[m, n] (+)= a · op(b) with rows and columns cut out of larger
 /// matrices.
 struct MatmulPart {
@@ -16,6 +19,7 @@ struct MatmulPart {
   std::int64_t b_stride = 0;
   std::int64_t c_stride = 0;
   DType operands = DType::f32, result = DType::f32;
+  bool transpose_a = false;  // a is stored as [k, m]; only for a product of tiles
   bool transpose_b = false, accumulate = false;
   bool packed_b = false;     // b in blocks of 64 columns (kernels/packing.hpp); b_stride and transpose_b are then ignored
   bool addend = false;       // another matrix with the layout of c is added before the result is rounded
@@ -26,6 +30,9 @@ struct MatmulPart {
   /// Whether our own loops compute it (panel_product_loops.hpp): in fp32 with AVX2, where oneDNN 2.6 reaches 80 % of what they do. The bits
   /// of a row of c then do not depend on m, and those of a column not on n.
   [[nodiscard]] bool by_panels() const;
+  /// Whether tile registers compute it (gemm/tile_gemm_loops.hpp): in bf16 where the processor has AMX. The same holds for its bits. An
+  /// operand b that is not packed is packed into the scratch first.
+  [[nodiscard]] bool by_tiles() const;
 };
 
 /// The instruction set that oneDNN compiles for: that of cpu_features(), unless ONEDNN_MAX_CPU_ISA lowers it further.

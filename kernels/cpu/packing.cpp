@@ -1,9 +1,10 @@
-#include "kernels/packing.hpp"
+#include "kernels/cpu/packing.hpp"
 
 #include <algorithm>
 
 #include "kernels/cpu/pack_loops.hpp"
 #include "kernels/cpu/transpose_columns.hpp"
+#include "kernels/packing.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -16,53 +17,49 @@ bool turn_pairs(const std::byte* lines, std::int64_t rows, std::byte* out) {
   return true;
 }
 
-void pack_loop(const Tensor& b, const std::byte* from, const PackBlock& block, DType packed, std::byte* out) {
+void pack_loop(DType stored, const std::byte* from, const PackBlock& block, DType packed, std::byte* out) {
   if (packed == DType::bf16)
     pick_pack_pairs()(reinterpret_cast<const BFloat16*>(from), block, reinterpret_cast<BFloat16*>(out));
-  else if (b.dtype == DType::bf16)
+  else if (stored == DType::bf16)
     pick_pack_widen()(reinterpret_cast<const BFloat16*>(from), block, reinterpret_cast<float*>(out));
   else
     pick_pack_f32()(reinterpret_cast<const float*>(from), block, reinterpret_cast<float*>(out));
 }
 
-/// Rows of op(b), columns of op(b), and blocks of 64 columns: of b, or of each matrix of a stack.
-struct Sizes {
-  std::int64_t rows, columns, blocks, matrices;
-  Sizes(const Shape& b, bool transpose)
-      : rows(b[b.rank() - (transpose ? 1 : 2)]),
-        columns(b[b.rank() - (transpose ? 2 : 1)]),
-        blocks((columns + kPackedColumns - 1) / kPackedColumns),
-        matrices(b.rank() == 3 ? b[0] : 1) {}
-};
+}  // namespace
 
-/// Blocks [begin, end) of 64 columns, counted over all matrices, on the calling thread.
-void pack_blocks(const Tensor& b, bool transpose, std::byte* packed, std::int64_t begin, std::int64_t end) {
-  const Sizes sizes(b.shape, transpose);
-  const std::int64_t rows = sizes.rows, columns = sizes.columns;
-  const DType kind = packed_dtype(b.dtype);
-  const std::int64_t padded = packed_rows(rows, kind);
+void pack_blocks(const PackedMatrix& x, std::byte* packed, std::int64_t begin, std::int64_t end) {
+  const DType kind = packed_dtype(x.dtype);
+  const std::int64_t padded = packed_rows(x.rows, kind);
   const std::size_t block_bytes = static_cast<std::size_t>(padded * kPackedColumns) * size_of(kind);
-  for (std::int64_t index = begin; index < end; ++index) {
-    const std::int64_t matrix = index / sizes.blocks, block = index % sizes.blocks;
-    std::byte* const out =
-        packed + static_cast<std::size_t>(matrix) * packed_bytes(rows, columns, b.dtype) + static_cast<std::size_t>(block) * block_bytes;
-    const std::int64_t first = block * kPackedColumns;
-    const std::int64_t width = std::min(kPackedColumns, columns - first);
-    const std::byte* const from =
-        b.data + static_cast<std::size_t>(matrix * rows * columns + (transpose ? first * rows : first)) * size_of(b.dtype);
-    if (transpose && kind == DType::bf16 && width == kPackedColumns && turn_pairs(from, rows, out)) {
-      const std::size_t filled = static_cast<std::size_t>(rows * kPackedColumns) * size_of(kind);
+  for (std::int64_t block = begin; block < end; ++block) {
+    std::byte* const out = packed + static_cast<std::size_t>(block) * block_bytes;
+    const std::int64_t first = block * kPackedColumns, width = std::min(kPackedColumns, x.columns - first);
+    const std::byte* const from = x.data + static_cast<std::size_t>(x.transpose ? first * x.step : first) * size_of(x.dtype);
+    if (x.transpose && x.step == x.rows && kind == DType::bf16 && width == kPackedColumns && turn_pairs(from, x.rows, out)) {
+      const std::size_t filled = static_cast<std::size_t>(x.rows * kPackedColumns) * size_of(kind);
       std::fill(out + filled, out + block_bytes, std::byte{0});
     } else {
-      pack_loop(b, from, {transpose ? 1 : columns, transpose ? rows : 1, rows, padded, width}, kind, out);
+      pack_loop(x.dtype, from, {x.transpose ? 1 : x.step, x.transpose ? x.step : 1, x.rows, padded, width}, kind, out);
     }
   }
 }
 
+namespace {
+
 void pack(const ExecutionContext& context, const Tensor& b, bool transpose, std::byte* packed) {
-  const Sizes sizes(b.shape, transpose);
-  context.team().for_ranges(sizes.matrices * sizes.blocks, 1,
-                            [&](std::int64_t begin, std::int64_t end) { pack_blocks(b, transpose, packed, begin, end); });
+  const std::int64_t rows = b.shape[b.shape.rank() - (transpose ? 1 : 2)], columns = b.shape[b.shape.rank() - (transpose ? 2 : 1)];
+  const std::int64_t matrices = b.shape.rank() == 3 ? b.shape[0] : 1;
+  const PackedMatrix matrix{
+      .data = b.data, .dtype = b.dtype, .transpose = transpose, .rows = rows, .columns = columns, .step = transpose ? rows : columns};
+  context.team().for_ranges(matrices * matrix.blocks(), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t index = begin; index < end; ++index) {
+      const std::int64_t block = index % matrix.blocks();
+      PackedMatrix one = matrix;
+      one.data += static_cast<std::size_t>(index / matrix.blocks() * rows * columns) * size_of(b.dtype);
+      pack_blocks(one, packed + static_cast<std::size_t>(index / matrix.blocks()) * packed_bytes(rows, columns, b.dtype), block, block + 1);
+    }
+  });
 }
 
 // Packing moves elements and computes nothing: the reference reads what this writes.

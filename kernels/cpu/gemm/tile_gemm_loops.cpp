@@ -30,103 +30,187 @@ MILLRACE_INLINE void copy_rows(const BFloat16* a, std::int64_t a_step, std::int6
   }
 }
 
-MILLRACE_INLINE u32x16 pair_lines(const BFloat16* even, const BFloat16* odd) {
-  u16x16 a, b;
+/// Two lines of 32 numbers as pairs: of numbers 0 – 3, 8 – 11, 16 – 19 and 24 – 27, and of the others.
+MILLRACE_INLINE void pair_lines(const BFloat16* even, const BFloat16* odd, f32x16& first, f32x16& second) {
+  using u16x32 = std::uint16_t __attribute__((vector_size(64)));
+  u16x32 a, b;
   __builtin_memcpy(&a, even, sizeof a);
   __builtin_memcpy(&b, odd, sizeof b);
-  return __builtin_convertvector(a, u32x16) | __builtin_convertvector(b, u32x16) << 16;
+  first = (f32x16)__builtin_shufflevector(a, b, 0, 32, 1, 33, 2, 34, 3, 35, 8, 40, 9, 41, 10, 42, 11, 43, 16, 48, 17, 49, 18, 50, 19, 51,
+                                          24, 56, 25, 57, 26, 58, 27, 59);
+  second = (f32x16)__builtin_shufflevector(a, b, 4, 36, 5, 37, 6, 38, 7, 39, 12, 44, 13, 45, 14, 46, 15, 47, 20, 52, 21, 53, 22, 54, 23, 55,
+                                           28, 60, 29, 61, 30, 62, 31, 63);
 }
 
-/// The same from a transposed matrix: `rows` columns of `depth` lines.
+/// 32 lines of 32 numbers, as two tiles of their 32 columns.
+MILLRACE_INLINE void turn_lines(const BFloat16* from, std::int64_t from_step, BFloat16* to) {
+  f32x16 first[16], second[16];
+#pragma GCC unroll 16
+  for (std::int64_t pair = 0; pair < 16; ++pair)
+    pair_lines(from + 2 * pair * from_step, from + (2 * pair + 1) * from_step, first[pair], second[pair]);
+  transpose_16x16(first);
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < 16; ++i) store(reinterpret_cast<float*>(to + (i + i / 4 * 4) * kStep), first[i]);
+  transpose_16x16(second);
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < 16; ++i) store(reinterpret_cast<float*>(to + (i + i / 4 * 4 + 4) * kStep), second[i]);
+}
+
+/// As copy_rows, from a transposed matrix: `rows` columns of `depth` lines.
 MILLRACE_INLINE void copy_columns(const BFloat16* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, BFloat16* out) {
-  for (std::int64_t k = 0; k < depth; k += kStep)
-    for (std::int64_t first = 0; first < kBlock; first += 16) {
-      BFloat16* const to = out + k * kBlock + first * kStep;
-      f32x16 square[16];
-      const std::int64_t wide = rows - first, tall = depth - k;
-      if (wide >= 16 && tall >= kStep) {
-#pragma GCC unroll 16
-        for (std::int64_t pair = 0; pair < 16; ++pair) {
-          const BFloat16* from = a + (k + 2 * pair) * a_step + first;
-          square[pair] = (f32x16)pair_lines(from, from + a_step);
-        }
-      } else {
-        BFloat16 lines[2 * 16 * 16] = {};
-        for (std::int64_t t = 0; t < smaller(tall, kStep); ++t)
-          for (std::int64_t i = 0; i < smaller(wide, 16); ++i) lines[t * 16 + i] = a[(k + t) * a_step + first + i];
-        for (std::int64_t pair = 0; pair < 16; ++pair) square[pair] = (f32x16)pair_lines(lines + 32 * pair, lines + 32 * pair + 16);
-      }
-      transpose_16x16(square);
-#pragma GCC unroll 16
-      for (std::int64_t i = 0; i < 16; ++i) store(reinterpret_cast<float*>(to + i * kStep), square[i]);
+  for (std::int64_t k = 0; k < depth; k += kStep, out += kBlockStep) {
+    const BFloat16* const from = a + k * a_step;
+    if (rows == kBlock && depth - k >= kStep) {
+      turn_lines(from, a_step, out);
+      continue;
     }
+    alignas(64) BFloat16 lines[kStep * kBlock] = {};
+    for (std::int64_t t = 0; t < smaller(depth - k, kStep); ++t)
+      __builtin_memcpy(lines + t * kBlock, from + t * a_step, static_cast<std::size_t>(rows) * sizeof(BFloat16));
+    turn_lines(lines, kBlock, out);
+  }
 }
 
-/// to [32, 32] = from + a · b over `steps` steps; from zero if null.
-MILLRACE_INLINE void multiply_block(Tiles& tiles, const BFloat16* a, const BFloat16* b, std::int64_t steps, const float* from,
-                                    std::int64_t from_step, float* to, std::int64_t to_step) {
-  constexpr std::int64_t line = 4;  // bytes of a sum
-  if (from == nullptr) {
+/// A block of sums that is complete, [32, 32], and its place in c.
+struct Finished {
+  const float* sums;
+  std::int64_t row, column, rows, columns;
+};
+
+/// Adds what is to be added to row i of a block and writes it to c.
+MILLRACE_INLINE void finish_row(const TileGemm& x, const Finished& block, std::int64_t i) {
+  const std::int64_t to = (block.row + i) * x.c_step + block.column, other = (block.row + i) * x.addend_step + block.column;
+  const float* const sums = block.sums + i * kBlock;
+  f32x16 part[2] = {load(sums), load(sums + 16)};
+  if (block.columns == kBlock) {
+#pragma GCC unroll 2
+    for (std::int64_t half = 0; half < 2; ++half) {
+      if (x.wide_addend != nullptr) part[half] += load(x.wide_addend + other + 16 * half);
+      if (x.narrow_addend != nullptr) part[half] += load(x.narrow_addend + other + 16 * half);
+    }
+    if (x.narrow != nullptr) return store_rounded(x.narrow + to, part[0], part[1]);
+    store(x.wide + to, part[0]);
+    return store(x.wide + to + 16, part[1]);
+  }
+  alignas(64) float line[kBlock];
+  store(line, part[0]);
+  store(line + 16, part[1]);
+  for (std::int64_t j = 0; j < block.columns; ++j) {
+    if (x.wide_addend != nullptr) line[j] += x.wide_addend[other + j];
+    if (x.narrow_addend != nullptr) line[j] += to_float(x.narrow_addend[other + j]);
+  }
+  if (x.narrow == nullptr) {
+    for (std::int64_t j = 0; j < block.columns; ++j) x.wide[to + j] = line[j];
+    return;
+  }
+  alignas(64) BFloat16 rounded[kBlock];
+  store_rounded(rounded, load(line), load(line + 16));
+  for (std::int64_t j = 0; j < block.columns; ++j) x.narrow[to + j] = rounded[j];
+}
+
+/// Finishes rows [begin, end) of a block.
+MILLRACE_INLINE void finish_rows(const TileGemm& x, const Finished& block, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < smaller(end, block.rows); ++i) finish_row(x, block, i);
+}
+
+/// Where the sums of a block of c come from and go to, with the floats from one row to the next. From zero if there is no `from`.
+struct Sums {
+  const float* from;
+  std::int64_t from_step;
+  float* to;
+  std::int64_t to_step;
+};
+
+/// The rows of a that are copied next: some of the block's 32 rows (of a transposed matrix: 32 lines per step) are fetched into the cache
+/// with each step of a product.
+struct Ahead {
+  const BFloat16* a;
+  std::int64_t row_step, depth_step;  // elements from row to row, and from step to step
+  std::int64_t begin, end;            // of the 32 rows
+
+  [[gnu::always_inline]] void fetch(std::int64_t step) const {
+    for (std::int64_t row = begin; row < end; ++row) __builtin_prefetch(a + row * row_step + step * depth_step, 0, 2);
+  }
+};
+
+/// to [32, 32] = from + a · b over `steps` steps. Meanwhile the vector units finish the block before this one.
+MILLRACE_INLINE void multiply_block(Tiles& tiles, const BFloat16* a, const BFloat16* b, std::int64_t steps, const Sums& sums,
+                                    const TileGemm& x, const Finished& before, const Ahead& ahead) {
+  constexpr std::int64_t size = sizeof(float);
+  if (sums.from == nullptr) {
     tiles.clear<0>();
     tiles.clear<1>();
     tiles.clear<2>();
     tiles.clear<3>();
   } else {
-    tiles.load<0>(from, from_step * line);
-    tiles.load<1>(from + 16, from_step * line);
-    tiles.load<2>(from + 16 * from_step, from_step * line);
-    tiles.load<3>(from + 16 * from_step + 16, from_step * line);
+    const std::int64_t step = sums.from_step;
+    tiles.load<0>(sums.from, step * size);
+    tiles.load<1>(sums.from + 16, step * size);
+    tiles.load<2>(sums.from + 16 * step, step * size);
+    tiles.load<3>(sums.from + 16 * step + 16, step * size);
   }
-  constexpr std::int64_t b_step = kColumnsOfB * 4;
+  constexpr std::int64_t pairs = kColumnsOfB * 2 * static_cast<std::int64_t>(sizeof(BFloat16));
+  const std::int64_t share = (kBlock + steps - 1) / steps;
   for (std::int64_t step = 0; step < steps; ++step, a += kBlockStep, b += kStep * kColumnsOfB) {
     tiles.load<4>(a, 64);
-    tiles.load<6>(b, b_step);
+    tiles.load<6>(b, pairs);
     tiles.multiply_add<0, 4, 6>();
-    tiles.load<7>(b + 32, b_step);
+    tiles.load<7>(b + 32, pairs);
     tiles.multiply_add<1, 4, 7>();
     tiles.load<5>(a + kBlockStep / 2, 64);
     tiles.multiply_add<2, 5, 6>();
     tiles.multiply_add<3, 5, 7>();
+    ahead.fetch(step);
+    finish_rows(x, before, step * share, (step + 1) * share);
   }
-  tiles.store<0>(to, to_step * line);
-  tiles.store<1>(to + 16, to_step * line);
-  tiles.store<2>(to + 16 * to_step, to_step * line);
-  tiles.store<3>(to + 16 * to_step + 16, to_step * line);
+  const std::int64_t step = sums.to_step;
+  tiles.store<0>(sums.to, step * size);
+  tiles.store<1>(sums.to + 16, step * size);
+  tiles.store<2>(sums.to + 16 * step, step * size);
+  tiles.store<3>(sums.to + 16 * step + 16, step * size);
 }
 
-/// Adds what is to be added to the sums of a block and writes it to c.
-MILLRACE_INLINE void finish_block(const TileGemm& x, std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns,
-                                  const float* sums) {
-  for (std::int64_t i = 0; i < rows; ++i, sums += kBlock) {
-    const std::int64_t to = (row + i) * x.c_step + column, other = (row + i) * x.addend_step + column;
-    f32x16 part[2] = {load(sums), load(sums + 16)};
-    if (columns == kBlock) {
-      for (int h = 0; h < 2; ++h) {
-        if (x.wide_addend != nullptr) part[h] += load(x.wide_addend + other + 16 * h);
-        if (x.narrow_addend != nullptr) part[h] += load(x.narrow_addend + other + 16 * h);
-      }
-      if (x.wide != nullptr) {
-        store(x.wide + to, part[0]);
-        store(x.wide + to + 16, part[1]);
-      } else {
-        store_rounded(x.narrow + to, part[0], part[1]);
-      }
-      continue;
+/// A thread's memory: 32 rows of a as tiles [depth / 32, 2, 16, 32], two finished blocks, and the blocks whose sums are kept between parts
+/// of the depth [rows / 32, width / 32, 32, 32].
+struct Workspace {
+  BFloat16* a;
+  float* finished;
+  float* kept;
+};
+
+/// The product over one part of the depth for 32 rows, which are copied, and the columns [left, right).
+MILLRACE_INLINE void multiply_rows(Tiles& tiles, const TileGemm& x, std::int64_t row, std::int64_t rows, std::int64_t left,
+                                   std::int64_t right, std::int64_t begin, std::int64_t depth, const Workspace& work, float* kept,
+                                   const BFloat16* next, Finished& before) {
+  const std::int64_t padded = (x.k + kStep - 1) / kStep * kStep, steps = (depth + kStep - 1) / kStep;
+  const std::int64_t blocks = (right - left + kBlock - 1) / kBlock;
+  const bool last = begin + depth == x.k;
+  for (std::int64_t column = left; column < right; column += kBlock, kept += kBlock * kBlock) {
+    const std::int64_t columns = smaller(kBlock, right - column);
+    const bool whole = rows == kBlock && columns == kBlock, in_place = whole && x.wide != nullptr && x.wide_addend == nullptr;
+    float* const c = x.wide + row * x.c_step + column;
+    Sums sums{.from = begin > 0 ? kept : nullptr, .from_step = kBlock, .to = kept, .to_step = kBlock};
+    if (begin == 0 && x.accumulate) {
+      sums.from = whole ? c : kept;
+      sums.from_step = whole ? x.c_step : kBlock;
+      for (std::int64_t i = 0; !whole && i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j) kept[i * kBlock + j] = c[i * x.c_step + j];
     }
-    float line[kBlock];
-    store(line, part[0]);
-    store(line + 16, part[1]);
-    for (std::int64_t j = 0; j < columns; ++j) {
-      if (x.wide_addend != nullptr) line[j] += x.wide_addend[other + j];
-      if (x.narrow_addend != nullptr) line[j] += to_float(x.narrow_addend[other + j]);
+    if (last && in_place) {
+      sums.to = c;
+      sums.to_step = x.c_step;
+    } else if (last) {
+      sums.to = before.sums == work.finished ? work.finished + kBlock * kBlock : work.finished;
     }
-    if (x.wide != nullptr) {
-      for (std::int64_t j = 0; j < columns; ++j) x.wide[to + j] = line[j];
-    } else {
-      alignas(64) BFloat16 rounded[kBlock];
-      store_rounded(rounded, load(line), load(line + 16));
-      for (std::int64_t j = 0; j < columns; ++j) x.narrow[to + j] = rounded[j];
-    }
+    const std::int64_t index = (column - left) / kBlock;
+    const Ahead ahead{.a = next,
+                      .row_step = x.a_step,
+                      .depth_step = x.transpose_a ? kStep * x.a_step : kStep,
+                      .begin = next == nullptr ? 0 : index * kBlock / blocks,
+                      .end = next == nullptr ? 0 : (index + 1) * kBlock / blocks};
+    multiply_block(tiles, work.a, x.b + column / kColumnsOfB * kColumnsOfB * padded + begin * kColumnsOfB + column % kColumnsOfB * 2, steps,
+                   sums, x, before, ahead);
+    before = {.sums = sums.to, .row = row, .column = column, .rows = last && !in_place ? rows : 0, .columns = columns};
   }
 }
 
@@ -136,47 +220,34 @@ namespace MILLRACE_TILES {
 
 void tile_gemm(const TileGemm& x, std::byte* memory) {
   Tiles tiles;
-  auto* const copy = reinterpret_cast<BFloat16*>(memory);                             // [rows / 32, depth / 32, 2, 16, 32]
-  auto* const block = reinterpret_cast<float*>(memory + kTileRows * kTileDepth * 2);  // [32, 32]
-  auto* const partial = block + kBlock * kBlock;                                      // [rows, width]
-  const std::int64_t padded = (x.k + kStep - 1) / kStep * kStep;
+  Workspace work{};
+  work.a = reinterpret_cast<BFloat16*>(memory);
+  work.finished = reinterpret_cast<float*>(work.a + kBlock * kTileDepth);
+  work.kept = work.finished + 2 * kBlock * kBlock;
+  Finished before{};
+  const auto place = [&](std::int64_t row, std::int64_t depth) { return x.transpose_a ? depth * x.a_step + row : row * x.a_step + depth; };
   for (std::int64_t left = 0; left < x.n; left += kTileWidth)
-    for (std::int64_t top = 0; top < x.m; top += kTileRows) {
-      const std::int64_t right = smaller(left + kTileWidth, x.n), bottom = smaller(top + kTileRows, x.m);
+    for (std::int64_t top = 0; top < x.m; top += kTileRows)
       for (std::int64_t begin = 0; begin < x.k; begin += kTileDepth) {
-        const std::int64_t depth = smaller(kTileDepth, x.k - begin), steps = (depth + kStep - 1) / kStep;
-        const bool last = begin + depth == x.k;
+        const std::int64_t depth = smaller(kTileDepth, x.k - begin), bottom = smaller(top + kTileRows, x.m);
         for (std::int64_t row = top; row < bottom; row += kBlock) {
           const std::int64_t rows = smaller(kBlock, bottom - row);
           if (x.transpose_a)
-            copy_columns(x.a + begin * x.a_step + row, x.a_step, rows, depth, copy);
+            copy_columns(x.a + place(row, begin), x.a_step, rows, depth, work.a);
           else
-            copy_rows(x.a + row * x.a_step + begin, x.a_step, rows, depth, copy);
-          for (std::int64_t column = left; column < right; column += kBlock) {
-            const std::int64_t columns = smaller(kBlock, right - column);
-            const BFloat16* const b = x.b + column / kColumnsOfB * kColumnsOfB * padded + begin * kColumnsOfB + column % kColumnsOfB * 2;
-            const bool whole = rows == kBlock && columns == kBlock;
-            float* const kept = partial + (row - top) * kTileWidth + column - left;
-            const float* from = begin > 0 ? kept : nullptr;
-            std::int64_t from_step = kTileWidth;
-            float* to = last ? block : kept;
-            std::int64_t to_step = last ? kBlock : kTileWidth;
-            if (x.wide != nullptr && whole && x.wide_addend == nullptr) {
-              to = x.wide + row * x.c_step + column;
-              to_step = x.c_step;
-              from_step = x.c_step;
-              from = begin > 0 || x.accumulate ? to : nullptr;
-            } else if (begin == 0 && x.accumulate) {
-              for (std::int64_t i = 0; i < rows; ++i)
-                for (std::int64_t j = 0; j < columns; ++j) kept[i * kTileWidth + j] = x.wide[(row + i) * x.c_step + column + j];
-              from = kept;
-            }
-            multiply_block(tiles, copy, b, steps, from, from_step, to, to_step);
-            if (to == block) finish_block(x, row, column, rows, columns, block);
-          }
+            copy_rows(x.a + place(row, begin), x.a_step, rows, depth, work.a);
+          const BFloat16* next = nullptr;
+          if (row + kBlock < bottom)
+            next = x.a + place(row + kBlock, begin);
+          else if (begin + depth < x.k)
+            next = x.a + place(top, begin + depth);
+          else if (bottom < x.m)
+            next = x.a + place(bottom, 0);
+          multiply_rows(tiles, x, row, rows, left, smaller(left + kTileWidth, x.n), begin, depth, work,
+                        work.kept + (row - top) * kTileWidth, next, before);
         }
       }
-    }
+  finish_rows(x, before, 0, kBlock);
 }
 
 }  // namespace MILLRACE_TILES

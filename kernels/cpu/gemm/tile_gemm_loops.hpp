@@ -29,7 +29,7 @@ struct TileGemm {
 inline constexpr std::int64_t kTileDepth = 512, kTileWidth = 512, kTileRows = 256;
 
 /// Bytes of the memory that a product needs, aligned to 64.
-inline constexpr std::size_t kTileGemmBytes = (kTileDepth * 32) * sizeof(BFloat16) + (32 * 32 + kTileRows * kTileWidth) * sizeof(float);
+inline constexpr std::size_t kTileGemmBytes = (kTileDepth * 32) * sizeof(BFloat16) + (2 * 32 * 32 + kTileRows * kTileWidth) * sizeof(float);
 
 /// An element of c is one chain of steps over 32 numbers of k, in order, each with the sum of its even products and that of its odd ones
 /// (kernels/cpu/gemm/tile_model.hpp): its bits depend on its row of a, its column of b, what is added to it and nothing else.
