@@ -255,8 +255,6 @@ std::size_t grouped_matmul_scratch_bytes(const Shape& a, const Shape& b, DType o
 
 /// Rows of a group that are added at a time, and the multiple to which fewer are padded for oneDNN. Our own loops need no padding.
 constexpr std::int64_t kRun = 128, kRunGrain = 32;
-/// Rows that tiles add at a time: their number changes no bit, and each run reads and writes c[e] once.
-constexpr std::int64_t kTileRun = 512;
 /// Largest number of rows of c[e] that a thread adds to at a time.
 constexpr std::int64_t kGradientRows = 384;
 
@@ -274,7 +272,6 @@ struct Gradient {
   }
   [[nodiscard]] bool by_panels() const { return part({0, m}, kRun).by_panels(); }
   [[nodiscard]] bool by_tiles() const { return compute == DType::bf16 && multiplies_by_tiles(); }
-  [[nodiscard]] std::int64_t run() const { return by_tiles() ? kTileRun : kRun; }
   /// Length of a run of `count` rows with its padding.
   [[nodiscard]] std::int64_t padded(std::int64_t count) const {
     return by_panels() || by_tiles() ? count : (count + kRunGrain - 1) / kRunGrain * kRunGrain;
@@ -293,7 +290,7 @@ struct Gradient {
   }
   /// Largest scratch of a product. Compiles all products of oneDNN that this thread could ever need.
   [[nodiscard]] std::size_t product_scratch() const {
-    if (by_panels() || by_tiles()) return align_up(matmul_part_scratch_bytes(part(block(0), run())));
+    if (by_panels() || by_tiles()) return align_up(matmul_part_scratch_bytes(part(block(0), kRun)));
     std::size_t largest = 0;
     for (std::int64_t index = 0; index < blocks; ++index) {
       if (index > 0 && block(index).size() == block(index - 1).size()) continue;  // the same products
@@ -318,19 +315,17 @@ struct RunLayout {
 /// Adds group `rows` of a and b to a block of the rows of c[e], `to`.
 void add_group(const Gradient& gradient, const RunLayout& layout, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block,
                float* to, std::byte* scratch) {
-  for (std::int64_t first = rows.begin; first < rows.end; first += gradient.run()) {
-    const std::int64_t count = std::min(gradient.run(), rows.end - first), length = gradient.padded(count);
-    const std::byte* right = b.data + bytes_of(first * gradient.n, gradient.operands);
-    if (gradient.by_tiles()) {
-      run_matmul_part(gradient.part(block, count), a.data + bytes_of(first * gradient.m + block.begin, gradient.operands), right, to,
-                      nullptr, scratch + layout.own);
-      continue;
-    }
+  if (gradient.by_tiles() && rows.size() > 0)
+    return run_matmul_part(gradient.part(block, rows.size()), a.data + bytes_of(rows.begin * gradient.m + block.begin, gradient.operands),
+                           b.data + bytes_of(rows.begin * gradient.n, gradient.operands), to, nullptr, scratch + layout.own);
+  for (std::int64_t first = rows.begin; first < rows.end; first += kRun) {
+    const std::int64_t count = std::min(kRun, rows.end - first), length = gradient.padded(count);
     if (length != count) std::fill_n(scratch, bytes_of(block.size() * length, gradient.compute), std::byte{0});
     // Addressed as if from row 0 on: the block's rows begin at the thread's memory.
     std::byte* const row_0 = scratch - bytes_of(block.begin * length, gradient.compute);
     transpose_columns(gradient.operands, gradient.compute, a.data + bytes_of(first * gradient.m, gradient.operands), count, gradient.m,
                       row_0, length, block.begin, block.end);
+    const std::byte* right = b.data + bytes_of(first * gradient.n, gradient.operands);
     if (length != count || gradient.compute != gradient.operands) {
       copy_rows(right, gradient.operands, gradient.compute, count, gradient.n, length, scratch + layout.b);
       right = scratch + layout.b;

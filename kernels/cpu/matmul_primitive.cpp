@@ -123,20 +123,20 @@ bool MatmulPart::by_tiles() const { return operands == DType::bf16 && multiplies
 
 namespace {
 
-/// b as it is packed for a product of tiles.
-PackedMatrix right_operand(const MatmulPart& part, const void* b) {
-  return {.data = static_cast<const std::byte*>(b),
-          .dtype = DType::bf16,
-          .transpose = part.transpose_b,
-          .rows = part.k,
-          .columns = part.n,
-          .step = part.b_stride};
+/// Whether tiles pack b part by part, in the memory that they have anyway.
+bool packs_parts(const MatmulPart& part) {
+  return !part.packed_b && !part.transpose_b && part.result == DType::f32 && !part.addend && !part.bias;
 }
 
 void run_tiles(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch) {
   const bool narrow = part.result == DType::bf16;
-  if (!part.packed_b) {
-    const PackedMatrix matrix = right_operand(part, b);
+  if (!part.packed_b && !packs_parts(part)) {
+    const PackedMatrix matrix{.data = static_cast<const std::byte*>(b),
+                              .dtype = DType::bf16,
+                              .transpose = part.transpose_b,
+                              .rows = part.k,
+                              .columns = part.n,
+                              .step = part.b_stride};
     pack_blocks(matrix, scratch + kTileGemmBytes, 0, matrix.blocks());
     b = scratch + kTileGemmBytes;
   }
@@ -148,6 +148,7 @@ void run_tiles(const MatmulPart& part, const void* a, const void* b, void* c, co
                     .a_step = part.a_stride,
                     .transpose_a = part.transpose_a,
                     .b = static_cast<const BFloat16*>(b),
+                    .b_step = packs_parts(part) ? part.b_stride : 0,
                     .wide = narrow ? nullptr : static_cast<float*>(c),
                     .narrow = narrow ? static_cast<BFloat16*>(c) : nullptr,
                     .c_step = part.c_stride,
@@ -161,7 +162,7 @@ void run_tiles(const MatmulPart& part, const void* a, const void* b, void* c, co
 }  // namespace
 
 std::size_t matmul_part_scratch_bytes(const MatmulPart& part) {
-  if (part.by_tiles()) return kTileGemmBytes + (part.packed_b ? 0 : packed_bytes(part.k, part.n, DType::bf16));
+  if (part.by_tiles()) return kTileGemmBytes + (part.packed_b || packs_parts(part) ? 0 : packed_bytes(part.k, part.n, DType::bf16));
   if (part.by_panels()) return static_cast<std::size_t>(panel_floats(part.n, part.k)) * sizeof(float);
   return cache().get(part).scratch_bytes;
 }

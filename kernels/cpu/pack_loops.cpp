@@ -1,5 +1,6 @@
 #include "kernels/cpu/pack_loops.hpp"
 
+#include "kernels/cpu/simd/pair_lines.hpp"
 #include "kernels/cpu/simd/transpose_16x16.hpp"
 
 namespace millrace::kernels::cpu {
@@ -57,6 +58,7 @@ void pack_f32(const float* in, const PackBlock& block, float* out) { pack(in, bl
 void pack_widen(const BFloat16* in, const PackBlock& block, float* out) { pack(in, block, out); }
 
 void pack_pairs(const BFloat16* in, const PackBlock& block, BFloat16* out) {
+  if (block.column_step == 1) return pair_block(in, block.row_step, block.rows, block.columns, block.padded, out);
   for (std::int64_t row = 0; row < block.padded; row += 2)
     for (std::int64_t column = 0; column < kColumns; ++column)
       for (std::int64_t half = 0; half < 2; ++half) {

@@ -1,16 +1,18 @@
 #include "kernels/cpu/transposed_gemm.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
+#include "kernels/cpu/gemm/tile_gemm_loops.hpp"
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
-#include "kernels/cpu/packing.hpp"
 #include "kernels/cpu/panel_product_loops.hpp"
 #include "kernels/cpu/thread_range.hpp"
 #include "kernels/cpu/transpose_columns.hpp"
+#include "kernels/packing.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -20,61 +22,36 @@ namespace {
 constexpr std::int64_t kStretch = 512, kRows = 256;
 /// The same for our own loops, which sum so many tokens at a time and copy b for each part of the rows.
 constexpr std::int64_t kPanelStretch = kPanelDepth, kRowsOfPanels = 2 * kPanelRows;
-/// Number of tokens of b that are packed for tiles at a time. Tiles transpose a while they copy it, for all of a thread's rows.
-constexpr std::int64_t kTileStretch = 2048;
 
 struct Places {
   DType compute;
   bool widens;
-  bool tiles;
   std::int64_t most_rows;
   std::int64_t stretch;  // all but the last
   std::size_t turned;    // bytes of a thread's transposed stretch
-  std::size_t b;         // bytes of the copied stretch of b, which all threads share
+  std::size_t b;         // bytes of the widened stretch of b, which all threads share
 
-  Places(const TransposedGemm& at, int threads)
-      : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands), tiles(compute == DType::bf16 && multiplies_by_tiles()) {
+  Places(const TransposedGemm& at, int threads) : compute(matmul_compute_dtype(at.operands)), widens(compute != at.operands) {
     const bool panels = part(at, {0, at.m}, at.k, true).by_panels();
-    most_rows = tiles ? at.m : panels ? kRowsOfPanels : kRows;
-    stretch = std::min(at.k, tiles ? kTileStretch : panels ? kPanelStretch : kStretch);
+    most_rows = panels ? kRowsOfPanels : kRows;
+    stretch = std::min(at.k, panels ? kPanelStretch : kStretch);
     std::int64_t rows = 0;
     for (int thread = 0; thread < threads; ++thread)
       for_parts(thread_range(at.m, kShareGrain, thread, threads), most_rows, [&](IndexRange part) { rows = std::max(rows, part.size()); });
-    turned = tiles ? 0 : align_up(static_cast<std::size_t>(rows * stretch) * size_of(compute));
-    b = tiles    ? align_up(packed_bytes(stretch, at.n, compute))
-        : widens ? align_up(static_cast<std::size_t>(stretch * at.n) * sizeof(float))
-                 : 0;
+    turned = align_up(static_cast<std::size_t>(rows * stretch) * size_of(compute));
+    b = widens ? align_up(static_cast<std::size_t>(stretch * at.n) * sizeof(float)) : 0;
   }
 
   [[nodiscard]] MatmulPart part(const TransposedGemm& at, IndexRange rows, std::int64_t length, bool accumulate) const {
     return {.m = rows.size(),
             .n = at.n,
             .k = length,
-            .a_stride = tiles ? at.m : length,
+            .a_stride = length,
             .b_stride = at.n,
             .c_stride = at.n,
             .operands = compute,
             .result = DType::f32,
-            .transpose_a = tiles,
-            .accumulate = accumulate,
-            .packed_b = tiles};
-  }
-
-  /// Copies tokens [first, first + length) of b as the products read them, on all threads.
-  void copy_b(const ExecutionContext& context, const Tensor& from, std::int64_t first, std::int64_t length, std::byte* to) const {
-    const std::int64_t n = from.shape[1];
-    if (!tiles)
-      return context.team().for_ranges(length * n, 4096, [&](std::int64_t begin, std::int64_t end) {
-        pick_widen()(from.as<BFloat16>() + first * n, reinterpret_cast<float*>(to), begin, end);
-      });
-    const PackedMatrix stretch_of_b{.data = from.data + static_cast<std::size_t>(first * n) * size_of(from.dtype),
-                                    .dtype = from.dtype,
-                                    .transpose = false,
-                                    .rows = length,
-                                    .columns = n,
-                                    .step = n};
-    context.team().for_ranges(stretch_of_b.blocks(), 1,
-                              [&](std::int64_t begin, std::int64_t end) { pack_blocks(stretch_of_b, to, begin, end); });
+            .accumulate = accumulate};
   }
 };
 
@@ -92,16 +69,58 @@ std::size_t product_scratch(const TransposedGemm& at, const Places& places, int 
   return largest;
 }
 
+/// Products of tiles transpose a and pack b themselves, while they copy them to the caches.
+bool by_tiles(const TransposedGemm& at) { return matmul_compute_dtype(at.operands) == DType::bf16 && multiplies_by_tiles(); }
+
+/// A thread's rows and columns of c. It copies its rows of a once for every kTileWidth of its columns, and its columns of b once.
+std::pair<IndexRange, IndexRange> cut_for_tiles(const TransposedGemm& at, int thread, int threads) {
+  const auto copies = [](std::int64_t rows, std::int64_t columns) { return rows * ((columns + kTileWidth - 1) / kTileWidth) + columns; };
+  if (copies(at.m / threads, at.n) <= copies(at.m, at.n / threads))
+    return {thread_range(at.m, kShareGrain, thread, threads), IndexRange{0, at.n}};
+  return {IndexRange{0, at.m}, thread_range(at.n, kPackedColumns, thread, threads)};
+}
+
+MatmulPart part_for_tiles(const TransposedGemm& at, IndexRange rows, IndexRange columns) {
+  return {.m = rows.size(),
+          .n = columns.size(),
+          .k = at.k,
+          .a_stride = at.m,
+          .b_stride = at.n,
+          .c_stride = at.n,
+          .operands = DType::bf16,
+          .result = DType::f32,
+          .transpose_a = true,
+          .accumulate = at.accumulate};
+}
+
+void run_by_tiles(const TransposedGemm& at, const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c,
+                  Scratch scratch) {
+  context.team().run([&](int thread, int threads) {
+    const auto [rows, columns] = cut_for_tiles(at, thread, threads);
+    if (rows.size() == 0 || columns.size() == 0) return;
+    const MatmulPart part = part_for_tiles(at, rows, columns);
+    run_matmul_part(part, a.as<BFloat16>() + rows.begin, b.as<BFloat16>() + columns.begin,
+                    c.as<float>() + rows.begin * at.n + columns.begin, nullptr,
+                    scratch.data() + static_cast<std::size_t>(thread) * align_up(matmul_part_scratch_bytes(part)));
+  });
+}
+
 }  // namespace
 
 bool TransposedGemm::suits(int threads) const { return k > 0 && n > 0 && m >= kShareGrain * threads; }
 
 std::size_t TransposedGemm::scratch_bytes(int threads) const {
+  if (by_tiles(*this))
+    return align_up(matmul_part_scratch_bytes(part_for_tiles(*this, {0, m}, {0, n}))) * static_cast<std::size_t>(threads);
   const Places places(*this, threads);
   return places.b + (places.turned + product_scratch(*this, places, threads)) * static_cast<std::size_t>(threads);
 }
 
 void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, Scratch scratch) const {
+  if (by_tiles(*this)) {
+    check_scratch("kernels.matmul", scratch, scratch_bytes(context.threads()));
+    return run_by_tiles(*this, context, a, b, c, scratch);
+  }
   const Places places(*this, context.threads());
   const auto team = static_cast<std::size_t>(context.threads());
   check_scratch("kernels.matmul", scratch, places.b + places.turned * team);
@@ -111,20 +130,15 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
   const auto add = [&](int thread, IndexRange rows, std::int64_t first, const std::byte* right) {
     std::byte* const turned = scratch.data() + places.b + (places.turned + product) * static_cast<std::size_t>(thread);
     const std::int64_t length = std::min(places.stretch, k - first);
-    const std::byte* const tokens = a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype);
-    const std::byte* left = turned;
-    if (places.tiles) {
-      left = tokens + static_cast<std::size_t>(rows.begin) * size_of(a.dtype);
-    } else {
-      // Addressed as if from row 0 on: the part's rows begin at the thread's memory.
-      std::byte* const row_0 = turned - static_cast<std::size_t>(rows.begin * length) * size_of(places.compute);
-      transpose_columns(a.dtype, places.compute, tokens, length, m, row_0, length, rows.begin, rows.end);
-    }
+    // Addressed as if from row 0 on: the part's rows begin at the thread's memory.
+    std::byte* const row_0 = turned - static_cast<std::size_t>(rows.begin * length) * size_of(places.compute);
+    transpose_columns(a.dtype, places.compute, a.data + static_cast<std::size_t>(first * m) * size_of(a.dtype), length, m, row_0, length,
+                      rows.begin, rows.end);
     MatmulPart part = places.part(*this, rows, length, accumulate || first > 0);
     part.own_scratch = matmul_part_scratch_bytes(part) > product;
-    run_matmul_part(part, left, right, c.as<float>() + rows.begin * n, nullptr, turned + places.turned);
+    run_matmul_part(part, turned, right, c.as<float>() + rows.begin * n, nullptr, turned + places.turned);
   };
-  if (places.b == 0) {
+  if (!places.widens) {
     return context.team().run([&](int thread, int threads) {
       for_parts(thread_range(m, kShareGrain, thread, threads), places.most_rows, [&](IndexRange rows) {
         for (std::int64_t first = 0; first < k; first += places.stretch)
@@ -132,9 +146,12 @@ void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const
       });
     });
   }
-  // The threads copy a stretch of b together and use it while it is in the caches.
+  // The threads widen a stretch of b together and use it while it is in the caches.
   for (std::int64_t first = 0; first < k; first += places.stretch) {
-    places.copy_b(context, b, first, std::min(places.stretch, k - first), scratch.data());
+    const std::int64_t length = std::min(places.stretch, k - first);
+    context.team().for_ranges(length * n, 4096, [&](std::int64_t begin, std::int64_t end) {
+      pick_widen()(b.as<BFloat16>() + first * n, reinterpret_cast<float*>(scratch.data()), begin, end);
+    });
     context.team().run([&](int thread, int threads) {
       for_parts(thread_range(m, kShareGrain, thread, threads), places.most_rows,
                 [&](IndexRange rows) { add(thread, rows, first, scratch.data()); });

@@ -1,6 +1,7 @@
 #include "kernels/cpu/gemm/tile_gemm_loops.hpp"
 
 #include "kernels/cpu/gemm/tiles.hpp"
+#include "kernels/cpu/simd/pair_lines.hpp"
 #include "kernels/cpu/simd/transpose_16x16.hpp"
 
 namespace millrace::kernels::cpu {
@@ -31,7 +32,7 @@ MILLRACE_INLINE void copy_rows(const BFloat16* a, std::int64_t a_step, std::int6
 }
 
 /// Two lines of 32 numbers as pairs: of numbers 0 – 3, 8 – 11, 16 – 19 and 24 – 27, and of the others.
-MILLRACE_INLINE void pair_lines(const BFloat16* even, const BFloat16* odd, f32x16& first, f32x16& second) {
+MILLRACE_INLINE void pair_by_quarters(const BFloat16* even, const BFloat16* odd, f32x16& first, f32x16& second) {
   using u16x32 = std::uint16_t __attribute__((vector_size(64)));
   u16x32 a, b;
   __builtin_memcpy(&a, even, sizeof a);
@@ -47,7 +48,7 @@ MILLRACE_INLINE void turn_lines(const BFloat16* from, std::int64_t from_step, BF
   f32x16 first[16], second[16];
 #pragma GCC unroll 16
   for (std::int64_t pair = 0; pair < 16; ++pair)
-    pair_lines(from + 2 * pair * from_step, from + (2 * pair + 1) * from_step, first[pair], second[pair]);
+    pair_by_quarters(from + 2 * pair * from_step, from + (2 * pair + 1) * from_step, first[pair], second[pair]);
   transpose_16x16(first);
 #pragma GCC unroll 16
   for (std::int64_t i = 0; i < 16; ++i) store(reinterpret_cast<float*>(to + (i + i / 4 * 4) * kStep), first[i]);
@@ -121,15 +122,22 @@ struct Sums {
   std::int64_t to_step;
 };
 
-/// The rows of a that are copied next: some of the block's 32 rows (of a transposed matrix: 32 lines per step) are fetched into the cache
-/// with each step of a product.
+/// What is fetched into the caches while a block is multiplied: some of the 32 rows of a that are copied next (of a transposed matrix: of
+/// the 32 lines per step), and the lines of the next block of c.
 struct Ahead {
   const BFloat16* a;
   std::int64_t row_step, depth_step;  // elements from row to row, and from step to step
   std::int64_t begin, end;            // of the 32 rows
+  const char* c;
+  std::int64_t c_step;  // bytes
+  bool two_lines;       // of c in each row
 
-  [[gnu::always_inline]] void fetch(std::int64_t step) const {
+  [[gnu::always_inline]] void fetch(std::int64_t step, std::int64_t share) const {
     for (std::int64_t row = begin; row < end; ++row) __builtin_prefetch(a + row * row_step + step * depth_step, 0, 2);
+    for (std::int64_t row = step * share; row < smaller((step + 1) * share, kBlock); ++row) {
+      __builtin_prefetch(c + row * c_step, 1, 3);
+      if (two_lines) __builtin_prefetch(c + row * c_step + 64, 1, 3);
+    }
   }
 };
 
@@ -160,7 +168,7 @@ MILLRACE_INLINE void multiply_block(Tiles& tiles, const BFloat16* a, const BFloa
     tiles.load<5>(a + kBlockStep / 2, 64);
     tiles.multiply_add<2, 5, 6>();
     tiles.multiply_add<3, 5, 7>();
-    ahead.fetch(step);
+    ahead.fetch(step, share);
     finish_rows(x, before, step * share, (step + 1) * share);
   }
   const std::int64_t step = sums.to_step;
@@ -170,85 +178,131 @@ MILLRACE_INLINE void multiply_block(Tiles& tiles, const BFloat16* a, const BFloa
   tiles.store<3>(sums.to + 16 * step + 16, step * size);
 }
 
-/// A thread's memory: 32 rows of a as tiles [depth / 32, 2, 16, 32], two finished blocks, and the blocks whose sums are kept between parts
-/// of the depth [rows / 32, width / 32, 32, 32].
+/// A thread's memory: 32 rows of a as tiles [depth / 32, 2, 16, 32], two finished blocks [2, 32, 32], and the sums that are kept between
+/// parts of the depth [rows / 32, width / 32, 32, 32] or, if they are kept in c, a packed part of b [width / 64, depth, 64].
 struct Workspace {
   BFloat16* a;
   float* finished;
   float* kept;
+  BFloat16* b;
+
+  explicit Workspace(std::byte* memory)
+      : a(reinterpret_cast<BFloat16*>(memory)),
+        finished(reinterpret_cast<float*>(a + kBlock * kTileDepth)),
+        kept(finished + 2 * kBlock * kBlock),
+        b(reinterpret_cast<BFloat16*>(kept)) {}
+  /// The other of the two finished blocks.
+  [[nodiscard]] float* beside(const float* block) const { return block == finished ? finished + kBlock * kBlock : finished; }
 };
 
-/// The product over one part of the depth for 32 rows, which are copied, and the columns [left, right).
-MILLRACE_INLINE void multiply_rows(Tiles& tiles, const TileGemm& x, std::int64_t row, std::int64_t rows, std::int64_t left,
-                                   std::int64_t right, std::int64_t begin, std::int64_t depth, const Workspace& work, float* kept,
-                                   const BFloat16* next, Finished& before) {
-  const std::int64_t padded = (x.k + kStep - 1) / kStep * kStep, steps = (depth + kStep - 1) / kStep;
-  const std::int64_t blocks = (right - left + kBlock - 1) / kBlock;
-  const bool last = begin + depth == x.k;
-  for (std::int64_t column = left; column < right; column += kBlock, kept += kBlock * kBlock) {
-    const std::int64_t columns = smaller(kBlock, right - column);
-    const bool whole = rows == kBlock && columns == kBlock, in_place = whole && x.wide != nullptr && x.wide_addend == nullptr;
-    float* const c = x.wide + row * x.c_step + column;
-    Sums sums{.from = begin > 0 ? kept : nullptr, .from_step = kBlock, .to = kept, .to_step = kBlock};
-    if (begin == 0 && x.accumulate) {
-      sums.from = whole ? c : kept;
-      sums.from_step = whole ? x.c_step : kBlock;
-      for (std::int64_t i = 0; !whole && i < rows; ++i)
-        for (std::int64_t j = 0; j < columns; ++j) kept[i * kBlock + j] = c[i * x.c_step + j];
+/// One product, on the calling thread.
+class Multiplier {
+ public:
+  Multiplier(const TileGemm& x, std::byte* memory) : x_(x), work_(memory) {}
+
+  [[gnu::always_inline]] void run() {
+    const std::int64_t rows = x_.b_step > 0 ? x_.m : kTileRows;
+    for (left_ = 0; left_ < x_.n; left_ = right_) {
+      right_ = smaller(left_ + kTileWidth, x_.n);
+      for (std::int64_t top = 0; top < x_.m; top += rows)
+        for (begin_ = 0; begin_ < x_.k; begin_ += depth_) {
+          depth_ = smaller(kTileDepth, x_.k - begin_);
+          if (x_.b_step > 0) pack_b();
+          for (std::int64_t row = top; row < smaller(top + rows, x_.m); row += kBlock) multiply_rows(row, top, smaller(top + rows, x_.m));
+        }
     }
-    if (last && in_place) {
-      sums.to = c;
-      sums.to_step = x.c_step;
-    } else if (last) {
-      sums.to = before.sums == work.finished ? work.finished + kBlock * kBlock : work.finished;
-    }
-    const std::int64_t index = (column - left) / kBlock;
-    const Ahead ahead{.a = next,
-                      .row_step = x.a_step,
-                      .depth_step = x.transpose_a ? kStep * x.a_step : kStep,
-                      .begin = next == nullptr ? 0 : index * kBlock / blocks,
-                      .end = next == nullptr ? 0 : (index + 1) * kBlock / blocks};
-    multiply_block(tiles, work.a, x.b + column / kColumnsOfB * kColumnsOfB * padded + begin * kColumnsOfB + column % kColumnsOfB * 2, steps,
-                   sums, x, before, ahead);
-    before = {.sums = sums.to, .row = row, .column = column, .rows = last && !in_place ? rows : 0, .columns = columns};
+    finish();
   }
-}
+
+ private:
+  [[nodiscard]] std::int64_t steps() const { return (depth_ + kStep - 1) / kStep; }
+  [[nodiscard]] const BFloat16* a_at(std::int64_t row, std::int64_t depth) const {
+    return x_.a + (x_.transpose_a ? depth * x_.a_step + row : row * x_.a_step + depth);
+  }
+  void pack_b() {
+    const BFloat16* const from = x_.b + begin_ * x_.b_step;
+    BFloat16* to = work_.b;
+    for (std::int64_t column = left_; column < right_; column += kColumnsOfB, to += kTileDepth * kColumnsOfB)
+      pair_block(from + column, x_.b_step, depth_, smaller(kColumnsOfB, right_ - column), steps() * kStep, to);
+  }
+  /// The columns from `column` on of the current part of b.
+  [[nodiscard]] const BFloat16* b_at(std::int64_t column) const {
+    const std::int64_t block = column / kColumnsOfB * kColumnsOfB, inside = column % kColumnsOfB * 2;
+    if (x_.b_step > 0) return work_.b + (block - left_) * kTileDepth + inside;
+    return x_.b + block * ((x_.k + kStep - 1) / kStep * kStep) + begin_ * kColumnsOfB + inside;
+  }
+  void finish() {
+    finish_rows(x_, before_, 0, kBlock);
+    before_.rows = 0;
+  }
+
+  /// Multiplies 32 rows, which are copied, by the current part of b. The rows after them are those below `bottom`, or again from `top` on.
+  [[gnu::always_inline]] void multiply_rows(std::int64_t row, std::int64_t top, std::int64_t bottom) {
+    const std::int64_t rows = smaller(kBlock, bottom - row);
+    if (x_.transpose_a)
+      copy_columns(a_at(row, begin_), x_.a_step, rows, depth_, work_.a);
+    else
+      copy_rows(a_at(row, begin_), x_.a_step, rows, depth_, work_.a);
+    const bool below = row + kBlock < bottom, deeper = begin_ + depth_ < x_.k;
+    const BFloat16* const next = below    ? a_at(row + kBlock, begin_)
+                                 : deeper ? a_at(top, begin_ + depth_)
+                                          : a_at(smaller(bottom, x_.m - 1), 0);
+    const std::int64_t blocks = (right_ - left_ + kBlock - 1) / kBlock;
+    const auto size = static_cast<std::int64_t>(x_.narrow != nullptr ? sizeof(BFloat16) : sizeof(float));
+    const char* const c = x_.narrow != nullptr ? reinterpret_cast<const char*>(x_.narrow) : reinterpret_cast<const char*>(x_.wide);
+    for (std::int64_t column = left_, index = 0; column < right_; column += kBlock, ++index) {
+      const Ahead ahead{.a = next,
+                        .row_step = x_.a_step,
+                        .depth_step = x_.transpose_a ? kStep * x_.a_step : kStep,
+                        .begin = index * kBlock / blocks,
+                        .end = (index + 1) * kBlock / blocks,
+                        .c = c + (row * x_.c_step + column + kBlock) * size,
+                        .c_step = x_.c_step * size,
+                        .two_lines = x_.narrow == nullptr};
+      multiply(row, column, rows, work_.kept + ((row - top) * kTileWidth / kBlock + index * kBlock) * kBlock, ahead);
+    }
+  }
+
+  /// One block of c. `kept` is where its sums are kept between parts of the depth, unless they are in c.
+  [[gnu::always_inline]] void multiply(std::int64_t row, std::int64_t column, std::int64_t rows, float* kept, const Ahead& ahead) {
+    const std::int64_t columns = smaller(kBlock, right_ - column);
+    const bool whole = rows == kBlock && columns == kBlock, last = begin_ + depth_ == x_.k;
+    Sums sums{.from = begin_ > 0 ? kept : nullptr, .from_step = kBlock, .to = kept, .to_step = kBlock};
+    if (in_c_ || last) sums.to = work_.beside(before_.sums);
+    if (x_.wide != nullptr && (begin_ == 0 ? x_.accumulate : in_c_)) {
+      float* const c = x_.wide + row * x_.c_step + column;
+      if (whole) {
+        sums.from = c;
+        sums.from_step = x_.c_step;
+      } else {
+        finish();  // it may be this block, from the part before
+        float* const sides = sums.to;
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t j = 0; j < columns; ++j) sides[i * kBlock + j] = c[i * x_.c_step + j];
+        sums.from = sides;
+      }
+    }
+    if (in_c_ && whole) {
+      sums.to = x_.wide + row * x_.c_step + column;
+      sums.to_step = x_.c_step;
+    }
+    multiply_block(tiles_, work_.a, b_at(column), steps(), sums, x_, before_, ahead);
+    before_ = {.sums = sums.to, .row = row, .column = column, .rows = sums.to == kept || (in_c_ && whole) ? 0 : rows, .columns = columns};
+  }
+
+  const TileGemm& x_;
+  Workspace work_;
+  Tiles tiles_;
+  Finished before_{};
+  std::int64_t left_ = 0, right_ = 0, begin_ = 0, depth_ = 0;  // the current columns and part of the depth
+  bool in_c_ = x_.wide != nullptr && x_.wide_addend == nullptr;
+};
 
 }  // namespace
 
 namespace MILLRACE_TILES {
 
-void tile_gemm(const TileGemm& x, std::byte* memory) {
-  Tiles tiles;
-  Workspace work{};
-  work.a = reinterpret_cast<BFloat16*>(memory);
-  work.finished = reinterpret_cast<float*>(work.a + kBlock * kTileDepth);
-  work.kept = work.finished + 2 * kBlock * kBlock;
-  Finished before{};
-  const auto place = [&](std::int64_t row, std::int64_t depth) { return x.transpose_a ? depth * x.a_step + row : row * x.a_step + depth; };
-  for (std::int64_t left = 0; left < x.n; left += kTileWidth)
-    for (std::int64_t top = 0; top < x.m; top += kTileRows)
-      for (std::int64_t begin = 0; begin < x.k; begin += kTileDepth) {
-        const std::int64_t depth = smaller(kTileDepth, x.k - begin), bottom = smaller(top + kTileRows, x.m);
-        for (std::int64_t row = top; row < bottom; row += kBlock) {
-          const std::int64_t rows = smaller(kBlock, bottom - row);
-          if (x.transpose_a)
-            copy_columns(x.a + place(row, begin), x.a_step, rows, depth, work.a);
-          else
-            copy_rows(x.a + place(row, begin), x.a_step, rows, depth, work.a);
-          const BFloat16* next = nullptr;
-          if (row + kBlock < bottom)
-            next = x.a + place(row + kBlock, begin);
-          else if (begin + depth < x.k)
-            next = x.a + place(top, begin + depth);
-          else if (bottom < x.m)
-            next = x.a + place(bottom, 0);
-          multiply_rows(tiles, x, row, rows, left, smaller(left + kTileWidth, x.n), begin, depth, work,
-                        work.kept + (row - top) * kTileWidth, next, before);
-        }
-      }
-  finish_rows(x, before, 0, kBlock);
-}
+void tile_gemm(const TileGemm& x, std::byte* memory) { Multiplier(x, memory).run(); }
 
 }  // namespace MILLRACE_TILES
 }  // namespace millrace::kernels::cpu

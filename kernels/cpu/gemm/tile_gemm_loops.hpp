@@ -14,9 +14,10 @@ struct TileGemm {
   const BFloat16* a;  // [m, k], or [k, m] where transposed
   std::int64_t a_step;
   bool transpose_a;
-  const BFloat16* b;  // op(b) [k, n], packed (kernels/packing.hpp)
-  float* wide;        // c if it is f32, or null
-  BFloat16* narrow;   // c if it is bf16, or null
+  const BFloat16* b;    // op(b) [k, n], packed (kernels/packing.hpp), or as it is if b_step > 0
+  std::int64_t b_step;  // 0: packed. Other operands are packed part by part, only for an f32 c without an addend
+  float* wide;          // c if it is f32, or null
+  BFloat16* narrow;     // c if it is bf16, or null
   std::int64_t c_step;
   bool accumulate;                // wide += instead: the sums begin with c
   const float* wide_addend;       // or null
@@ -24,12 +25,14 @@ struct TileGemm {
   std::int64_t addend_step;       // 0: a row that is added to every row
 };
 
-/// The parts into which k, n and m are cut, so that a part of b and a copy of a part of a stay in the L2 cache and 32 rows of that copy in
-/// L1. Sums that leave the registers between parts of k come back as they were, so none of these changes a bit of the result.
+/// The parts into which k, n and m are cut, so that a part of b stays in the L2 cache and a copy of 32 rows of a in L1. Sums that leave the
+/// registers between parts of k come back as they were, so none of these changes a bit of the result.
 inline constexpr std::int64_t kTileDepth = 512, kTileWidth = 512, kTileRows = 256;
 
 /// Bytes of the memory that a product needs, aligned to 64.
-inline constexpr std::size_t kTileGemmBytes = (kTileDepth * 32) * sizeof(BFloat16) + (2 * 32 * 32 + kTileRows * kTileWidth) * sizeof(float);
+inline constexpr std::size_t kTileGemmBytes =
+    32 * kTileDepth * sizeof(BFloat16) + 2 * 32 * 32 * sizeof(float) + kTileRows * kTileWidth * sizeof(float);
+static_assert(kTileRows * sizeof(float) == kTileDepth * sizeof(BFloat16), "the same memory holds a part of c or of b");
 
 /// An element of c is one chain of steps over 32 numbers of k, in order, each with the sum of its even products and that of its odd ones
 /// (kernels/cpu/gemm/tile_model.hpp): its bits depend on its row of a, its column of b, what is added to it and nothing else.
