@@ -202,11 +202,13 @@ class Multiplier {
 
   [[gnu::always_inline]] void run() {
     const std::int64_t rows = x_.b_step > 0 ? x_.m : kTileRows;
+    const std::int64_t parts = (x_.k + kTileDepth - 1) / kTileDepth;
+    const std::int64_t most = ((x_.k + parts - 1) / parts + kStep - 1) / kStep * kStep;  // the same depth for all parts but the last
     for (left_ = 0; left_ < x_.n; left_ = right_) {
       right_ = smaller(left_ + kTileWidth, x_.n);
       for (std::int64_t top = 0; top < x_.m; top += rows)
         for (begin_ = 0; begin_ < x_.k; begin_ += depth_) {
-          depth_ = smaller(kTileDepth, x_.k - begin_);
+          depth_ = smaller(most, x_.k - begin_);
           if (x_.b_step > 0) pack_b();
           for (std::int64_t row = top; row < smaller(top + rows, x_.m); row += kBlock) multiply_rows(row, top, smaller(top + rows, x_.m));
         }
