@@ -1,4 +1,4 @@
-// grouped_bench [threads]: the products of experts, compared with our own product of one matrix and as many rows, which has the same FLOPs.
+// grouped_bench [threads] [fp32|bf16]: the products of experts, compared with our own product of one matrix and as many rows, which has the same FLOPs.
 // Both alternate, and each counts with its best round.
 
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "benchmarks/kernels/filled.hpp"
@@ -136,8 +137,10 @@ int main(int count, char** arguments) {
   const int threads = millrace::benchmarks::threads_from(count, arguments);
   ThreadTeam team(threads);
   fmt::print("{}, {} threads; {} x {}\n", describe(cpu_features()), threads, width, hidden);
-  for (const DType dtype : {DType::f32, DType::bf16})
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    if (count > 2 && arguments[2] != std::string_view(dtype == DType::bf16 ? "bf16" : "fp32")) continue;
     for (const std::int64_t experts : {8, 32, 128})
       for (const std::int64_t rows : {128, 512})
         for (const bool zipf : {false, true}) Comparison(team, dtype, experts, rows, zipf).measure();
+  }
 }
