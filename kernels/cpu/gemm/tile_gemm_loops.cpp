@@ -123,7 +123,7 @@ struct Sums {
 };
 
 /// What is fetched into the caches while a block is multiplied: some of the 32 rows of a that are copied next (of a transposed matrix: of
-/// the 32 lines per step), and the lines of the next block of c.
+/// the 32 lines per step), and the lines of the next block of c or of its sums.
 struct Ahead {
   const BFloat16* a;
   std::int64_t row_step, depth_step;  // elements from row to row, and from step to step
@@ -252,16 +252,18 @@ class Multiplier {
     const std::int64_t blocks = (right_ - left_ + kBlock - 1) / kBlock;
     const auto size = static_cast<std::int64_t>(x_.narrow != nullptr ? sizeof(BFloat16) : sizeof(float));
     const char* const c = x_.narrow != nullptr ? reinterpret_cast<const char*>(x_.narrow) : reinterpret_cast<const char*>(x_.wide);
+    const bool keeps = !in_c_ && begin_ > 0;
     for (std::int64_t column = left_, index = 0; column < right_; column += kBlock, ++index) {
+      float* const kept = work_.kept + ((row - top) * kTileWidth / kBlock + index * kBlock) * kBlock;
       const Ahead ahead{.a = next,
                         .row_step = x_.a_step,
                         .depth_step = x_.transpose_a ? kStep * x_.a_step : kStep,
                         .begin = index * kBlock / blocks,
                         .end = (index + 1) * kBlock / blocks,
-                        .c = c + (row * x_.c_step + column + kBlock) * size,
-                        .c_step = x_.c_step * size,
-                        .two_lines = x_.narrow == nullptr};
-      multiply(row, column, rows, work_.kept + ((row - top) * kTileWidth / kBlock + index * kBlock) * kBlock, ahead);
+                        .c = keeps ? reinterpret_cast<const char*>(kept + kBlock * kBlock) : c + (row * x_.c_step + column + kBlock) * size,
+                        .c_step = keeps ? kBlock * static_cast<std::int64_t>(sizeof(float)) : x_.c_step * size,
+                        .two_lines = keeps || x_.narrow == nullptr};
+      multiply(row, column, rows, kept, ahead);
     }
   }
 

@@ -25,9 +25,9 @@ struct TileGemm {
   std::int64_t addend_step;       // 0: a row that is added to every row
 };
 
-/// The parts into which k, n and m are cut at most, so that a part of b and a copy of 32 rows of a stay in the L2 cache. Sums that leave
-/// the registers between parts of k come back as they were, so none of these changes a bit of the result.
-inline constexpr std::int64_t kTileDepth = 1024, kTileWidth = 512, kTileRows = 256;
+/// The parts into which k, n and m are cut at most, so that a part of b stays in the L2 cache and a copy of 32 rows of a in L1. Sums that
+/// leave the registers between parts of k come back as they were, so none of these changes a bit of the result.
+inline constexpr std::int64_t kTileDepth = 512, kTileWidth = 512, kTileRows = 256;
 
 /// Bytes of the memory that a product needs, aligned to 64: the copy of a, two blocks of sums, and a part of b or of the sums.
 inline constexpr std::size_t kTileGemmBytes =
