@@ -12,6 +12,7 @@
 #include "benchmarks/kernels/plain_matmul.hpp"
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/base/buffer.hpp"
+#include "kernels/cpu/matmul.hpp"
 #include "kernels/peak.hpp"
 
 namespace {
@@ -42,7 +43,7 @@ int main(int count, char** arguments) {
   const DType dtype = count > 2 && std::strcmp(arguments[2], "bf16") == 0 ? DType::bf16 : DType::f32;
   double peak = 0;
   for (int round = 0; round < 5; ++round) peak = std::max(peak, measured_peak_flops(dtype, threads) * 1e-9);
-  fmt::print("{} peak {:.1f} GFLOP/s on {} threads\n", to_string(dtype), peak, threads);
+  fmt::print("{} peak {:.1f} GFLOP/s on {} threads, by {}\n", to_string(dtype), peak, threads, cpu::matmul_path(dtype));
   millrace::benchmarks::set_openmp_threads(threads);
   double best = peak;
   for (const std::int64_t size : {1024, 2048, 4096}) best = std::max(best, plain(dtype, size));

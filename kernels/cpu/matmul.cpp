@@ -265,6 +265,13 @@ std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands,
   return bytes;
 }
 
+const char* matmul_path(DType operands) {
+  const DType compute = matmul_compute_dtype(operands);
+  if (compute == DType::bf16)
+    return !multiplies_by_tiles() ? "oneDNN in bf16" : cpu_features().models_tiles ? "a model of tile registers" : "tile registers (AMX)";
+  return MatmulPart{.operands = compute}.by_panels() ? "our own loops in fp32" : "oneDNN in fp32";
+}
+
 void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend) {
   const Problem problem = describe(a.shape, b.shape, a.dtype, c.dtype, options);

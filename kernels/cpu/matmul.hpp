@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "kernels/base/dtype.hpp"
 #include "kernels/matmul.hpp"
 
 namespace millrace::kernels::cpu {
@@ -15,5 +16,8 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
 
 [[nodiscard]] std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options,
                                                int threads);
+
+/// What multiplies operands of this dtype on this processor: "oneDNN in fp32", "tile registers (AMX)", …
+[[nodiscard]] const char* matmul_path(DType operands);
 
 }  // namespace millrace::kernels::cpu

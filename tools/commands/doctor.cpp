@@ -16,6 +16,7 @@
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/device.hpp"
 #include "kernels/base/device_context.hpp"
+#include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
 #include "kernels/row_stability.hpp"
@@ -73,8 +74,8 @@ std::string core_list(const std::vector<int>& cores) {
 
 std::string peak_text(DType dtype) {
   const int cores = cluster::usable_cores();
-  return fmt::format("{:.1f} GFLOP/s on {} core{} together", kernels::measured_peak_flops(dtype, cores) / 1e9, cores,
-                     cores == 1 ? "" : "s");
+  return fmt::format("{:.1f} GFLOP/s on {} core{} together, by {}", kernels::measured_peak_flops(dtype, cores) / 1e9, cores,
+                     cores == 1 ? "" : "s", kernels::cpu::matmul_path(dtype));
 }
 
 void versions(Report& report) {
@@ -92,8 +93,7 @@ void processor(Report& report) {
   report.check(features.isa != kernels::Isa::baseline, "processor", kernels::describe(features),
                "the loops run without AVX2; expect a fraction of the speed");
   if (const char* lowered = std::getenv("MILLRACE_ISA"); lowered != nullptr)
-    report.warn("MILLRACE_ISA", lowered,
-                "the environment lowers the instruction set; unset it unless you reproduce another machine's bits");
+    report.warn("MILLRACE_ISA", lowered, "the environment sets the instruction set; unset it unless you reproduce another machine's bits");
   const auto online = sysconf(_SC_NPROCESSORS_ONLN);
   const auto cores = cluster::available_cores();
   report.check(static_cast<long>(cores.size()) == online, "cores",
@@ -111,8 +111,7 @@ void peaks(Report& report) {
   const bool widened = kernels::matmul_compute_dtype(DType::bf16) == DType::f32;
   report.ok("matmul bf16",
             peak_text(DType::bf16) +
-                (widened ? ", computed in fp32: bf16 instructions are missing or slow here, so train.dtype = bf16 saves memory and not time"
-                         : ", computed in bf16"));
+                (widened ? ": bf16 instructions are missing or slow here, so train.dtype = bf16 saves memory and not time" : ""));
 }
 
 /// A mixture of experts has the same bits in every layout only if a row's result does not depend on the rows beside it.
