@@ -20,7 +20,7 @@ MILLRACE_INLINE std::int64_t vectors_of(std::int64_t count) { return (count + 15
 
 /// 2ˣ for x <= 127 within 1 ulp: x = n + r with |r| <= ½, a polynomial in r (interpolated at Chebyshev's points), n added to the exponent.
 /// Exactly 1 at 0; below −125 exactly 0; NaN stays NaN.
-MILLRACE_INLINE Wide power_of_two(Wide x) {
+MILLRACE_INLINE_UNLESS_MODEL Wide power_of_two(Wide x) {
   const Wide magic = wide(12582912.0F);  // 1.5·2²³: the sum's low bits are the rounded integer
   const Wide shifted = x + magic;
   const Wide r = x - (shifted - magic);
@@ -266,7 +266,7 @@ MILLRACE_INLINE void for_each_key_tile(const At& at, std::int64_t row, std::int6
 
 /// P = 2^(score − log-sum) of scores in powers of two, and dS = P·(dP − delta).
 template <bool capped>
-MILLRACE_INLINE void score_gradient(float soft_cap, Wide log_sum, Wide delta, Wide& score, Wide& d_p) {
+MILLRACE_INLINE_UNLESS_MODEL void score_gradient(float soft_cap, Wide log_sum, Wide delta, Wide& score, Wide& d_p) {
   if (capped) score = cap_scores(score, soft_cap);
   const Wide p = power_of_two(score - log_sum);
   d_p = p * (d_p - delta);

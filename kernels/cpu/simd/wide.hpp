@@ -21,7 +21,7 @@ MILLRACE_INLINE Wide multiply_add(Wide a, Wide b, Wide c) { return (Wide)_mm512_
 MILLRACE_INLINE Wide broadcast(const float* p) { return (Wide)_mm512_set1_ps(*p); }
 #elif defined(MILLRACE_MODEL_TILES)
 using Wide = f32x16;
-MILLRACE_INLINE Wide multiply_add(Wide a, Wide b, Wide c) {
+MILLRACE_INLINE_UNLESS_MODEL Wide multiply_add(Wide a, Wide b, Wide c) {
   for (int lane = 0; lane < 16; ++lane) c[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
   return c;
 }
