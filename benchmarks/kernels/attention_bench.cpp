@@ -79,7 +79,11 @@ int main(int argc, char** argv) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::int64_t sequence : {128, 256, 512, 1024, 2048, 4096})
       measure(context, {std::max<std::int64_t>(1, 2048 / sequence), sequence, 8, 4, 64, dtype});
-  measure(context, {4, 512, 4, 2, 128, DType::f32});
-  measure(context, {4, 512, 8, 4, 32, DType::f32});
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    measure(context, {4, 512, 4, 2, 128, dtype});
+    measure(context, {4, 512, 8, 4, 32, dtype});
+  }
+  measure(context, {1, 2048, 4, 2, 128, DType::bf16});
+  measure(context, {1, 16384, 2, 1, 64, DType::bf16});
   return 0;
 }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/attention_loops.hpp"
 #include "kernels/cpu/attention_tile.hpp"
+#include "kernels/cpu/tile_product.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -42,18 +43,16 @@ MILLRACE_INLINE Workspace lay_out(const AttentionSizes& sizes, float* memory) {
 template <bool masked, bool capped>
 MILLRACE_INLINE void score_gradients(const AttentionSizes& sizes, const ScoreTile& tile, const Workspace& work) {
   for_each_row<masked>(
-      tile, [&]<int vectors>(std::int64_t t, Count<vectors>) __attribute__((always_inline)) {
+      tile, kBlockRows, [&]<int vectors>(std::int64_t t, Count<vectors>) __attribute__((always_inline)) {
         float* p_row = work.probabilities + t * kTile;
         float* d_row = work.d_scores + t * kTile;
-        const float log_sum = work.log_sums[t];
-        const float delta = work.deltas[t];
+        const Wide log_sum = wide(work.log_sums[t]);
+        const Wide delta = wide(work.deltas[t]);
 #pragma GCC unroll 16
         for (int i = 0; i < vectors; ++i) {
-          Wide score = load_wide(p_row + kWide * i);
-          if (capped) score = cap_scores(score, sizes.soft_cap);
-          Wide p = power_of_two(score - log_sum);
-          Wide ds = p * (load_wide(d_row + kWide * i) - delta);
-          if (capped) ds *= cap_gradient(score, sizes.soft_cap);
+          Wide p = load_wide(p_row + kWide * i);
+          Wide ds = load_wide(d_row + kWide * i);
+          score_gradient<capped>(sizes.soft_cap, log_sum, delta, p, ds);
           if (masked) {
             const WideMask visible = tile.visible(t, i);
             p = visible ? p : Wide{};
@@ -123,15 +122,11 @@ MILLRACE_INLINE void backward_queries(const AttentionBackward<T>& at, std::int64
   const std::int64_t queries = smaller(kTile, sizes.sequence - query_tile * kTile);
   load_queries(at, first_token, head, queries, work);
   bool first = true;
-  ScoreTile tile;
-  for (std::int64_t key_tile = first_key_tile(sizes, query_tile); key_tile <= last_key_tile(sizes, query_tile); ++key_tile) {
-    if (!describe_tile(sizes, at.segments + row * sizes.sequence, query_tile, key_tile, tile)) continue;
-    if (at.choice != nullptr &&
-        !describe_choices(sizes, at.choice + (first_token * sizes.heads + head) * sizes.words, sizes.heads * sizes.words, key_tile, tile))
-      continue;
-    backward_tile(sizes, tile, key_tile, first, work);
-    first = false;
-  }
+  for_each_key_tile(
+      at, row, head, query_tile, 0, sizes.tiles, [&](const ScoreTile& tile, std::int64_t key_tile) __attribute__((always_inline)) {
+        backward_tile(sizes, tile, key_tile, first, work);
+        first = false;
+      });
   store_rows(work.dq, queries, queries_of(sizes), sizes.scale, at.dq + (first_token * sizes.heads + head) * sizes.width);
 }
 

@@ -5,9 +5,10 @@
 #include "kernels/cpu/attention_loops.hpp"
 #include "kernels/cpu/simd/lanes.hpp"
 #include "kernels/cpu/simd/transpose_16x16.hpp"
-#include "kernels/cpu/tile_product.hpp"
+#include "kernels/cpu/simd/wide.hpp"
 
-/// Code that attention's forward and backward share: packing, masks, powers of two. Only for sources of millrace_cpu_kernel().
+/// Code that attention's forward and backward share, in fp32 and on tile registers: packing, masks, powers of two. Only for sources of
+/// millrace_cpu_kernel() and millrace_tile_kernel().
 namespace millrace::kernels::cpu {
 namespace {
 
@@ -17,22 +18,9 @@ constexpr float kMinusInfinity = -__builtin_inff();
 
 MILLRACE_INLINE std::int64_t vectors_of(std::int64_t count) { return (count + 15) / 16; }
 
-// Scores are processed in vectors of one register (tile_product.hpp's Wide): the compiler would split comparisons of wider
-// vectors into single lanes.
-using WideMask = std::int32_t __attribute__((vector_size(sizeof(Wide))));
-using WideBits = std::uint32_t __attribute__((vector_size(sizeof(Wide))));
-
-MILLRACE_INLINE Wide wide(float value) { return value - Wide{}; }
-MILLRACE_INLINE Wide load_wide(const float* p) {
-  Wide v;
-  __builtin_memcpy(&v, p, sizeof v);
-  return v;
-}
-MILLRACE_INLINE void store_wide(float* p, Wide v) { __builtin_memcpy(p, &v, sizeof v); }
-
 /// 2ˣ for x <= 127 within 1 ulp: x = n + r with |r| <= ½, a polynomial in r (interpolated at Chebyshev's points), n added to the exponent.
 /// Exactly 1 at 0; below −125 exactly 0; NaN stays NaN.
-MILLRACE_INLINE Wide power_of_two(Wide x) {
+MILLRACE_INLINE_UNLESS_MODEL Wide power_of_two(Wide x) {
   const Wide magic = wide(12582912.0F);  // 1.5·2²³: the sum's low bits are the rounded integer
   const Wide shifted = x + magic;
   const Wide r = x - (shifted - magic);
@@ -46,36 +34,6 @@ MILLRACE_INLINE Wide power_of_two(Wide x) {
   const Wide scaled = (Wide)((WideBits)p + ((WideBits)shifted << 23));
   return x < -125.0F ? Wide{} : scaled;
 }
-
-/// The largest lane and the lanes' sum, as trees over halves.
-using f32x4 = float __attribute__((vector_size(16)));
-MILLRACE_INLINE float largest_lane(f32x4 v) {
-  const f32x4 crossed = __builtin_shufflevector(v, v, 2, 3, 0, 1);
-  const f32x4 two = v > crossed ? v : crossed;
-  return two[0] > two[1] ? two[0] : two[1];
-}
-MILLRACE_INLINE float sum_of_lanes(f32x4 v) { return (v[0] + v[2]) + (v[1] + v[3]); }
-#if defined(__FMA__) || defined(__AVX512F__)
-using f32x8 = float __attribute__((vector_size(32)));
-MILLRACE_INLINE float largest_lane(f32x8 v) {
-  const f32x4 low = __builtin_shufflevector(v, v, 0, 1, 2, 3);
-  const f32x4 high = __builtin_shufflevector(v, v, 4, 5, 6, 7);
-  return largest_lane(low > high ? low : high);
-}
-MILLRACE_INLINE float sum_of_lanes(f32x8 v) {
-  return sum_of_lanes(__builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7));
-}
-#endif
-#if defined(__AVX512F__)
-MILLRACE_INLINE float largest_lane(f32x16 v) {
-  const f32x8 low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
-  const f32x8 high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-  return largest_lane(low > high ? low : high);
-}
-MILLRACE_INLINE float sum_of_lanes(f32x16 v) {
-  return sum_of_lanes(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
-}
-#endif
 
 /// The head vectors of one operand in memory: `width` numbers each, packed with zeros up to `padded`, and the elements from one token's
 /// vector to the next.
@@ -144,19 +102,18 @@ struct ScoreTile {
   std::int32_t query_segments[kTile], key_segments[kTile];
   std::int32_t first_keys[kTile];  // one per query, if bounded
   std::int32_t end_keys[kTile];    // one past the last key, one per query, if ended
-  std::uint64_t choices[kTile];    // a bit for each key that the query's choice has, one per query, if picked
+  std::int32_t choices[2][kTile];  // a bit for each of the first and the last 32 keys that the query's choice has, if picked
 
   /// False if every query sees all 64 keys.
   [[nodiscard, gnu::always_inline]] bool masked() const { return diagonal || !same_segment || bounded || ended || picked; }
 
   /// Number of keys in a query's row that a product will read: on the diagonal, up to the end of the query's block of rows.
-  [[nodiscard, gnu::always_inline]] std::int64_t wanted(std::int64_t t) const { return diagonal ? smaller(keys, t + kBlockRows) : keys; }
+  [[nodiscard, gnu::always_inline]] std::int64_t wanted(std::int64_t t, std::int64_t block_rows) const {
+    return diagonal ? smaller(keys, t + block_rows) : keys;
+  }
   /// All bits are ones for keys of this vector that query t sees.
   [[nodiscard, gnu::always_inline]] WideMask visible(std::int64_t t, std::int64_t vector) const {
-    static constexpr std::int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    WideMask key;
-    __builtin_memcpy(&key, lanes, sizeof key);
-    key += static_cast<std::int32_t>(kWide * vector);
+    const WideMask key = lane_numbers() + static_cast<std::int32_t>(kWide * vector);
     WideMask seen = key < static_cast<std::int32_t>(diagonal ? t + 1 : ended ? end_keys[t] : keys);
     if (bounded) seen &= key >= first_keys[t];
     if (picked) {
@@ -164,14 +121,34 @@ struct ScoreTile {
                                                 1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
       WideMask bit;
       __builtin_memcpy(&bit, bits, sizeof bit);
-      seen &= (static_cast<std::int32_t>(choices[t] >> (kWide * vector) & 0xffffU) & bit) != 0;
+      const auto half = static_cast<std::uint32_t>(choices[kWide * vector / 32][t]);
+      seen &= (static_cast<std::int32_t>(half >> (kWide * vector % 32) & 0xffffU) & bit) != 0;
     }
-    if (!same_segment) {
-      WideMask segment;
-      __builtin_memcpy(&segment, key_segments + kWide * vector, sizeof segment);
-      seen &= segment == query_segments[t];
-    }
+    if (!same_segment) seen &= load_mask(key_segments + kWide * vector) == query_segments[t];
     return seen;
+  }
+
+  /// All bits are ones for queries of this vector that see key u.
+  [[nodiscard, gnu::always_inline]] WideMask seeing(std::int64_t u, std::int64_t vector) const {
+    const auto key = static_cast<std::int32_t>(u);
+    const std::int64_t t = kWide * vector;
+    WideMask seen = diagonal ? key <= lane_numbers() + static_cast<std::int32_t>(t)
+                             : key < (ended ? load_mask(end_keys + t) : WideMask{} + static_cast<std::int32_t>(keys));
+    if (bounded) seen &= key >= load_mask(first_keys + t);
+    if (picked) seen &= (load_mask(choices[u / 32] + t) & static_cast<std::int32_t>(1U << (u % 32))) != 0;
+    if (!same_segment) seen &= load_mask(query_segments + t) == key_segments[u];
+    return seen;
+  }
+
+ private:
+  [[nodiscard, gnu::always_inline]] static WideMask load_mask(const std::int32_t* p) {
+    WideMask v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+  }
+  [[nodiscard, gnu::always_inline]] static WideMask lane_numbers() {
+    static constexpr std::int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return load_mask(lanes);
   }
 };
 
@@ -182,11 +159,11 @@ struct Count {
   static constexpr int value = n;
 };
 template <bool masked, class Row>
-MILLRACE_INLINE void for_each_row(const ScoreTile& tile, Row&& row) {
+MILLRACE_INLINE void for_each_row(const ScoreTile& tile, std::int64_t block_rows, Row&& row) {
   for (std::int64_t t = 0; t < tile.queries; ++t) {
-    if (masked && tile.wanted(t) <= kTile / 4)
+    if (masked && tile.wanted(t, block_rows) <= kTile / 4)
       row(t, Count<kTile / 4 / kWide>{});
-    else if (masked && tile.wanted(t) <= kTile / 2)
+    else if (masked && tile.wanted(t, block_rows) <= kTile / 2)
       row(t, Count<kTile / 2 / kWide>{});
     else
       row(t, Count<kTile / kWide>{});
@@ -263,11 +240,38 @@ MILLRACE_INLINE bool describe_choices(const AttentionSizes& sizes, const std::in
       const std::uint64_t below = to == kTile ? ~std::uint64_t{0} : (std::uint64_t{1} << to) - 1;
       keys |= below & ~((std::uint64_t{1} << from) - 1);
     }
-    tile.choices[t] = keys;
+    tile.choices[0][t] = static_cast<std::int32_t>(keys);
+    tile.choices[1][t] = static_cast<std::int32_t>(keys >> 32);
     tile.picked = tile.picked || keys != all;
     any = any || keys != 0;
   }
   return any;
+}
+
+/// Calls body(tile, key_tile) for the tiles of keys in [from, end) that some query of the tile sees, in order.
+template <class At, class Body>
+MILLRACE_INLINE void for_each_key_tile(const At& at, std::int64_t row, std::int64_t head, std::int64_t query_tile, std::int64_t from,
+                                       std::int64_t end, Body&& body) {
+  const AttentionSizes& sizes = at.sizes;
+  const std::int64_t first_vector = (row * sizes.sequence + query_tile * kTile) * sizes.heads + head;
+  const std::int64_t first = first_key_tile(sizes, query_tile), last = last_key_tile(sizes, query_tile);
+  ScoreTile tile;
+  for (std::int64_t key_tile = from < first ? first : from; key_tile < smaller(end, last + 1); ++key_tile) {
+    if (!describe_tile(sizes, at.segments + row * sizes.sequence, query_tile, key_tile, tile)) continue;
+    if (at.choice != nullptr && !describe_choices(sizes, at.choice + first_vector * sizes.words, sizes.heads * sizes.words, key_tile, tile))
+      continue;
+    body(tile, key_tile);
+  }
+}
+
+/// P = 2^(score − log-sum) of scores in powers of two, and dS = P·(dP − delta).
+template <bool capped>
+MILLRACE_INLINE_UNLESS_MODEL void score_gradient(float soft_cap, Wide log_sum, Wide delta, Wide& score, Wide& d_p) {
+  if (capped) score = cap_scores(score, soft_cap);
+  const Wide p = power_of_two(score - log_sum);
+  d_p = p * (d_p - delta);
+  if (capped) d_p *= cap_gradient(score, soft_cap);
+  score = p;
 }
 
 }  // namespace

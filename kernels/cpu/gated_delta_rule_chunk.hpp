@@ -192,12 +192,6 @@ MILLRACE_INLINE void weigh(const Chunk& chunk, const Decays& decays, const Keys&
 
 constexpr std::int64_t kSolved = 16;  // rows that are solved one by one, after a product with all that are solved already
 
-MILLRACE_INLINE Wide load_wide(const float* p) {
-  Wide v;
-  __builtin_memcpy(&v, p, sizeof v);
-  return v;
-}
-
 /// Row i += Σ over j in [begin, end) of factor(j)·row j, in order.
 template <class Factor>
 MILLRACE_INLINE void add_rows(float* x, std::int64_t width, std::int64_t i, std::int64_t begin, std::int64_t end, Factor factor) {

@@ -2,11 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/simd/vector.hpp"
-
-#if defined(__AVX512F__) || defined(__FMA__)
-#include <immintrin.h>
-#endif
+#include "kernels/cpu/simd/wide.hpp"
 
 /// Products of small fp32 tiles that fit into the L1 and L2 caches. Each element of a result is one chain of multiply-adds in the
 /// order of the depth, so its bits depend neither on the tile's size nor on the registers' width; instruction sets differ only in
@@ -15,24 +11,12 @@ namespace millrace::kernels::cpu {
 namespace {
 
 #if defined(__AVX512F__)
-using Wide = float __attribute__((vector_size(64)));
 constexpr int kBlockVectors = 4;  // 6 x 4 sums, 4 of b, 1 of a: 29 of 32 registers
-MILLRACE_INLINE Wide multiply_add(Wide a, Wide b, Wide c) { return (Wide)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
-MILLRACE_INLINE Wide broadcast(const float* p) { return (Wide)_mm512_set1_ps(*p); }
-#elif defined(__FMA__)
-using Wide = float __attribute__((vector_size(32)));
-constexpr int kBlockVectors = 2;  // 6 x 2 sums, 2 of b, 1 of a: 15 of 16 registers
-MILLRACE_INLINE Wide multiply_add(Wide a, Wide b, Wide c) { return (Wide)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
-MILLRACE_INLINE Wide broadcast(const float* p) { return (Wide)_mm256_set1_ps(*p); }
 #else
-using Wide = float __attribute__((vector_size(16)));
-constexpr int kBlockVectors = 2;
-MILLRACE_INLINE Wide multiply_add(Wide a, Wide b, Wide c) { return a * b + c; }
-MILLRACE_INLINE Wide broadcast(const float* p) { return Wide{p[0], p[0], p[0], p[0]}; }
+constexpr int kBlockVectors = 2;  // 6 x 2 sums, 2 of b, 1 of a: 15 of 16 registers
 #endif
 
 constexpr int kBlockRows = 6;
-constexpr std::int64_t kWide = sizeof(Wide) / sizeof(float);
 constexpr std::int64_t kBlockColumns = kBlockVectors * kWide;
 
 /// The part of a tile on the diagonal that is worth computing: queries are the rows and keys the columns of the scores, and a

@@ -78,7 +78,7 @@ MILLRACE_INLINE void transpose_16x16(f32x16 (&row)[16]) {
 #else
 
 /// row[i][j] becomes row[j][i].
-MILLRACE_INLINE void transpose_16x16(f32x16 (&row)[16]) {
+MILLRACE_INLINE_UNLESS_MODEL void transpose_16x16(f32x16 (&row)[16]) {
   exchange<1>(row);
   exchange<2>(row);
   exchange<4>(row);

@@ -20,6 +20,13 @@ using u16x16 = std::uint16_t __attribute__((vector_size(32)));
 using f64x8 = double __attribute__((vector_size(64)));
 
 #define MILLRACE_INLINE [[gnu::always_inline, maybe_unused]] static inline
+/// The same for larger functions, but not in the model of tile registers (gemm/tile_model.hpp): without vectors of sixteen lanes they would
+/// take very long to compile there, and nothing needs it to be fast.
+#if defined(MILLRACE_MODEL_TILES)
+#define MILLRACE_INLINE_UNLESS_MODEL [[gnu::noinline, maybe_unused]] static
+#else
+#define MILLRACE_INLINE_UNLESS_MODEL MILLRACE_INLINE
+#endif
 
 /// std::min may be compiled out of line, which isa.hpp forbids.
 MILLRACE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
