@@ -1,5 +1,6 @@
 #include "kernels/cpu/pack_loops.hpp"
 
+#include "kernels/cpu/simd/lanes.hpp"
 #include "kernels/cpu/simd/transpose_16x16.hpp"
 
 namespace millrace::kernels::cpu {
@@ -49,6 +50,33 @@ MILLRACE_INLINE void pack(const From* in, const PackBlock& block, float* out) {
   settle_streams();
 }
 
+/// Sixteen elements of two lines, interleaved.
+MILLRACE_INLINE f32x16 interleave(f32x16 even, f32x16 odd) { return (f32x16)(((u32x16)even >> 16) | (u32x16)odd); }
+
+/// Packs pairs of contiguous lines, by vectors. A line beyond the matrix is zero.
+MILLRACE_INLINE void pack_line_pairs(const BFloat16* in, const PackBlock& block, BFloat16* out) {
+  for (std::int64_t row = 0; row < block.padded; row += 2)
+    for (std::int64_t column = 0; column < kColumns; column += 16) {
+      const std::int64_t left = block.columns - column;
+      const auto line = [&](std::int64_t of) __attribute__((always_inline)) {
+        const bool there = of < block.rows && left > 0;
+        return there ? load_lanes(in + of * block.row_step + column, left) : f32x16{};
+      };
+      stream_line(reinterpret_cast<float*>(out + row * kColumns + 2 * column), interleave(line(row), line(row + 1)));
+    }
+  settle_streams();
+}
+
+/// Packs what pack_line_pairs() and a plain transposition cannot: a few columns of a transposed matrix, or an odd number of its rows.
+MILLRACE_INLINE void pack_pairs_singly(const BFloat16* in, const PackBlock& block, BFloat16* out) {
+  for (std::int64_t row = 0; row < block.padded; row += 2)
+    for (std::int64_t column = 0; column < kColumns; ++column)
+      for (std::int64_t half = 0; half < 2; ++half) {
+        const bool there = column < block.columns && row + half < block.rows;
+        out[row * kColumns + 2 * column + half] = there ? in[(row + half) * block.row_step + column * block.column_step] : BFloat16{};
+      }
+}
+
 }  // namespace
 
 namespace MILLRACE_ISA {
@@ -57,12 +85,10 @@ void pack_f32(const float* in, const PackBlock& block, float* out) { pack(in, bl
 void pack_widen(const BFloat16* in, const PackBlock& block, float* out) { pack(in, block, out); }
 
 void pack_pairs(const BFloat16* in, const PackBlock& block, BFloat16* out) {
-  for (std::int64_t row = 0; row < block.padded; row += 2)
-    for (std::int64_t column = 0; column < kColumns; ++column)
-      for (std::int64_t half = 0; half < 2; ++half) {
-        const bool there = column < block.columns && row + half < block.rows;
-        out[row * kColumns + 2 * column + half] = there ? in[(row + half) * block.row_step + column * block.column_step] : BFloat16{};
-      }
+  if (block.column_step == 1)
+    pack_line_pairs(in, block, out);
+  else
+    pack_pairs_singly(in, block, out);
 }
 
 }  // namespace MILLRACE_ISA
