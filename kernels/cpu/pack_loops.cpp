@@ -67,7 +67,7 @@ MILLRACE_INLINE void pack_line_pairs(const BFloat16* in, const PackBlock& block,
   settle_streams();
 }
 
-/// Packs what pack_line_pairs() and a plain transposition cannot: a few columns of a transposed matrix, or an odd number of its rows.
+/// Packs a transposed matrix with an odd number of rows; pairs of an even number are elements of pack_columns().
 MILLRACE_INLINE void pack_pairs_singly(const BFloat16* in, const PackBlock& block, BFloat16* out) {
   for (std::int64_t row = 0; row < block.padded; row += 2)
     for (std::int64_t column = 0; column < kColumns; ++column)

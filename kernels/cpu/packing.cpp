@@ -3,21 +3,16 @@
 #include <algorithm>
 
 #include "kernels/cpu/pack_loops.hpp"
-#include "kernels/cpu/transpose_columns.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
 
-/// A whole block of a transposed matrix is a plain transposition, in which a pair of bf16 moves like one fp32. Returns false if
-/// the sizes do not allow this.
-bool turn_pairs(const std::byte* lines, std::int64_t rows, std::byte* out) {
-  if (rows % 2 != 0) return false;
-  transpose_columns(DType::f32, DType::f32, lines, kPackedColumns, rows / 2, out, kPackedColumns, 0, rows / 2);
-  return true;
-}
-
 void pack_loop(const Tensor& b, const std::byte* from, const PackBlock& block, DType packed, std::byte* out) {
-  if (packed == DType::bf16)
+  const bool turned = block.column_step != 1;
+  if (packed == DType::bf16 && turned && block.rows % 2 == 0)  // a pair of bf16 is one element of four bytes
+    pick_pack_f32()(reinterpret_cast<const float*>(from), {1, block.column_step / 2, block.rows / 2, block.padded / 2, block.columns},
+                    reinterpret_cast<float*>(out));
+  else if (packed == DType::bf16)
     pick_pack_pairs()(reinterpret_cast<const BFloat16*>(from), block, reinterpret_cast<BFloat16*>(out));
   else if (b.dtype == DType::bf16)
     pick_pack_widen()(reinterpret_cast<const BFloat16*>(from), block, reinterpret_cast<float*>(out));
@@ -50,12 +45,7 @@ void pack_blocks(const Tensor& b, bool transpose, std::byte* packed, std::int64_
     const std::int64_t width = std::min(kPackedColumns, columns - first);
     const std::byte* const from =
         b.data + static_cast<std::size_t>(matrix * rows * columns + (transpose ? first * rows : first)) * size_of(b.dtype);
-    if (transpose && kind == DType::bf16 && width == kPackedColumns && turn_pairs(from, rows, out)) {
-      const std::size_t filled = static_cast<std::size_t>(rows * kPackedColumns) * size_of(kind);
-      std::fill(out + filled, out + block_bytes, std::byte{0});
-    } else {
-      pack_loop(b, from, {transpose ? 1 : columns, transpose ? rows : 1, rows, padded, width}, kind, out);
-    }
+    pack_loop(b, from, {transpose ? 1 : columns, transpose ? rows : 1, rows, padded, width}, kind, out);
   }
 }
 
