@@ -1,8 +1,9 @@
 // adamw_bench [threads]: one optimizer pass and one sum of squares over a tensor larger than the caches, in GB/s of the bytes
-// that must be read and written.
+// that must be read and written, beside those of a plain copy.
 
 #include <fmt/format.h>
 
+#include "benchmarks/kernels/plain_copy.hpp"
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/base/buffer.hpp"
@@ -29,6 +30,8 @@ int main(int count, char** arguments) {
     sum += one;
   });
   fmt::print("{}, {} threads, {} parameters\n", describe(cpu_features()), threads, elements);
-  fmt::print("adamw      {:7.2f} ms  {:6.1f} GB/s\n", 1e3 * update, elements * 34e-9 / update);  // 16 bytes read, 18 written
+  constexpr double bytes = elements * 34.0;  // of an element 16 are read, 18 written
+  fmt::print("adamw      {:7.2f} ms  {:6.1f} GB/s, copy {:6.1f} GB/s\n", 1e3 * update, bytes / update * 1e-9,
+             millrace::benchmarks::copy_rate(team, bytes));
   fmt::print("square sum {:7.2f} ms  {:6.1f} GB/s (sum {:g})\n", 1e3 * norm, elements * 4e-9 / norm, sum);
 }

@@ -1,8 +1,9 @@
 // packing_bench [threads]: packs weights for both products, as after an optimizer step, tensor by tensor and more than the caches
-// hold, in GB/s of the bytes that must be read and written.
+// hold, in GB/s of the bytes that must be read and written, beside those of a plain copy.
 
 #include <fmt/format.h>
 
+#include "benchmarks/kernels/plain_copy.hpp"
 #include "benchmarks/kernels/timing.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/cpu_features.hpp"
@@ -28,8 +29,9 @@ int main(int count, char** arguments) {
             pack(context, make_tensor(weights.data() + static_cast<std::size_t>(i) * read, dtype, {rows, columns}), transpose,
                  packed.data() + static_cast<std::size_t>(i) * bytes);
         });
-        fmt::print("{} {:>5} x {:<4}{}  {:7.2f} ms  {:6.1f} GB/s\n", to_string(dtype), rows, columns, transpose ? " turned" : "       ",
-                   1e3 * seconds, static_cast<double>(weights.size() + packed.size()) / seconds * 1e-9);
+        const auto moved = static_cast<double>(weights.size() + packed.size());
+        fmt::print("{} {:>5} x {:<4}{}  {:7.2f} ms  {:6.1f} GB/s, copy {:6.1f} GB/s\n", to_string(dtype), rows, columns,
+                   transpose ? " turned" : "       ", 1e3 * seconds, moved / seconds * 1e-9, millrace::benchmarks::copy_rate(team, moved));
       }
     }
 }

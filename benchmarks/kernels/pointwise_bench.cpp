@@ -1,5 +1,5 @@
 // pointwise_bench [threads]: minimum and median milliseconds, and GB/s at the minimum, of memory-bound operations on 2048 tokens
-// of width 512 (swiglu 1408).
+// of width 512 (swiglu 1408), beside the GB/s of a plain copy that moves as many bytes.
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "benchmarks/kernels/plain_copy.hpp"
 #include "kernels/activation.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/rms_norm.hpp"
@@ -22,7 +23,7 @@ using namespace millrace::kernels;
 constexpr std::int64_t kTokens = 2048, kWidth = 512, kHidden = 1408, kHeads = 8;
 
 template <class Body>
-void report(const char* name, DType dtype, double bytes, Body&& body) {
+void report(const ExecutionContext& context, const char* name, DType dtype, double bytes, Body&& body) {
   std::array<double, 51> seconds{};
   for (double& of_one : seconds) {
     const auto start = std::chrono::steady_clock::now();
@@ -30,8 +31,8 @@ void report(const char* name, DType dtype, double bytes, Body&& body) {
     of_one = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   std::sort(seconds.begin(), seconds.end());
-  fmt::print("{:26} {:4} {:8.3f} {:8.3f} ms {:7.1f} GB/s\n", name, to_string(dtype), seconds[0] * 1e3, seconds[25] * 1e3,
-             bytes / seconds[0] * 1e-9);
+  fmt::print("{:26} {:4} {:8.3f} {:8.3f} ms {:7.1f} GB/s, copy {:7.1f} GB/s\n", name, to_string(dtype), seconds[0] * 1e3, seconds[25] * 1e3,
+             bytes / seconds[0] * 1e-9, millrace::benchmarks::copy_rate(context.team(), bytes));
 }
 
 // Tensors of ones, since the time does not depend on the values.
@@ -63,24 +64,24 @@ void measure(const ExecutionContext& context, DType dtype) {
                dy = memory.tensor(dtype, {kTokens, kWidth});
   const Tensor w = memory.tensor(DType::f32, {kWidth}), r = memory.tensor(DType::f32, {kTokens});
   const double row_bytes = size * kTokens * kWidth;
-  report("rms_norm forward", dtype, 2 * row_bytes, [&] { rms_norm_forward(context, x, w, {1e-5F}, y, r); });
-  report("rms_norm input gradient", dtype, 3 * row_bytes, [&] { rms_norm_input_gradient(context, dy, x, w, r, {1e-5F}, y); });
-  report("rms_norm weight gradient", dtype, 2 * row_bytes, [&] { rms_norm_weight_gradient(context, dy, x, r, w); });
+  report(context, "rms_norm forward", dtype, 2 * row_bytes, [&] { rms_norm_forward(context, x, w, {1e-5F}, y, r); });
+  report(context, "rms_norm input gradient", dtype, 3 * row_bytes, [&] { rms_norm_input_gradient(context, dy, x, w, r, {1e-5F}, y); });
+  report(context, "rms_norm weight gradient", dtype, 2 * row_bytes, [&] { rms_norm_weight_gradient(context, dy, x, r, w); });
   const Shape heads{kTokens, kHeads, kWidth / kHeads};
   const Tensor qx = memory.tensor(dtype, heads), positions = memory.tensor(DType::i32, {kTokens}),
                frequencies = memory.tensor(DType::f32, {kWidth / kHeads / 2});
   for (std::int64_t i = 0; i < kWidth / kHeads / 2; ++i)  // realistic angles, since the time of a library's sine depends on the angle
     frequencies.as<float>()[i] = std::pow(10000.0F, -2.0F * static_cast<float>(i * kHeads) / static_cast<float>(kWidth));
-  report("rope", dtype, 2 * row_bytes, [&] { rope(context, qx, positions, frequencies, {}, qx); });
+  report(context, "rope", dtype, 2 * row_bytes, [&] { rope(context, qx, positions, frequencies, {}, qx); });
   const Shape hidden{kTokens, kHidden};
   const Tensor gate = memory.tensor(dtype, hidden), up = memory.tensor(dtype, hidden), out = memory.tensor(dtype, hidden);
   const Tensor d_gate = memory.tensor(dtype, hidden), d_up = memory.tensor(dtype, hidden);
   const double hidden_bytes = size * kTokens * kHidden;
-  report("swiglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(context, Activation::silu, gate, up, out); });
-  report("swiglu input gradient", dtype, 5 * hidden_bytes,
+  report(context, "swiglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(context, Activation::silu, gate, up, out); });
+  report(context, "swiglu input gradient", dtype, 5 * hidden_bytes,
          [&] { glu_input_gradient(context, Activation::silu, out, gate, up, d_gate, d_up); });
-  report("geglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(context, Activation::gelu, gate, up, out); });
-  report("geglu input gradient", dtype, 5 * hidden_bytes,
+  report(context, "geglu forward", dtype, 3 * hidden_bytes, [&] { glu_forward(context, Activation::gelu, gate, up, out); });
+  report(context, "geglu input gradient", dtype, 5 * hidden_bytes,
          [&] { glu_input_gradient(context, Activation::gelu, out, gate, up, d_gate, d_up); });
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/cpu/activation_loops.hpp"
 
+#include <type_traits>
+
 #include "kernels/cpu/error_function.hpp"
 #include "kernels/cpu/logarithm.hpp"
 #include "kernels/cpu/simd/lanes.hpp"
@@ -173,80 +175,6 @@ struct Xielu {
   }
 };
 
-/// A curve that few models have and that takes long beside a call. Its values and slopes are functions that all loops call: a copy in each
-/// loop, as the others have it, would be most of what the compiler works on here.
-struct CalledCurve {
-  const Curve& curve;
-  f32x16 (*value_of)(const Curve& curve, f32x16 x);
-  f32x16 (*slope_of)(const Curve& curve, f32x16 x);
-  Point (*point_of)(const Curve& curve, f32x16 x);
-  [[gnu::always_inline]] f32x16 value(f32x16 x) const { return value_of(curve, x); }
-  [[gnu::always_inline]] f32x16 slope(f32x16 x) const { return slope_of(curve, x); }
-  [[gnu::always_inline]] Point point(f32x16 x) const { return point_of(curve, x); }
-};
-
-template <class Function>
-MILLRACE_INLINE Function of_curve(const Curve& curve) {
-  if constexpr (requires { Function(curve); })
-    return Function(curve);
-  else
-    return Function{};
-}
-template <class Function>
-f32x16 value_of(const Curve& curve, f32x16 x) {
-  return of_curve<Function>(curve).value(x);
-}
-template <class Function>
-f32x16 slope_of(const Curve& curve, f32x16 x) {
-  return of_curve<Function>(curve).point(x).slope;
-}
-template <class Function>
-Point point_of(const Curve& curve, f32x16 x) {
-  return of_curve<Function>(curve).point(x);
-}
-template <class Function>
-MILLRACE_INLINE CalledCurve called(const Curve& curve) {
-  return {curve, &value_of<Function>, &slope_of<Function>, &point_of<Function>};
-}
-
-/// The curve of an activation that with_curve() does not name.
-MILLRACE_INLINE CalledCurve called_curve(const Curve& curve) {
-  switch (curve.activation) {
-    case Activation::gelu_10:
-      return called<Gelu10>(curve);
-    case Activation::tanh:
-      return called<Tanh>(curve);
-    case Activation::mish:
-      return called<Mish>(curve);
-    case Activation::laplace:
-      return called<Laplace>(curve);
-    case Activation::sqrtsoftplus:
-      return called<SqrtSoftplus>(curve);
-    case Activation::xielu:
-      return called<Xielu>(curve);
-    case Activation::silu:
-    case Activation::gelu:
-    case Activation::relu:
-    case Activation::gelu_erf:
-    case Activation::quick_gelu:
-    case Activation::relu2:
-    case Activation::relu6:
-    case Activation::leaky_relu:
-    case Activation::sigmoid:
-    case Activation::linear:
-    case Activation::hardswish:
-    case Activation::prelu:
-      break;
-  }
-  __builtin_unreachable();
-}
-
-template <class Function>
-MILLRACE_INLINE f32x16 slope(const Function& curve, f32x16 x) {
-  return curve.point(x).slope;
-}
-MILLRACE_INLINE f32x16 slope(const CalledCurve& curve, f32x16 x) { return curve.slope(x); }
-
 /// body(curve) of the activation.
 template <class Body>
 MILLRACE_INLINE void with_curve(const Curve& curve, Body&& body) {
@@ -259,6 +187,8 @@ MILLRACE_INLINE void with_curve(const Curve& curve, Body&& body) {
       return body(Relu{});
     case Activation::gelu_erf:
       return body(GeluErf{});
+    case Activation::gelu_10:
+      return body(Gelu10{});
     case Activation::quick_gelu:
       return body(QuickGelu{});
     case Activation::relu2:
@@ -269,65 +199,133 @@ MILLRACE_INLINE void with_curve(const Curve& curve, Body&& body) {
       return body(LeakyRelu{});
     case Activation::sigmoid:
       return body(Sigmoid{});
+    case Activation::tanh:
+      return body(Tanh{});
     case Activation::linear:
       return body(Linear{});
     case Activation::hardswish:
       return body(HardSwish{});
+    case Activation::mish:
+      return body(Mish{});
+    case Activation::laplace:
+      return body(Laplace{});
+    case Activation::sqrtsoftplus:
+      return body(SqrtSoftplus{});
     case Activation::prelu:
       return body(Prelu{curve.coefficients[0]});
-    default:
-      return body(called_curve(curve));
+    case Activation::xielu:
+      return body(Xielu(curve));
+  }
+  __builtin_unreachable();
+}
+
+/// The elements that a loop takes at a time.
+using Block = f32x16[kTogether];
+constexpr std::int64_t kStride = 16 * kTogether;
+
+/// The activation that most models have, operation by operation.
+MILLRACE_INLINE void to_silu_values(Block& x) {
+  Block s;
+  unrolled<kTogether>([&](int i) __attribute__((always_inline)) { s[i] = x[i]; });
+  sigmoids(s);
+  unrolled<kTogether>([&](int i) __attribute__((always_inline)) { x[i] *= s[i]; });
+}
+MILLRACE_INLINE void to_silu_points(Block& x, Block& slopes) {
+  Block s;
+  unrolled<kTogether>([&](int i) __attribute__((always_inline)) { s[i] = x[i]; });
+  sigmoids(s);
+  unrolled<kTogether>([&](int i) __attribute__((always_inline)) {
+    slopes[i] = s[i] * (1.0F + x[i] * (1.0F - s[i]));
+    x[i] *= s[i];
+  });
+}
+
+// The curves are computed in functions that all loops call with a block: a copy in each loop would take most of the compile time.
+
+/// Replaces every x by the curve's value.
+[[gnu::noinline]] void to_values(const Curve& curve, Block& x) {
+  with_curve(
+      curve, [&]<class Function>(const Function& function) __attribute__((always_inline)) {
+        if constexpr (std::is_same_v<Function, Silu>)
+          to_silu_values(x);
+        else
+#pragma GCC unroll 1
+          for (f32x16& each : x) each = function.value(each);
+      });
+}
+
+/// Replaces every x by the curve's value, and sets the slopes.
+[[gnu::noinline]] void to_points(const Curve& curve, Block& x, Block& slopes) {
+  with_curve(
+      curve, [&]<class Function>(const Function& function) __attribute__((always_inline)) {
+        if constexpr (std::is_same_v<Function, Silu>) return to_silu_points(x, slopes);
+#pragma GCC unroll 1
+        for (int i = 0; i < kTogether; ++i) {
+          const Point point = function.point(x[i]);
+          x[i] = point.value;
+          slopes[i] = point.slope;
+        }
+      });
+}
+
+// The operands are copied, since the compiler would otherwise read their pointers again after every store.
+template <class T>
+MILLRACE_INLINE void forward(ActivationForward<T> at, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; i += kStride) {
+    Block x;
+    load_lanes(at.x + i, x, end - i);
+    to_values(at.curve, x);
+    store_lanes(at.y + i, x, end - i);
   }
 }
 
-template <class Function, class T>
-MILLRACE_INLINE void forward(const Function& curve, const ActivationForward<T>& at, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; i += 16) store_lanes(at.y + i, curve.value(load_lanes(at.x + i, end - i)), end - i);
-}
-
-template <class Function, class T>
-MILLRACE_INLINE void gradient(const Function& curve, const ActivationGradient<T>& at, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; i += 16)
-    store_lanes(at.dx + i, load_lanes(at.dy + i, end - i) * slope(curve, load_lanes(at.x + i, end - i)), end - i);
-}
-
-template <class Function, class T>
-MILLRACE_INLINE void forward(const Function& curve, const GluForward<T>& at, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; i += 16)
-    store_lanes(at.y + i, curve.value(load_lanes(at.gate + i, end - i)) * load_lanes(at.up + i, end - i), end - i);
-}
-
-template <class Function, class T>
-MILLRACE_INLINE void gradient(const Function& curve, const GluGradient<T>& at, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; i += 16) {
-    const f32x16 dy = load_lanes(at.dy + i, end - i);
-    const Point point = curve.point(load_lanes(at.gate + i, end - i));
-    store_lanes(at.d_gate + i, dy * load_lanes(at.up + i, end - i) * point.slope, end - i);
-    store_lanes(at.d_up + i, dy * point.value, end - i);
+template <class T>
+MILLRACE_INLINE void gradient(ActivationGradient<T> at, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; i += kStride) {
+    Block x, slopes, dx;
+    load_lanes(at.x + i, x, end - i);
+    to_points(at.curve, x, slopes);
+    load_lanes(at.dy + i, dx, end - i);
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) { dx[k] *= slopes[k]; });
+    store_lanes(at.dx + i, dx, end - i);
   }
 }
 
-template <class Loops>
-MILLRACE_INLINE void run_forward(const Loops& at, std::int64_t begin, std::int64_t end) {
-  with_curve(
-      at.curve, [&](const auto& curve) __attribute__((always_inline)) { forward(curve, at, begin, end); });
+template <class T>
+MILLRACE_INLINE void forward(GluForward<T> at, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; i += kStride) {
+    Block y, up;
+    load_lanes(at.gate + i, y, end - i);
+    to_values(at.curve, y);
+    load_lanes(at.up + i, up, end - i);
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) { y[k] *= up[k]; });
+    store_lanes(at.y + i, y, end - i);
+  }
 }
 
-template <class Loops>
-MILLRACE_INLINE void run_gradient(const Loops& at, std::int64_t begin, std::int64_t end) {
-  with_curve(
-      at.curve, [&](const auto& curve) __attribute__((always_inline)) { gradient(curve, at, begin, end); });
+template <class T>
+MILLRACE_INLINE void gradient(GluGradient<T> at, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; i += kStride) {
+    Block values, slopes, dy, up;
+    load_lanes(at.gate + i, values, end - i);
+    to_points(at.curve, values, slopes);
+    load_lanes(at.dy + i, dy, end - i);
+    load_lanes(at.up + i, up, end - i);
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) {
+      slopes[k] = dy[k] * up[k] * slopes[k];
+      values[k] = dy[k] * values[k];
+    });
+    store_lanes(at.d_gate + i, slopes, end - i);
+    store_lanes(at.d_up + i, values, end - i);
+  }
 }
 
 /// A sum in double of fp32 lanes.
 struct LaneSum {
-  using Half = float __attribute__((vector_size(32)));
   f64x8 low{}, high{};
   [[gnu::always_inline]] void add(f32x16 v) {
-    Half half[2];
-    __builtin_memcpy(half, &v, sizeof v);
-    low += __builtin_convertvector(half[0], f64x8);
-    high += __builtin_convertvector(half[1], f64x8);
+    low += __builtin_convertvector(lower_half(v), f64x8);
+    high += __builtin_convertvector(upper_half(v), f64x8);
   }
   [[nodiscard, gnu::always_inline]] double total() const { return sum_lanes(low + high); }
 };
@@ -354,16 +352,14 @@ MILLRACE_INLINE void terms(const ParameterTerms<T>& at, std::int64_t begin, std:
 
 namespace MILLRACE_ISA {
 
-void activation_forward_f32(const ActivationForward<float>& at, std::int64_t begin, std::int64_t end) { run_forward(at, begin, end); }
-void activation_forward_bf16(const ActivationForward<BFloat16>& at, std::int64_t begin, std::int64_t end) { run_forward(at, begin, end); }
-void activation_gradient_f32(const ActivationGradient<float>& at, std::int64_t begin, std::int64_t end) { run_gradient(at, begin, end); }
-void activation_gradient_bf16(const ActivationGradient<BFloat16>& at, std::int64_t begin, std::int64_t end) {
-  run_gradient(at, begin, end);
-}
-void glu_forward_f32(const GluForward<float>& at, std::int64_t begin, std::int64_t end) { run_forward(at, begin, end); }
-void glu_forward_bf16(const GluForward<BFloat16>& at, std::int64_t begin, std::int64_t end) { run_forward(at, begin, end); }
-void glu_gradient_f32(const GluGradient<float>& at, std::int64_t begin, std::int64_t end) { run_gradient(at, begin, end); }
-void glu_gradient_bf16(const GluGradient<BFloat16>& at, std::int64_t begin, std::int64_t end) { run_gradient(at, begin, end); }
+void activation_forward_f32(const ActivationForward<float>& at, std::int64_t begin, std::int64_t end) { forward(at, begin, end); }
+void activation_forward_bf16(const ActivationForward<BFloat16>& at, std::int64_t begin, std::int64_t end) { forward(at, begin, end); }
+void activation_gradient_f32(const ActivationGradient<float>& at, std::int64_t begin, std::int64_t end) { gradient(at, begin, end); }
+void activation_gradient_bf16(const ActivationGradient<BFloat16>& at, std::int64_t begin, std::int64_t end) { gradient(at, begin, end); }
+void glu_forward_f32(const GluForward<float>& at, std::int64_t begin, std::int64_t end) { forward(at, begin, end); }
+void glu_forward_bf16(const GluForward<BFloat16>& at, std::int64_t begin, std::int64_t end) { forward(at, begin, end); }
+void glu_gradient_f32(const GluGradient<float>& at, std::int64_t begin, std::int64_t end) { gradient(at, begin, end); }
+void glu_gradient_bf16(const GluGradient<BFloat16>& at, std::int64_t begin, std::int64_t end) { gradient(at, begin, end); }
 void activation_terms_f32(const ParameterTerms<float>& at, std::int64_t begin, std::int64_t end, double* sums) {
   terms(at, begin, end, sums);
 }

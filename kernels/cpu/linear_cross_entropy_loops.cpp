@@ -18,13 +18,29 @@ MILLRACE_INLINE f32x16 slope_at(f32x16 logit, const CrossEntropySlope& slope) {
   return slope.scale * (1.0F - share * share);
 }
 
+constexpr std::int64_t kStride = 16 * kTogether;
+
 /// Maximum of a tile and of `maximum`.
 MILLRACE_INLINE float largest_of(const float* logits, std::int64_t count, float maximum) {
   const std::int64_t whole = count / 16 * 16;
-  f32x16 largest = splat(maximum);
-  for (std::int64_t i = 0; i < whole; i += 16) largest = cpu::maximum(load(logits + i), largest);
+  f32x16 of_each[kTogether];  // so that a comparison need not wait for the previous one
+  unrolled<kTogether>([&](int k) __attribute__((always_inline)) { of_each[k] = splat(maximum); });
+  std::int64_t i = 0;
+  for (; i + kStride <= whole; i += kStride)
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) { of_each[k] = cpu::maximum(load(logits + i + 16 * k), of_each[k]); });
+  f32x16 largest = of_each[0];
+  unrolled<kTogether>([&](int k) __attribute__((always_inline)) { largest = cpu::maximum(of_each[k], largest); });
+  for (; i < whole; i += 16) largest = cpu::maximum(load(logits + i), largest);
   if (whole < count) largest = cpu::maximum(load_logits(logits + whole, count - whole), largest);
   return maximum_lane(largest);
+}
+
+/// Stores the first `left` elements of sixteen after sixteen.
+template <class T>
+MILLRACE_INLINE void store_each(T* p, const f32x16 (&v)[kTogether], std::int64_t left) {
+  unrolled<kTogether>([&](int k) __attribute__((always_inline)) {
+    if (left > 16 * k) store_lanes(p + 16 * k, v[k], left - 16 * k);
+  });
 }
 
 /// Updates the row's maximum to `top`, with a tile's exponentials in `sums`. Returns the factor that rescales earlier sums: 0 at
@@ -50,7 +66,15 @@ void cross_entropy_take(const float* logits, std::int64_t count, float& maximum,
   const std::int64_t whole = count / 16 * 16;
   const float top = largest_of(logits, count, maximum);
   f32x16 sums{};
-  for (std::int64_t i = 0; i < whole; i += 16) sums += exponential(load(logits + i) - top);
+  std::int64_t i = 0;
+  for (; i + kStride <= whole; i += kStride) {
+    f32x16 weights[kTogether];
+    load_all(logits + i, weights);
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) { weights[k] -= top; });
+    exponentials(weights);
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) { sums += weights[k]; });
+  }
+  for (; i < whole; i += 16) sums += exponential(load(logits + i) - top);
   if (whole < count) sums += exponential(load_logits(logits + whole, count - whole) - top);
   take_sums(sums, top, maximum, sum);
 }
@@ -66,7 +90,22 @@ float cross_entropy_weigh(float* logits, std::int64_t count, const CrossEntropyS
     sums += weight;
     return shaped ? weight * slope_at(logit, slope) : weight;
   };
-  for (std::int64_t i = 0; i < whole; i += 16) {
+  std::int64_t i = 0;
+  for (; i + kStride <= whole; i += kStride) {
+    f32x16 logit[kTogether], weights[kTogether];
+    load_all(logits + i, logit);
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) { weights[k] = logit[k] - top; });
+    exponentials(weights);
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) {
+      sums += weights[k];
+      if (shaped) weights[k] *= slope_at(logit[k], slope);
+    });
+    if (narrow != nullptr)
+      store_each(narrow + i, weights, kStride);
+    else
+      store_each(logits + i, weights, kStride);
+  }
+  for (; i < whole; i += 16) {
     const f32x16 weight = weigh(load(logits + i));
     if (narrow != nullptr)
       store(narrow + i, weight);
@@ -107,14 +146,17 @@ float cross_entropy_gradient(float* logits, std::int64_t count, const CrossEntro
     at_target = g * (coefficient * exponential(logit - lse)[0] - 1.0F);
     if (shaped) at_target *= slope_at(logit, row.slope)[0];
   }
-  for (std::int64_t i = 0; i < count; i += 16) {
-    const f32x16 logit = load_lanes(logits + i, count - i);
-    f32x16 dl = g * (coefficient * exponential(logit - lse));
-    if (shaped) dl *= slope_at(logit, row.slope);
+  for (std::int64_t i = 0; i < count; i += kStride) {
+    f32x16 logit[kTogether], dl[kTogether];
+    load_lanes(logits + i, logit, count - i);
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) { dl[k] = logit[k] - lse; });
+    exponentials(dl);
+    unrolled<kTogether>([&](int k) __attribute__((always_inline)) { dl[k] = g * (coefficient * dl[k]); });
+    if (shaped) unrolled<kTogether>([&](int k) __attribute__((always_inline)) { dl[k] *= slope_at(logit[k], row.slope); });
     if (narrow != nullptr)
-      store_lanes(narrow + i, dl, count - i);
+      store_each(narrow + i, dl, count - i);
     else
-      store_lanes(logits + i, dl, count - i);
+      store_each(logits + i, dl, count - i);
   }
   if (row.target < 0) return 0;
   if (narrow == nullptr) {

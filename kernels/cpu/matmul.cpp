@@ -148,7 +148,8 @@ void copy_b(const Problem& problem, const Tensor& b, std::byte* copy, int thread
                               .transpose = transpose,
                               .rows = problem.k,
                               .columns = problem.n,
-                              .step = transpose ? problem.k : problem.n};
+                              .step = transpose ? problem.k : problem.n,
+                              .soon = true};
     const IndexRange blocks = thread_range(matrix.blocks(), 1, thread, threads);
     return pack_blocks(matrix, copy, blocks.begin, blocks.end);
   }

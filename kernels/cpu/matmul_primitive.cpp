@@ -136,7 +136,8 @@ void run_tiles(const MatmulPart& part, const void* a, const void* b, void* c, co
                               .transpose = part.transpose_b,
                               .rows = part.k,
                               .columns = part.n,
-                              .step = part.b_stride};
+                              .step = part.b_stride,
+                              .soon = true};
     pack_blocks(matrix, scratch + kTileGemmBytes, 0, matrix.blocks());
     b = scratch + kTileGemmBytes;
   }

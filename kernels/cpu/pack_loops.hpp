@@ -11,6 +11,7 @@ namespace millrace::kernels::cpu {
 struct PackBlock {
   std::int64_t row_step, column_step;
   std::int64_t rows, padded, columns;  // rows from the matrix, rows with zeros, columns from the matrix
+  bool soon;                           // it is read at once and should stay in the caches
 };
 
 /// out[row][column] for 64 columns, with zeros beyond the matrix.

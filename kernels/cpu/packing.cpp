@@ -3,22 +3,17 @@
 #include <algorithm>
 
 #include "kernels/cpu/pack_loops.hpp"
-#include "kernels/cpu/transpose_columns.hpp"
 #include "kernels/packing.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
 
-/// A whole block of a transposed matrix is a plain transposition, in which a pair of bf16 moves like one fp32. Returns false if
-/// the sizes do not allow this.
-bool turn_pairs(const std::byte* lines, std::int64_t rows, std::byte* out) {
-  if (rows % 2 != 0) return false;
-  transpose_columns(DType::f32, DType::f32, lines, kPackedColumns, rows / 2, out, kPackedColumns, 0, rows / 2);
-  return true;
-}
-
 void pack_loop(DType stored, const std::byte* from, const PackBlock& block, DType packed, std::byte* out) {
-  if (packed == DType::bf16)
+  const bool turned = block.column_step != 1;
+  if (packed == DType::bf16 && turned && block.rows % 2 == 0)  // a pair of bf16 is one element of four bytes
+    pick_pack_f32()(reinterpret_cast<const float*>(from),
+                    {1, block.column_step / 2, block.rows / 2, block.padded / 2, block.columns, block.soon}, reinterpret_cast<float*>(out));
+  else if (packed == DType::bf16)
     pick_pack_pairs()(reinterpret_cast<const BFloat16*>(from), block, reinterpret_cast<BFloat16*>(out));
   else if (stored == DType::bf16)
     pick_pack_widen()(reinterpret_cast<const BFloat16*>(from), block, reinterpret_cast<float*>(out));
@@ -36,12 +31,7 @@ void pack_blocks(const PackedMatrix& x, std::byte* packed, std::int64_t begin, s
     std::byte* const out = packed + static_cast<std::size_t>(block) * block_bytes;
     const std::int64_t first = block * kPackedColumns, width = std::min(kPackedColumns, x.columns - first);
     const std::byte* const from = x.data + static_cast<std::size_t>(x.transpose ? first * x.step : first) * size_of(x.dtype);
-    if (x.transpose && x.step == x.rows && kind == DType::bf16 && width == kPackedColumns && turn_pairs(from, x.rows, out)) {
-      const std::size_t filled = static_cast<std::size_t>(x.rows * kPackedColumns) * size_of(kind);
-      std::fill(out + filled, out + block_bytes, std::byte{0});
-    } else {
-      pack_loop(x.dtype, from, {x.transpose ? 1 : x.step, x.transpose ? x.step : 1, x.rows, padded, width}, kind, out);
-    }
+    pack_loop(x.dtype, from, {x.transpose ? 1 : x.step, x.transpose ? x.step : 1, x.rows, padded, width, x.soon}, kind, out);
   }
 }
 

@@ -15,6 +15,7 @@ struct PackedMatrix {
   bool transpose;
   std::int64_t rows, columns;
   std::int64_t step;  // elements from one stored row to the next
+  bool soon = false;  // the product follows at once, so the packed operand should stay in the caches
 
   /// Blocks of 64 columns.
   [[nodiscard]] std::int64_t blocks() const { return (columns + kPackedColumns - 1) / kPackedColumns; }

@@ -6,28 +6,40 @@
 namespace millrace::kernels::cpu {
 namespace {
 
+/// Number of rows whose sums are computed before any of them is written, so that a sum need not wait for what follows the previous one.
+constexpr std::int64_t kRows = 4;
+
+/// The reciprocal of a row's root mean square.
+template <class T>
+MILLRACE_INLINE float reciprocal_of(const T* x, std::int64_t width, float epsilon) {
+  // Two sums, so that an addition need not wait for the previous one.
+  f32x16 even{};
+  f32x16 odd{};
+  for (std::int64_t d = 0; d < width; d += 32) {
+    const f32x16 first = load_lanes(x + d, width - d);
+    even += first * first;
+    if (d + 16 >= width) break;
+    const f32x16 second = load_lanes(x + d + 16, width - d - 16);
+    odd += second * second;
+  }
+  return 1.0F / __builtin_sqrtf(sum_lanes(even + odd) / static_cast<float>(width) + epsilon);
+}
+
 template <class T>
 MILLRACE_INLINE void forward(const RmsNormForward<T>& at, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = at.width;
-  for (std::int64_t t = begin; t < end; ++t) {
-    const T* x = at.x + t * width;
-    T* y = at.y + t * width;
-    // Two sums, so that an addition need not wait for the previous one.
-    f32x16 even{};
-    f32x16 odd{};
-    for (std::int64_t d = 0; d < width; d += 32) {
-      const f32x16 first = load_lanes(x + d, width - d);
-      even += first * first;
-      if (d + 16 >= width) break;
-      const f32x16 second = load_lanes(x + d + 16, width - d - 16);
-      odd += second * second;
-    }
-    const float r = 1.0F / __builtin_sqrtf(sum_lanes(even + odd) / static_cast<float>(width) + at.epsilon);
-    at.r[t] = r;
-    for (std::int64_t d = 0; d < width; d += 16) {
-      const f32x16 normal = load_lanes(x + d, width - d) * r;
-      const f32x16 weight = load_lanes(at.w + d, width - d) + at.offset;
-      store_lanes(y + d, (at.round_first ? round_to<T>(normal) : normal) * weight, width - d);
+  for (std::int64_t first = begin; first < end; first += kRows) {
+    const std::int64_t last = smaller(first + kRows, end);
+    for (std::int64_t t = first; t < last; ++t) at.r[t] = reciprocal_of(at.x + t * width, width, at.epsilon);
+    for (std::int64_t t = first; t < last; ++t) {
+      const T* x = at.x + t * width;
+      T* y = at.y + t * width;
+      const float r = at.r[t];
+      for (std::int64_t d = 0; d < width; d += 16) {
+        const f32x16 normal = load_lanes(x + d, width - d) * r;
+        const f32x16 weight = load_lanes(at.w + d, width - d) + at.offset;
+        store_lanes(y + d, (at.round_first ? round_to<T>(normal) : normal) * weight, width - d);
+      }
     }
   }
 }

@@ -70,8 +70,9 @@ MILLRACE_INLINE Sines far_sines(f32x16 angle) {
   return result;
 }
 
+// The operands are copied, since the compiler would otherwise read their pointers again after every store.
 template <class T>
-MILLRACE_INLINE void rope(const Rope<T>& at, std::int64_t begin, std::int64_t end) {
+MILLRACE_INLINE void rope(const Rope<T> at, std::int64_t begin, std::int64_t end) {
   float cosines[kAngles] = {};
   float sines[kAngles] = {};
   float highest = 0;

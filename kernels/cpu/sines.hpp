@@ -42,21 +42,13 @@ MILLRACE_INLINE void eight_sines(f64x8 x, f64x8& sine, f64x8& cosine) {
 /// not the nearest. NaN and ∞ give NaN; results beyond kFarthestAngle are meaningless. Uses no fused multiply-add, so every
 /// instruction set gives the same bits.
 MILLRACE_INLINE Sines sines_of(f32x16 angle) {
-  using f32x8 = float __attribute__((vector_size(32)));
-  f32x8 half[2];
-  __builtin_memcpy(half, &angle, sizeof half);
-  f32x8 sine[2], cosine[2];
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    f64x8 s, c;
-    eight_sines(__builtin_convertvector(half[i], f64x8), s, c);
-    sine[i] = __builtin_convertvector(s, f32x8);
-    cosine[i] = __builtin_convertvector(c, f32x8);
-  }
-  Sines result;
-  __builtin_memcpy(&result.sine, sine, sizeof sine);
-  __builtin_memcpy(&result.cosine, cosine, sizeof cosine);
-  return result;
+  f64x8 sine[2], cosine[2];
+  eight_sines(__builtin_convertvector(lower_half(angle), f64x8), sine[0], cosine[0]);
+  eight_sines(__builtin_convertvector(upper_half(angle), f64x8), sine[1], cosine[1]);
+  const auto narrow = [](const f64x8(&wide)[2]) __attribute__((always_inline)) {
+    return both_halves(__builtin_convertvector(wide[0], f32x8), __builtin_convertvector(wide[1], f32x8));
+  };
+  return {narrow(sine), narrow(cosine)};
 }
 
 }  // namespace millrace::kernels::cpu

@@ -3,18 +3,10 @@
 #include "kernels/cpu/simd/vector.hpp"
 
 namespace millrace::kernels::cpu::MILLRACE_ISA {
-namespace {
-
-using f32x8 = float __attribute__((vector_size(32)));
-
-}  // namespace
-
 double square_sum_chunk(const float* x, std::int64_t count) {
   f64x8 low{}, high{};
   const auto add = [&](f32x16 v) __attribute__((always_inline)) {
-    f32x8 half[2];
-    __builtin_memcpy(half, &v, sizeof v);
-    const f64x8 first = __builtin_convertvector(half[0], f64x8), second = __builtin_convertvector(half[1], f64x8);
+    const f64x8 first = __builtin_convertvector(lower_half(v), f64x8), second = __builtin_convertvector(upper_half(v), f64x8);
     low += first * first;
     high += second * second;
   };

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numbers>
 
+#include "kernels/elementwise.hpp"
 #include "tests/kernels/fixture.hpp"
 
 namespace millrace::kernels::testing {
@@ -244,6 +245,28 @@ TEST(Activation, EndsOfTheRange) {
     EXPECT_EQ(y.get(1), 0);
     EXPECT_EQ(y.get(2), 400);
     for (std::int64_t i = 3; i < 6; ++i) EXPECT_NEAR(y.get(i), 2 * gelu(inputs[i]), 1e-6 * std::abs(inputs[i])) << i;
+  }
+}
+
+TEST(Activation, ComputesEveryBf16AsTheFp32ThatItIs) {
+  MILLRACE_CPU_ONLY();
+  constexpr std::int64_t count = 1 << 16;
+  ThreadTeam team(1);
+  Data narrow(DType::bf16, {count}), wide(DType::f32, {count});
+  for (std::int64_t i = 0; i < count; ++i) (*narrow).as<BFloat16>()[i].bits = static_cast<std::uint16_t>(i);
+  convert(fast(team), *narrow, *wide);
+  for (const Activation activation : kActivations) {
+    if (activation_parameters(activation) > 0) continue;
+    SCOPED_TRACE(to_string(activation));
+    Data found(DType::bf16, {count}), computed(DType::f32, {count}), wanted(DType::bf16, {count});
+    activation_forward(fast(team), activation, *narrow, *found);
+    activation_forward(fast(team), activation, *wide, *computed);
+    convert(fast(team), *computed, *wanted);
+    EXPECT_TRUE(same_bits(found, wanted));
+    activation_input_gradient(fast(team), activation, *narrow, *narrow, *found);
+    activation_input_gradient(fast(team), activation, *wide, *wide, *computed);
+    convert(fast(team), *computed, *wanted);
+    EXPECT_TRUE(same_bits(found, wanted));
   }
 }
 

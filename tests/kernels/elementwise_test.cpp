@@ -87,6 +87,22 @@ TEST(Elementwise, RoundsEveryKindOfNumberAsOneDoes) {
   }
 }
 
+TEST(Elementwise, RoundsAboveBelowAndAtEveryTie) {
+  MILLRACE_CPU_ONLY();
+  constexpr std::uint32_t lower_halves[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+  ThreadTeam team(1);
+  Data x(DType::f32, {1 << 16}), y(DType::bf16, {1 << 16});
+  for (const std::uint32_t lower : lower_halves) {
+    for (std::uint32_t upper = 0; upper < 1 << 16; ++upper) {
+      const std::uint32_t bits = upper << 16 | lower;
+      std::memcpy((*x).as<float>() + upper, &bits, sizeof bits);
+    }
+    convert(fast(team), *x, *y);
+    for (std::int64_t i = 0; i < 1 << 16; ++i)
+      ASSERT_EQ((*y).as<BFloat16>()[i].bits, to_bfloat16((*x).as<float>()[i]).bits) << i << " " << lower;
+  }
+}
+
 TEST(Elementwise, EveryInstructionSetGivesTheSameBits) {
   MILLRACE_CPU_ONLY();
   const Data a(DType::bf16, {103}, 1), b(DType::bf16, {103}, 2);

@@ -492,5 +492,27 @@ TEST(LinearCrossEntropy, EveryInstructionSetGivesTheSameLoops) {
     }
 }
 
+// Of all sizes, denormal results included.
+TEST(LinearCrossEntropy, EveryInstructionSetHasTheSameExponentials) {
+  MILLRACE_CPU_ONLY();
+  constexpr std::int64_t count = 1 << 16;
+  const auto exponentials = [&](cpu::cross_entropy_gradient_signature* loop) {
+    Data row(DType::f32, {count});
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t bits = i << 16 | 0x5a5a;
+      std::memcpy((*row).as<float>() + i, &bits, sizeof bits);
+    }
+    loop((*row).as<float>(), count, {.g = 1}, nullptr);
+    return row;
+  };
+  const Data baseline = exponentials(&cpu::baseline::cross_entropy_gradient);
+  if (cpu_features().isa >= Isa::avx2) {
+    EXPECT_TRUE(same_bits(exponentials(&cpu::avx2::cross_entropy_gradient), baseline));
+  }
+  if (cpu_features().isa >= Isa::avx512) {
+    EXPECT_TRUE(same_bits(exponentials(&cpu::avx512::cross_entropy_gradient), baseline));
+  }
+}
+
 }  // namespace
 }  // namespace millrace::kernels

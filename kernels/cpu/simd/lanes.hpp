@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/simd/vector.hpp"
 
-/// Loops of the form `for (i = 0; i < width; i += 16)` whose last step may be short: `left` is width − i.
+/// Loops of the form `for (i = 0; i < width; i += 16)`, or `i += 32`, whose last step may be short: `left` is width − i.
 namespace millrace::kernels::cpu {
 
 template <class T>
@@ -15,6 +15,22 @@ MILLRACE_INLINE void store_lanes(T* p, f32x16 v, std::int64_t left) {
     store(p, v);
   else
     store(p, v, left);
+}
+
+/// The same for N vectors; `left` may be more than they hold.
+template <class T, int N>
+MILLRACE_INLINE void load_lanes(const T* p, f32x16 (&v)[N], std::int64_t left) {
+  if (left >= 16 * N) return load_all(p, v);
+  alignas(64) T lanes[16 * N] = {};
+  __builtin_memcpy(lanes, p, static_cast<std::size_t>(left) * sizeof(T));
+  load_all(lanes, v);
+}
+template <class T, int N>
+MILLRACE_INLINE void store_lanes(T* p, const f32x16 (&v)[N], std::int64_t left) {
+  if (left >= 16 * N) return store_all(p, v);
+  alignas(64) T lanes[16 * N];
+  store_all(lanes, v);
+  __builtin_memcpy(p, lanes, static_cast<std::size_t>(left) * sizeof(T));
 }
 
 /// The value of v after it was stored as T.
