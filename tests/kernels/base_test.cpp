@@ -117,10 +117,20 @@ TEST(CpuFeatures, LoseBf16InstructionsAtANamedLevel) {
 TEST(CpuFeatures, RefuseALevelThatIsNone) {
   const CpuFeatures whole{.isa = Isa::avx512, .model = "a model"};
   EXPECT_EQ(refused(whole, "avx3"),
-            "[kernels.cpu_features] environment variable MILLRACE_ISA is \"avx3\", expected baseline, avx2, avx512; did you mean avx2?");
-  EXPECT_NE(refused(whole, "AVX512").find("\"AVX512\", expected baseline, avx2, avx512; did you mean avx512?"), std::string::npos);
+            "[kernels.cpu_features] environment variable MILLRACE_ISA is \"avx3\", expected baseline, avx2, avx512, amx_model; did you "
+            "mean avx2?");
+  EXPECT_NE(refused(whole, "AVX512").find("\"AVX512\", expected baseline, avx2, avx512, amx_model; did you mean avx512?"),
+            std::string::npos);
   EXPECT_NE(refused(whole, "basline").find("did you mean baseline?"), std::string::npos);
-  EXPECT_NE(refused(whole, "").find("is \"\", expected baseline, avx2, avx512"), std::string::npos);
+  EXPECT_NE(refused(whole, "").find("is \"\", expected baseline, avx2, avx512, amx_model"), std::string::npos);
+}
+
+TEST(CpuFeatures, ModelTheTilesOfAmxOnAnyProcessor) {
+  const CpuFeatures modelled = lowered({.isa = Isa::avx2, .model = "a model"}, "amx_model");
+  EXPECT_EQ(modelled.isa, Isa::avx2);
+  EXPECT_TRUE(modelled.amx_bf16 && modelled.models_tiles && modelled.fast_bf16());
+  EXPECT_EQ(modelled.arithmetic(), "amx_bf16");
+  EXPECT_EQ(describe(modelled), "avx2 (with a model of amx_bf16 in C++, which is slow), a model");
 }
 
 TEST(CpuFeatures, RefuseALevelThatTheProcessorLacks) {

@@ -195,6 +195,12 @@ struct Workspace {
   [[nodiscard]] float* beside(const float* block) const { return block == finished ? finished + kBlock * kBlock : finished; }
 };
 
+/// The length of the parts, a multiple of `unit`, if `count` is cut into as few as possible of at most `most`, all alike but the last.
+MILLRACE_INLINE std::int64_t even_part(std::int64_t count, std::int64_t most, std::int64_t unit) {
+  const std::int64_t parts = (count + most - 1) / most;
+  return ((count + parts - 1) / parts + unit - 1) / unit * unit;
+}
+
 /// One product, on the calling thread.
 class Multiplier {
  public:
@@ -202,13 +208,12 @@ class Multiplier {
 
   [[gnu::always_inline]] void run() {
     const std::int64_t rows = x_.b_step > 0 ? x_.m : kTileRows;
-    const std::int64_t parts = (x_.k + kTileDepth - 1) / kTileDepth;
-    const std::int64_t most = ((x_.k + parts - 1) / parts + kStep - 1) / kStep * kStep;  // the same depth for all parts but the last
+    const std::int64_t width = even_part(x_.n, kTileWidth, kColumnsOfB), depth = even_part(x_.k, kTileDepth, kStep);
     for (left_ = 0; left_ < x_.n; left_ = right_) {
-      right_ = smaller(left_ + kTileWidth, x_.n);
+      right_ = smaller(left_ + width, x_.n);
       for (std::int64_t top = 0; top < x_.m; top += rows)
         for (begin_ = 0; begin_ < x_.k; begin_ += depth_) {
-          depth_ = smaller(most, x_.k - begin_);
+          depth_ = smaller(depth, x_.k - begin_);
           if (x_.b_step > 0) pack_b();
           for (std::int64_t row = top; row < smaller(top + rows, x_.m); row += kBlock) multiply_rows(row, top, smaller(top + rows, x_.m));
         }

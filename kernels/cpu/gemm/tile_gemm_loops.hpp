@@ -8,7 +8,8 @@
 
 namespace millrace::kernels::cpu {
 
-/// c [m, n] = op(a) · b + addend: operands bf16, sums fp32, rounded once. Steps are elements from one stored row to the next.
+/// c [m, n] = op(a) · b + addend: operands bf16, sums fp32, rounded once. Sizes are positive; steps are elements from one stored row to the
+/// next.
 struct TileGemm {
   std::int64_t m, n, k;
   const BFloat16* a;  // [m, k], or [k, m] where transposed
@@ -27,7 +28,7 @@ struct TileGemm {
 
 /// The parts into which k, n and m are cut at most, so that a part of b stays in the L2 cache and a copy of 32 rows of a in L1. Sums that
 /// leave the registers between parts of k come back as they were, so none of these changes a bit of the result.
-inline constexpr std::int64_t kTileDepth = 512, kTileWidth = 512, kTileRows = 256;
+inline constexpr std::int64_t kTileDepth = 512, kTileWidth = 768, kTileRows = 256;
 
 /// Bytes of the memory that a product needs, aligned to 64: the copy of a, two blocks of sums, and a part of b or of the sums.
 inline constexpr std::size_t kTileGemmBytes =
