@@ -25,7 +25,7 @@ TEST(Doctor, AnInstructionSetThatIsNoneEndsEveryCommand) {
   for (const Words& command : {Words{"doctor"}, Words{"schedule", "list"}}) {
     const auto result = run_millrace(command, "MILLRACE_ISA=avx-2");
     EXPECT_EQ(result.code, 3) << result.err;
-    expect_parts(result.err, {"MILLRACE_ISA is \"avx-2\", expected baseline, avx2, avx512; did you mean avx2?\n"});
+    expect_parts(result.err, {"MILLRACE_ISA is \"avx-2\", expected baseline, avx2, avx512, amx_model; did you mean avx2?\n"});
     EXPECT_EQ(result.out, "");
   }
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/gemm/tiles.hpp"
+#include "kernels/cpu/simd/pair_lines.hpp"
 #include "kernels/cpu/simd/transpose_16x16.hpp"
 
 /// Small bf16 products on tile registers whose operands are copied as tiles, one after another, each of 512 numbers:
@@ -15,8 +16,6 @@ namespace millrace::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kTileNumbers = 512;
-
-using u16x32 = std::uint16_t __attribute__((vector_size(64)));
 
 /// The first `count` of 32 numbers; the others are zero, as all are if count <= 0.
 MILLRACE_INLINE u16x32 load_numbers(const BFloat16* p, std::int64_t count) {
@@ -31,16 +30,6 @@ MILLRACE_INLINE u16x32 load_numbers(const BFloat16* p, std::int64_t count) {
   return v;
 }
 MILLRACE_INLINE void store_numbers(BFloat16* p, u16x32 v) { __builtin_memcpy(p, &v, sizeof v); }
-
-/// Numbers of a and of b in turn: those of the first 16 columns, and those of the last.
-MILLRACE_INLINE_UNLESS_MODEL u16x32 pair_low(u16x32 a, u16x32 b) {
-  return __builtin_shufflevector(a, b, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45,
-                                 14, 46, 15, 47);
-}
-MILLRACE_INLINE_UNLESS_MODEL u16x32 pair_high(u16x32 a, u16x32 b) {
-  return __builtin_shufflevector(a, b, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28,
-                                 60, 29, 61, 30, 62, 31, 63);
-}
 
 /// Lines of numbers in memory.
 struct Lines {
