@@ -154,7 +154,8 @@ class TileMultiplier {
                  std::byte* scratch)
       : problem_(problem), part_(problem.part()), layout_(layout), a_(a), b_(b), c_(c), bias_(bias), scratch_(scratch) {}
 
-  void multiply(std::int64_t expert, IndexRange rows) {
+  /// `next` is the expert of the tile that this thread probably takes next.
+  void multiply(std::int64_t expert, IndexRange rows, std::int64_t next) {
     if (problem_.takes_any_rows()) part_.m = rows.size();
     const bool whole = rows.size() == part_.m;
     const std::byte* left = a_.data + bytes_of(rows.begin * problem_.k, problem_.operands);
@@ -166,7 +167,9 @@ class TileMultiplier {
     const bool in_place = whole && !problem_.narrows();
     std::byte* const product = in_place ? to : scratch_ + layout_.c;
     const float* const bias = bias_ == nullptr ? nullptr : bias_->as<float>() + expert * problem_.n;
-    run_matmul_part(part_, left, matrix(expert), product, part_.bias ? bias : nullptr, scratch_ + layout_.own);
+    const bool fetches = problem_.options.packed_b && next != expert;
+    run_matmul_part(part_, left, matrix(expert), product, part_.bias ? bias : nullptr, scratch_ + layout_.own,
+                    fetches ? b_.data + static_cast<std::size_t>(next) * problem_.matrix_bytes() : nullptr);
     if (!in_place) store(product, rows.size(), bias, to);
   }
 
@@ -232,15 +235,15 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
   if (problem.whole_groups()) return multiply_whole_groups(context, problem, a, b, offsets, c, bias, scratch);
   const TileLayout layout(problem);
   std::atomic<std::int64_t> next{0};
-  context.team().run([&](int thread, int) {
+  context.team().run([&](int thread, int threads) {
     // A thread that gets no tile compiles the product all the same, so that no later call has to.
     (void)matmul_part_scratch_bytes(problem.part());
     TileMultiplier multiplier(problem, layout, a, b, c, bias,
                               scratch_of_thread("kernels.grouped_matmul", context, scratch, layout.bytes, thread));
-    TileCursor cursor(offsets.as<std::int32_t>(), b.shape[0], problem.tile);
+    TileCursor cursor(offsets.as<std::int32_t>(), b.shape[0], problem.tile), ahead = cursor;
     take_in_turn(next, [&](std::int64_t tile) {
       if (!cursor.move_to(tile)) return false;
-      multiplier.multiply(cursor.expert(), cursor.rows());
+      multiplier.multiply(cursor.expert(), cursor.rows(), ahead.move_to(tile + threads) ? ahead.expert() : cursor.expert());
       return true;
     });
   });

@@ -128,7 +128,7 @@ bool packs_parts(const MatmulPart& part) {
   return !part.packed_b && !part.transpose_b && part.result == DType::f32 && !part.addend && !part.bias;
 }
 
-void run_tiles(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch) {
+void run_tiles(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch, const void* next_b) {
   const bool narrow = part.result == DType::bf16;
   if (!part.packed_b && !packs_parts(part)) {
     const PackedMatrix matrix{.data = static_cast<const std::byte*>(b),
@@ -150,6 +150,7 @@ void run_tiles(const MatmulPart& part, const void* a, const void* b, void* c, co
                     .transpose_a = part.transpose_a,
                     .b = static_cast<const BFloat16*>(b),
                     .b_step = packs_parts(part) ? part.b_stride : 0,
+                    .next_b = static_cast<const BFloat16*>(next_b),
                     .wide = narrow ? nullptr : static_cast<float*>(c),
                     .narrow = narrow ? static_cast<BFloat16*>(c) : nullptr,
                     .c_step = part.c_stride,
@@ -168,10 +169,11 @@ std::size_t matmul_part_scratch_bytes(const MatmulPart& part) {
   return cache().get(part).scratch_bytes;
 }
 
-void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch) {
+void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch,
+                     const void* next_b) {
   if (part.by_panels() || part.by_tiles())
     MILLRACE_CHECK(!part.own_scratch, ExitCode::internal, "kernels.matmul", "a product needs more scratch than was planned");
-  if (part.by_tiles()) return run_tiles(part, a, b, c, addend, scratch);
+  if (part.by_tiles()) return run_tiles(part, a, b, c, addend, scratch, next_b);
   if (part.by_panels()) {
     return pick_panel_product()({.m = part.m,
                                  .n = part.n,

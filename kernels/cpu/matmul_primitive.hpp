@@ -42,7 +42,9 @@ struct MatmulPart {
 [[nodiscard]] std::size_t matmul_part_scratch_bytes(const MatmulPart& part);
 
 /// Runs on the calling thread alone. `addend` is the other matrix or the bias. `scratch` has at least the bytes returned above,
-/// or part.own_scratch is set.
-void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch);
+/// or part.own_scratch is set. `next_b`, if given, is the packed operand of this thread's next product of the same part: tiles fetch it
+/// into the caches meanwhile.
+void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch,
+                     const void* next_b = nullptr);
 
 }  // namespace millrace::kernels::cpu

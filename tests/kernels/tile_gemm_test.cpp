@@ -63,6 +63,7 @@ struct Problem {
           .transpose_a = transpose_a,
           .b = packed ? reinterpret_cast<const BFloat16*>(packed_b.data()) : (*b).as<BFloat16>(),
           .b_step = packed ? 0 : n,
+          .next_b = packed ? reinterpret_cast<const BFloat16*>(packed_b.data()) : nullptr,
           .wide = narrow ? nullptr : (*out).as<float>(),
           .narrow = narrow ? (*out).as<BFloat16>() : nullptr,
           .c_step = n,

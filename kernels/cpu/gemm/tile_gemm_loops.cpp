@@ -123,7 +123,7 @@ struct Sums {
 };
 
 /// What is fetched into the caches while a block is multiplied: some of the 32 rows of a that are copied next (of a transposed matrix: of
-/// the 32 lines per step), and the lines of the next block of c or of its sums.
+/// the 32 lines per step), the lines of the next block of c or of its sums, and some lines of the part of b that is multiplied next.
 struct Ahead {
   const BFloat16* a;
   std::int64_t row_step, depth_step;  // elements from row to row, and from step to step
@@ -131,6 +131,8 @@ struct Ahead {
   const char* c;
   std::int64_t c_step;  // bytes
   bool two_lines;       // of c in each row
+  const BFloat16* b;
+  std::int64_t b_lines;  // of 32 numbers, in each step
 
   [[gnu::always_inline]] void fetch(std::int64_t step, std::int64_t share) const {
     for (std::int64_t row = begin; row < end; ++row) __builtin_prefetch(a + row * row_step + step * depth_step, 0, 2);
@@ -138,6 +140,7 @@ struct Ahead {
       __builtin_prefetch(c + row * c_step, 1, 3);
       if (two_lines) __builtin_prefetch(c + row * c_step + 64, 1, 3);
     }
+    for (std::int64_t line = step * b_lines; line < (step + 1) * b_lines; ++line) __builtin_prefetch(b + line * 32, 0, 2);
   }
 };
 
@@ -232,11 +235,22 @@ class Multiplier {
     for (std::int64_t column = left_; column < right_; column += kColumnsOfB, to += kTileDepth * kColumnsOfB)
       pair_block(from + column, x_.b_step, depth_, smaller(kColumnsOfB, right_ - column), steps() * kStep, to);
   }
+  /// The columns from `column` on of a packed operand, from this depth on.
+  [[nodiscard]] const BFloat16* packed_at(const BFloat16* b, std::int64_t column, std::int64_t depth) const {
+    return b + column / kColumnsOfB * kColumnsOfB * ((x_.k + kStep - 1) / kStep * kStep) + depth * kColumnsOfB + column % kColumnsOfB * 2;
+  }
   /// The columns from `column` on of the current part of b.
   [[nodiscard]] const BFloat16* b_at(std::int64_t column) const {
-    const std::int64_t block = column / kColumnsOfB * kColumnsOfB, inside = column % kColumnsOfB * 2;
-    if (x_.b_step > 0) return work_.b + (block - left_) * kTileDepth + inside;
-    return x_.b + block * ((x_.k + kStep - 1) / kStep * kStep) + begin_ * kColumnsOfB + inside;
+    if (x_.b_step == 0) return packed_at(x_.b, column, begin_);
+    return work_.b + (column / kColumnsOfB * kColumnsOfB - left_) * kTileDepth + column % kColumnsOfB * 2;
+  }
+  /// The part of b after the current one, or null if it need not be fetched: many rows use each part while it is in the caches.
+  [[nodiscard]] const BFloat16* next_part(std::int64_t bottom) const {
+    if (x_.b_step > 0 || bottom < x_.m) return nullptr;
+    const bool deeper = begin_ + depth_ < x_.k, further = right_ < x_.n;
+    if (!deeper && !further) return x_.next_b;
+    if (x_.m > kTileRows) return nullptr;
+    return deeper ? packed_at(x_.b, left_, begin_ + depth_) : packed_at(x_.b, right_, 0);
   }
   void finish() {
     finish_rows(x_, before_, 0, kBlock);
@@ -258,6 +272,10 @@ class Multiplier {
     const auto size = static_cast<std::int64_t>(x_.narrow != nullptr ? sizeof(BFloat16) : sizeof(float));
     const char* const c = x_.narrow != nullptr ? reinterpret_cast<const char*>(x_.narrow) : reinterpret_cast<const char*>(x_.wide);
     const bool keeps = !in_c_ && begin_ > 0;
+    const BFloat16* const part = next_part(bottom);
+    // Each of the rows' passes over the columns fetches its share of every block of 64 columns.
+    const std::int64_t shares = (bottom - top + kBlock - 1) / kBlock * 2;
+    const std::int64_t lines = part == nullptr ? 0 : (2 * depth_ + shares * steps() - 1) / (shares * steps());
     for (std::int64_t column = left_, index = 0; column < right_; column += kBlock, ++index) {
       float* const kept = work_.kept + ((row - top) * kTileWidth / kBlock + index * kBlock) * kBlock;
       const Ahead ahead{.a = next,
@@ -267,7 +285,9 @@ class Multiplier {
                         .end = (index + 1) * kBlock / blocks,
                         .c = keeps ? reinterpret_cast<const char*>(kept + kBlock * kBlock) : c + (row * x_.c_step + column + kBlock) * size,
                         .c_step = keeps ? kBlock * static_cast<std::int64_t>(sizeof(float)) : x_.c_step * size,
-                        .two_lines = keeps || x_.narrow == nullptr};
+                        .two_lines = keeps || x_.narrow == nullptr,
+                        .b = packed_at(part, index / 2 * kColumnsOfB, ((row - top) / kBlock * 2 + index % 2) * lines * steps() / 2),
+                        .b_lines = lines};
       multiply(row, column, rows, kept, ahead);
     }
   }

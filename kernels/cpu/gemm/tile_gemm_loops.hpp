@@ -15,10 +15,11 @@ struct TileGemm {
   const BFloat16* a;  // [m, k], or [k, m] where transposed
   std::int64_t a_step;
   bool transpose_a;
-  const BFloat16* b;    // op(b) [k, n], packed (kernels/packing.hpp), or as it is if b_step > 0
-  std::int64_t b_step;  // 0: packed. Other operands are packed part by part, only for an f32 c without an addend
-  float* wide;          // c if it is f32, or null
-  BFloat16* narrow;     // c if it is bf16, or null
+  const BFloat16* b;       // op(b) [k, n], packed (kernels/packing.hpp), or as it is if b_step > 0
+  std::int64_t b_step;     // 0: packed. Other operands are packed part by part, only for an f32 c without an addend
+  const BFloat16* next_b;  // the packed operand of the next product, which has the same k and n: fetched meanwhile; or null
+  float* wide;             // c if it is f32, or null
+  BFloat16* narrow;        // c if it is bf16, or null
   std::int64_t c_step;
   bool accumulate;                // wide += instead: the sums begin with c
   const float* wide_addend;       // or null
