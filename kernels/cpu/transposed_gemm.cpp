@@ -1,18 +1,15 @@
 #include "kernels/cpu/transposed_gemm.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
-#include "kernels/cpu/gemm/tile_gemm_loops.hpp"
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
 #include "kernels/cpu/panel_product_loops.hpp"
 #include "kernels/cpu/thread_range.hpp"
 #include "kernels/cpu/transpose_columns.hpp"
-#include "kernels/packing.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -72,17 +69,9 @@ std::size_t product_scratch(const TransposedGemm& at, const Places& places, int 
 /// Products of tiles transpose a and pack b themselves, while they copy them to the caches.
 bool by_tiles(const TransposedGemm& at) { return matmul_compute_dtype(at.operands) == DType::bf16 && multiplies_by_tiles(); }
 
-/// A thread's rows and columns of c. It copies its rows of a once for every kTileWidth of its columns, and its columns of b once.
-std::pair<IndexRange, IndexRange> cut_for_tiles(const TransposedGemm& at, int thread, int threads) {
-  const auto copies = [](std::int64_t rows, std::int64_t columns) { return rows * ((columns + kTileWidth - 1) / kTileWidth) + columns; };
-  if (copies(at.m / threads, at.n) <= copies(at.m, at.n / threads))
-    return {thread_range(at.m, kShareGrain, thread, threads), IndexRange{0, at.n}};
-  return {IndexRange{0, at.m}, thread_range(at.n, kPackedColumns, thread, threads)};
-}
-
-MatmulPart part_for_tiles(const TransposedGemm& at, IndexRange rows, IndexRange columns) {
+MatmulPart part_for_tiles(const TransposedGemm& at, IndexRange rows) {
   return {.m = rows.size(),
-          .n = columns.size(),
+          .n = at.n,
           .k = at.k,
           .a_stride = at.m,
           .b_stride = at.n,
@@ -93,14 +82,15 @@ MatmulPart part_for_tiles(const TransposedGemm& at, IndexRange rows, IndexRange 
           .accumulate = at.accumulate};
 }
 
+/// Each thread packs all of b for its rows of c, part by part: sharing columns out instead, and so the packing, was slower, since each
+/// thread then transposes all of a.
 void run_by_tiles(const TransposedGemm& at, const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c,
                   Scratch scratch) {
   context.team().run([&](int thread, int threads) {
-    const auto [rows, columns] = cut_for_tiles(at, thread, threads);
-    if (rows.size() == 0 || columns.size() == 0) return;
-    const MatmulPart part = part_for_tiles(at, rows, columns);
-    run_matmul_part(part, a.as<BFloat16>() + rows.begin, b.as<BFloat16>() + columns.begin,
-                    c.as<float>() + rows.begin * at.n + columns.begin, nullptr,
+    const IndexRange rows = thread_range(at.m, kShareGrain, thread, threads);
+    if (rows.size() == 0) return;
+    const MatmulPart part = part_for_tiles(at, rows);
+    run_matmul_part(part, a.as<BFloat16>() + rows.begin, b.data, c.as<float>() + rows.begin * at.n, nullptr,
                     scratch.data() + static_cast<std::size_t>(thread) * align_up(matmul_part_scratch_bytes(part)));
   });
 }
@@ -110,8 +100,7 @@ void run_by_tiles(const TransposedGemm& at, const ExecutionContext& context, con
 bool TransposedGemm::suits(int threads) const { return k > 0 && n > 0 && m >= kShareGrain * threads; }
 
 std::size_t TransposedGemm::scratch_bytes(int threads) const {
-  if (by_tiles(*this))
-    return align_up(matmul_part_scratch_bytes(part_for_tiles(*this, {0, m}, {0, n}))) * static_cast<std::size_t>(threads);
+  if (by_tiles(*this)) return align_up(matmul_part_scratch_bytes(part_for_tiles(*this, {0, m}))) * static_cast<std::size_t>(threads);
   const Places places(*this, threads);
   return places.b + (places.turned + product_scratch(*this, places, threads)) * static_cast<std::size_t>(threads);
 }
