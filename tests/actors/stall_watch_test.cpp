@@ -15,7 +15,7 @@ using cluster::Progress;
 using runtime::WaitReason;
 
 /// Four ranks of 1F1B with eight microbatches, one process each, and a clock that the test advances.
-class Watch : public testing::Test {
+class Watch : public ::testing::Test {
  protected:
   Watch() {
     runtime::ScheduleRequest request;

@@ -95,7 +95,7 @@ std::vector<Child> start_job(int ready_pipe, During during) {
   return children;
 }
 
-class Job : public testing::Test {
+class Job : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(pipe(ready_), 0); }
   void TearDown() override { close(ready_[0]), close(ready_[1]); }

@@ -11,7 +11,7 @@
 namespace millrace::cluster {
 namespace {
 
-constexpr auto long_enough = std::chrono::seconds(20);
+constexpr auto drain_limit = std::chrono::seconds(20);
 
 class Pipe {
  public:
@@ -50,7 +50,7 @@ TEST(TextWriter, WritesInOrder) {
     writer.put(std::to_string(line) + "\n");
   }
   EXPECT_EQ(pipe.read_until("\n999\n"), all);
-  EXPECT_TRUE(writer.drain(long_enough));
+  EXPECT_TRUE(writer.drain(drain_limit));
   EXPECT_EQ(writer.error(), 0);
 }
 
@@ -81,7 +81,7 @@ TEST(TextWriter, ReportsOnceThatTheReaderIsGone) {
   int calls = 0;
   TextWriter writer(pipe.in(), TextWriter::default_limit, [&calls](int error) { calls += error == EPIPE ? 1 : 100; });
   for (int line = 0; line < 3; ++line) writer.put("line\n");
-  EXPECT_TRUE(writer.drain(long_enough));
+  EXPECT_TRUE(writer.drain(drain_limit));
   EXPECT_EQ(writer.error(), EPIPE);
   EXPECT_EQ(calls, 1);
 }
@@ -91,7 +91,7 @@ TEST(TextWriter, AFullDiskIsAnError) {
   ASSERT_GE(full, 0);
   TextWriter writer(full);
   writer.put("line\n");
-  EXPECT_TRUE(writer.drain(long_enough));
+  EXPECT_TRUE(writer.drain(drain_limit));
   EXPECT_EQ(writer.error(), ENOSPC);
   close(full);
 }

@@ -22,7 +22,7 @@ struct Silent final : LinkEvents {
 };
 
 /// A channel of two slots between two ranks of this process.
-class InProcessLink : public testing::Test {
+class InProcessLink : public ::testing::Test {
  protected:
   alignas(64) std::byte ring_[512];
   Silent events_;

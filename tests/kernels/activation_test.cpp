@@ -57,13 +57,14 @@ std::vector<double> numbers_of(Activation activation) {
 }
 
 double bf16(double value) { return to_float(to_bfloat16(static_cast<float>(value))); }
-double softplus(double x) { return std::log1p(std::exp(x)); }
+double unbounded_softplus(double x) { return std::log1p(std::exp(x)); }
 
 /// The functions of transformers' activations.py (PReLU is torch.nn's). xielu's p and n come from the learned numbers in bf16.
 Point learned_point(Activation activation, double x) {
   const std::vector<double> numbers = numbers_of(activation);
   if (activation == Activation::prelu) return {x > 0 ? x : numbers[0] * x, x > 0 ? 1 : numbers[0], u * std::abs(x), 0};
-  const double p = bf16(softplus(bf16(numbers[0]))), n = bf16(0.5 + bf16(softplus(bf16(numbers[1])))), epsilon = bf16(-1e-6);
+  const double p = bf16(unbounded_softplus(bf16(numbers[0]))), n = bf16(0.5 + bf16(unbounded_softplus(bf16(numbers[1])))),
+               epsilon = bf16(-1e-6);
   if (x > 0) return {p * x * x + 0.5 * x, 2 * p * x + 0.5, 4 * u * (p * x * x + x), 4 * u * (p * x + 1)};
   // The terms of the difference cancel near 0; an exponential less 1 is within four units.
   const double tail = std::expm1(std::min(x, epsilon)), size = std::abs(tail) + std::abs(x);
@@ -75,7 +76,7 @@ Point point_of(Activation activation, double x) {
   if (activation_parameters(activation) > 0) return learned_point(activation, x);
   if (activation == Activation::sqrtsoftplus) {
     // The exponential's two units and the logarithm's four count half under the root.
-    const double root = std::sqrt(x > 20 ? x : softplus(x)), slope = (x > 20 ? 1 : 1 / (1 + std::exp(-x))) / (2 * root);
+    const double root = std::sqrt(x > 20 ? x : unbounded_softplus(x)), slope = (x > 20 ? 1 : 1 / (1 + std::exp(-x))) / (2 * root);
     return {root, slope, 10 * u * root, 20 * u * slope};
   }
   if (activation == Activation::gelu_erf || activation == Activation::gelu_10) {
@@ -125,8 +126,8 @@ Point point_of(Activation activation, double x) {
               u * std::abs(half + along * inner)};
 }
 
-struct Results {
-  Results(const ExecutionContext& context, Activation activation, DType dtype, const Shape& shape)
+struct ActivationResults {
+  ActivationResults(const ExecutionContext& context, Activation activation, DType dtype, const Shape& shape)
       : gate(dtype, shape, 41, 8.0F),
         up(dtype, shape, 42),
         dy(dtype, shape, 43),
@@ -164,11 +165,12 @@ struct Results {
   Data sums;  // of the learned numbers: gated, then alone; 1 before
 };
 
-constexpr auto kMembers = {&Results::y, &Results::d_gate, &Results::d_up, &Results::alone, &Results::d_alone, &Results::sums};
+constexpr auto kMembers = {&ActivationResults::y,     &ActivationResults::d_gate,  &ActivationResults::d_up,
+                           &ActivationResults::alone, &ActivationResults::d_alone, &ActivationResults::sums};
 
 /// 1 + Σ dy·(up·)∂y/∂number of every learned number, by a loop in double, with an error bound: each term has the error of its factor and
 /// the roundings of two products, and the sum is rounded once and added in fp32.
-void expect_number_gradients(const Results& r, Activation activation) {
+void expect_number_gradients(const ActivationResults& r, Activation activation) {
   const std::vector<double> numbers = numbers_of(activation);
   for (std::size_t which = 0; which < numbers.size(); ++which)
     for (const bool gated : {true, false}) {
@@ -198,9 +200,9 @@ TEST(Activation, MatchesReferenceForAnyThreadCount) {
       for (const Shape& shape : {Shape{1, 1}, Shape{3, 21}, Shape{40, 130}, Shape{61, 241}}) {
         SCOPED_TRACE(std::string(to_string(activation)) + " " + to_string(shape));
         ThreadTeam one(1);
-        const Results wanted(ExecutionContext(one, Implementation::reference), activation, dtype, shape);
-        const Results found(fast(one), activation, dtype, shape);
-        for (const Results* results : {&wanted, &found}) {
+        const ActivationResults wanted(ExecutionContext(one, Implementation::reference), activation, dtype, shape);
+        const ActivationResults found(fast(one), activation, dtype, shape);
+        for (const ActivationResults* results : {&wanted, &found}) {
           const auto at = [&](std::int64_t i) { return point_of(activation, results->gate.at(i)); };
           // Each factor adds the rounding of its product; the reference rounds doubles once.
           const auto times = [](double function, double error, double factor) {
@@ -208,7 +210,7 @@ TEST(Activation, MatchesReferenceForAnyThreadCount) {
           };
           const auto value = [&](std::int64_t i, double factor) { return times(at(i).value, at(i).value_error, factor); };
           const auto slope = [&](std::int64_t i, double factor) { return times(at(i).slope, at(i).slope_error, factor); };
-          const Results& r = *results;
+          const ActivationResults& r = *results;
           expect_number_gradients(r, activation);
           EXPECT_TRUE(lies_within(r.y, [&](std::int64_t i) { return value(i, r.up.at(i)); }));
           EXPECT_TRUE(lies_within(r.alone, [&](std::int64_t i) { return value(i, 1); }));
@@ -218,7 +220,7 @@ TEST(Activation, MatchesReferenceForAnyThreadCount) {
         }
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(fast(team), activation, dtype, shape);
+          const ActivationResults many(fast(team), activation, dtype, shape);
           for (const auto member : kMembers) EXPECT_TRUE(same_bits(found.*member, many.*member));
         }
       }
@@ -274,8 +276,8 @@ TEST(Activation, GradientsAreSlopes) {
   ThreadTeam team(1);
   const ExecutionContext context = fast(team);
   for (const Activation activation : kActivations) {
-    Results run(context, activation, DType::f32, {40});
-    const std::vector<Tensor> learned = Results::scalars(run.numbers, 0, activation_parameters(activation));
+    ActivationResults run(context, activation, DType::f32, {40});
+    const std::vector<Tensor> learned = ActivationResults::scalars(run.numbers, 0, activation_parameters(activation));
     const auto slope = [&](Data& operand, std::int64_t i, bool gated) {
       Data y(DType::f32, {40});
       const auto forward = [&] {
@@ -308,7 +310,7 @@ TEST(Activation, SqrtSoftplusAtTheEnds) {
     activation_forward(stream_of(team, implementation), Activation::sqrtsoftplus, *x, *y);
     activation_input_gradient(stream_of(team, implementation), Activation::sqrtsoftplus, *dy, *x, *dx);
     for (std::int64_t i = 0; i < 9; ++i) {
-      const double at = x.get(i), root = std::sqrt(at > 20 ? at : softplus(at));
+      const double at = x.get(i), root = std::sqrt(at > 20 ? at : unbounded_softplus(at));
       // Below −87 the exponential is denormal, and beyond −103 it may be 0.
       const double lost = at < -87 ? 1e-19 : 0;
       EXPECT_NEAR(y.get(i), root, 10 * u * root + lost) << at;

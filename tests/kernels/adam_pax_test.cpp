@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "tests/kernels/adam_state.hpp"
 #include "tests/kernels/fixture.hpp"
 
 namespace millrace::kernels {
@@ -12,19 +13,11 @@ using testing::fast;
 using testing::lies_within;
 using testing::stream_of;
 
-struct State {
-  Data p, m, v, gradient, copy;
-  explicit State(std::int64_t size)
-      : p(DType::f32, {size}, 1),
-        m(DType::f32, {size}, 2, 0.1F),
-        v(DType::f32, {size}),
-        gradient(DType::f32, {size}, 4),
-        copy(DType::bf16, {size}) {
-    for (std::int64_t i = 0; i < size; ++i) v.set(i, m.get(i) * m.get(i));
-  }
+struct AdamPaxState : testing::AdamState {
+  using AdamState::AdamState;
   void update(const ExecutionContext& context, const AdamPaxScalars& scalars, bool decays = true) const {
-    const OptimizerTensors tensors{*p, *gradient, *copy, {*m, *v}, decays};
-    adam_pax(context, scalars, {&tensors, 1});
+    const OptimizerTensors own = tensors(decays);
+    adam_pax(context, scalars, {&own, 1});
   }
 };
 
@@ -62,8 +55,8 @@ TEST(AdamPax, IsItsFormula) {
   ThreadTeam team(2);
   for (const auto implementation : {Implementation::fast, Implementation::reference}) {
     for (const bool decays : {true, false}) {
-      const State before(37);
-      State after(37);
+      const AdamPaxState before(37);
+      AdamPaxState after(37);
       after.update(stream_of(team, implementation), scalars, decays);
       const auto g = [&](std::int64_t i) { return before.gradient.at(i) * static_cast<double>(0.37F); };
       const auto m = [&](std::int64_t i) { return d1 * before.m.at(i) + (1 - d1) * g(i); };
@@ -84,10 +77,10 @@ TEST(AdamPax, HasTheBitsOfTheReferenceOnAnyThreads) {
   for (const int threads : {1, 2, 3}) {
     ThreadTeam team(threads);
     for (const std::int64_t size : {1, 15, 16, 4097, 597 * 43}) {
-      State found(size), reference(size);
+      AdamPaxState found(size), reference(size);
       found.update(fast(team), scalars);
       reference.update(ExecutionContext(team, Implementation::reference), scalars);
-      for (const auto member : {&State::p, &State::m, &State::v, &State::copy, &State::gradient})
+      for (const auto member : {&AdamPaxState::p, &AdamPaxState::m, &AdamPaxState::v, &AdamPaxState::copy, &AdamPaxState::gradient})
         EXPECT_TRUE(same_bits(found.*member, reference.*member)) << size;
     }
   }
@@ -96,24 +89,24 @@ TEST(AdamPax, HasTheBitsOfTheReferenceOnAnyThreads) {
 TEST(AdamPax, DoesForManyWhatItDoesForEach) {
   const AdamPaxScalars scalars{.learning_rate = 3e-3, .weight_decay = 0.1, .gradient_scale = 0.37F, .update = 5};
   ThreadTeam team(3);
-  std::vector<State> found, expected;
+  std::vector<AdamPaxState> found, expected;
   std::vector<OptimizerTensors> tensors;
   found.reserve(70);
   for (int i = 0; i < 70; ++i) {
     const std::int64_t size = i % 40 == 0 ? 50'000 + i : 1 + i * 37 % 700;
-    const State& state = found.emplace_back(size);
-    tensors.push_back({*state.p, *state.gradient, *state.copy, {*state.m, *state.v}, i % 4 != 1});
+    const AdamPaxState& state = found.emplace_back(size);
+    tensors.push_back(state.tensors(i % 4 != 1));
     expected.emplace_back(size).update(ExecutionContext(team, Implementation::reference), scalars, i % 4 != 1);
   }
   adam_pax(fast(team), scalars, tensors);
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    for (const auto member : {&State::p, &State::m, &State::v, &State::copy, &State::gradient})
+    for (const auto member : {&AdamPaxState::p, &AdamPaxState::m, &AdamPaxState::v, &AdamPaxState::copy, &AdamPaxState::gradient})
       EXPECT_TRUE(same_bits(found[i].*member, expected[i].*member)) << i;
 }
 
 TEST(AdamPax, RefusesAnUpdateBeforeTheFirst) {
   ThreadTeam team(1);
-  const State state(8);
+  const AdamPaxState state(8);
   EXPECT_EQ(testing::thrown([&] { state.update(fast(team), {.update = 0}); }), static_cast<int>(ExitCode::internal));
 }
 

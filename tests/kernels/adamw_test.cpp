@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "tests/kernels/adam_state.hpp"
 #include "tests/kernels/fixture.hpp"
 
 namespace millrace::kernels {
@@ -12,17 +13,8 @@ using testing::fast;
 using testing::lies_within;
 using testing::stream_of;
 
-struct State {
-  Data p, m, v, gradient, copy;
-  explicit State(std::int64_t size)
-      : p(DType::f32, {size}, 1),
-        m(DType::f32, {size}, 2, 0.1F),
-        v(DType::f32, {size}),
-        gradient(DType::f32, {size}, 4),
-        copy(DType::bf16, {size}) {
-    for (std::int64_t i = 0; i < size; ++i) v.set(i, m.get(i) * m.get(i));
-  }
-  [[nodiscard]] OptimizerTensors tensors() const { return {*p, *gradient, *copy, {*m, *v}}; }
+struct AdamwState : testing::AdamState {
+  using AdamState::AdamState;
   void update(const ExecutionContext& context, const AdamwScalars& scalars) const { update(context, scalars, tensors()); }
   static void update(const ExecutionContext& context, const AdamwScalars& scalars, const OptimizerTensors& tensors) {
     adamw(context, scalars, {&tensors, 1});
@@ -40,8 +32,8 @@ TEST(Adamw, FollowsTheWorkedExample) {
     const double wanted_p[] = {0.9890000002, 0.9853273058, 0.9811291278};
     for (int t = 0; t < 3; ++t) {
       gradient.set(0, gradients[t]);
-      State::update(stream_of(team, implementation), {.learning_rate = 0.01, .weight_decay = 0.1, .update = t + 1},
-                    {*p, *gradient, *copy, {*m, *v}});
+      AdamwState::update(stream_of(team, implementation), {.learning_rate = 0.01, .weight_decay = 0.1, .update = t + 1},
+                         {*p, *gradient, *copy, {*m, *v}});
       // Each step rounds p twice and the update, which is a hundredth of it, about ten times; m and v are rounded three times.
       EXPECT_NEAR(p.get(0), wanted_p[t], tests::roundings(3 * t + 3));
       EXPECT_NEAR(m.get(0), wanted_m[t], tests::roundings(3 * t + 3) * 0.05);
@@ -58,8 +50,8 @@ TEST(Adamw, IsItsFormula) {
       .learning_rate = 0.03, .beta1 = 0.7, .beta2 = 0.9, .epsilon = 0.05, .weight_decay = 0.4, .gradient_scale = 0.37F, .update = 3};
   ThreadTeam team(2);
   for (const auto implementation : {Implementation::fast, Implementation::reference}) {
-    const State before(37);
-    State after(37);
+    const AdamwState before(37);
+    AdamwState after(37);
     after.update(stream_of(team, implementation), scalars);
     const auto g = [&](std::int64_t i) { return before.gradient.at(i) * static_cast<double>(scalars.gradient_scale); };
     const auto m = [&](std::int64_t i) { return 0.7 * before.m.at(i) + 0.3 * g(i); };
@@ -84,7 +76,7 @@ TEST(Adamw, HasTheBitsOfTheReferenceOnAnyThreads) {
   for (const int threads : {1, 2, 3}) {
     ThreadTeam team(threads);
     for (const std::int64_t size : {1, 15, 16, 4097, 597 * 43}) {
-      State found(size), reference(size);
+      AdamwState found(size), reference(size);
       found.update(fast(team), scalars);
       reference.update(ExecutionContext(team, Implementation::reference), scalars);
       EXPECT_TRUE(same_bits(found.p, reference.p)) << size;
@@ -98,9 +90,9 @@ TEST(Adamw, HasTheBitsOfTheReferenceOnAnyThreads) {
 
 TEST(Adamw, WorksWithoutACopyAndScalesTheGradient) {
   ThreadTeam team(2);
-  State scaled(100), plain(100);
+  AdamwState scaled(100), plain(100);
   for (std::int64_t i = 0; i < 100; ++i) plain.gradient.set(i, 0.5 * plain.gradient.get(i));
-  State::update(fast(team), {.learning_rate = 0.1, .gradient_scale = 0.5F}, {*scaled.p, *scaled.gradient, {}, {*scaled.m, *scaled.v}});
+  AdamwState::update(fast(team), {.learning_rate = 0.1, .gradient_scale = 0.5F}, {*scaled.p, *scaled.gradient, {}, {*scaled.m, *scaled.v}});
   plain.update(fast(team), {.learning_rate = 0.1});
   EXPECT_TRUE(same_bits(scaled.p, plain.p));
 }
@@ -113,20 +105,20 @@ TEST(Adamw, DoesForManyWhatItDoesForEach) {
   for (const int threads : {1, 3}) {
     ThreadTeam team(threads);
     for (const std::int64_t count : {0, 1, 3, 150}) {
-      std::vector<State> found, wanted;
+      std::vector<AdamwState> found, wanted;
       found.reserve(150);
       wanted.reserve(150);
       std::vector<OptimizerTensors> tensors;
       for (std::int64_t i = 0; i < count; ++i) {
-        State& state = found.emplace_back(size_of_number(i));
+        AdamwState& state = found.emplace_back(size_of_number(i));
         tensors.push_back({*state.p, *state.gradient, i % 3 == 0 ? Tensor{} : *state.copy, {*state.m, *state.v}, i % 4 != 1});
-        State& alone = wanted.emplace_back(size_of_number(i));
-        State::update(ExecutionContext(team, Implementation::reference), i % 4 != 1 ? scalars : without_decay,
-                      {*alone.p, *alone.gradient, i % 3 == 0 ? Tensor{} : *alone.copy, {*alone.m, *alone.v}});
+        AdamwState& alone = wanted.emplace_back(size_of_number(i));
+        AdamwState::update(ExecutionContext(team, Implementation::reference), i % 4 != 1 ? scalars : without_decay,
+                           {*alone.p, *alone.gradient, i % 3 == 0 ? Tensor{} : *alone.copy, {*alone.m, *alone.v}});
       }
       adamw(fast(team), scalars, tensors);
       for (std::size_t i = 0; i < tensors.size(); ++i)
-        for (const auto member : {&State::p, &State::m, &State::v, &State::gradient, &State::copy})
+        for (const auto member : {&AdamwState::p, &AdamwState::m, &AdamwState::v, &AdamwState::gradient, &AdamwState::copy})
           EXPECT_TRUE(same_bits(found[i].*member, wanted[i].*member)) << i << " of " << count;
     }
   }
@@ -134,12 +126,12 @@ TEST(Adamw, DoesForManyWhatItDoesForEach) {
 
 TEST(Adamw, RefusesWhatDoesNotFit) {
   ThreadTeam team(1);
-  State state(8);
+  AdamwState state(8);
   const Data other(DType::f32, {9});
   const int internal = static_cast<int>(ExitCode::internal);
   EXPECT_EQ(testing::thrown([&] { state.update(fast(team), {.update = 0}); }), internal);
   const auto refuses = [&](const OptimizerTensors& tensors) {
-    return testing::thrown([&] { State::update(fast(team), {}, tensors); }) == internal;
+    return testing::thrown([&] { AdamwState::update(fast(team), {}, tensors); }) == internal;
   };
   EXPECT_TRUE(refuses({*state.p, *state.gradient, *state.copy, {*other, *state.v}}));
   EXPECT_TRUE(refuses({*state.p, *state.gradient, *state.copy, {*state.m, *other}}));

@@ -17,7 +17,7 @@
 /// kernel may be from that.
 namespace millrace::kernels::testing {
 
-struct Case {
+struct AttentionCase {
   std::int64_t rows, sequence, heads, kv_heads, width;
   DType dtype;
   std::int64_t document;  // tokens per segment; 0: one segment per row
@@ -33,7 +33,7 @@ struct Case {
   [[nodiscard]] std::int64_t values() const { return value_width == 0 ? width : value_width; }
 };
 
-inline std::string describe(const Case& c) {
+inline std::string describe(const AttentionCase& c) {
   return fmt::format("B={} S={} H={} K={} D={} Dv={} {} documents of {} window {} chunk {} soft cap {} causal {} {} blocks of {}", c.rows,
                      c.sequence, c.heads, c.kv_heads, c.width, c.values(), to_string(c.dtype), c.document, c.window, c.chunk, c.soft_cap,
                      c.causal, c.blocks, c.block);
@@ -41,7 +41,7 @@ inline std::string describe(const Case& c) {
 
 // The operands of one case, with gradients of the outputs.
 struct Inputs {
-  explicit Inputs(const Case& c)
+  explicit Inputs(const AttentionCase& c)
       : shape(c),
         q(c.dtype, {c.rows * c.sequence, c.heads, c.width}, 11),
         k(c.dtype, {c.rows * c.sequence, c.kv_heads, c.width}, 12),
@@ -75,7 +75,7 @@ struct Inputs {
     const std::int64_t block = key / shape.block, words = (*choice).shape[2];
     return ((*choice).as<std::uint32_t>()[(t * shape.heads + head) * words + block / 32] >> (block % 32) & 1U) != 0;
   }
-  Case shape;
+  AttentionCase shape;
   Data q, k, v, d_o, segments, sinks, choice;
 };
 
@@ -120,7 +120,7 @@ inline Outputs run(const Inputs& in, int threads = 1) {
 }
 
 /// Calls both kernels and expects that neither allocates.
-inline void expect_no_allocations(const Case& c) {
+inline void expect_no_allocations(const AttentionCase& c) {
   const Inputs in(c);
   ThreadTeam team(2);
   const ExecutionContext context = fast(team);
@@ -218,7 +218,7 @@ class Truth {
 
  private:
   static Inputs in_fp32(const Inputs& in) {
-    Case wide = in.shape;
+    AttentionCase wide = in.shape;
     wide.dtype = DType::f32;
     Inputs result(wide);
     for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v, &Inputs::d_o, &Inputs::segments, &Inputs::sinks, &Inputs::choice})
@@ -227,7 +227,7 @@ class Truth {
   }
   /// The operands with values as wide as keys.
   [[nodiscard]] Inputs square() const {
-    Case same = wide_.shape;
+    AttentionCase same = wide_.shape;
     same.value_width = 0;
     Inputs result(same);
     for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::segments, &Inputs::sinks, &Inputs::choice})
@@ -238,7 +238,7 @@ class Truth {
   [[nodiscard]] double length_of_do(std::int64_t i) const { return lengths_of_do_[static_cast<std::size_t>(i / in_.shape.width)]; }
   void follow_errors(double longest_o) {
     constexpr double u = fp32_roundoff;
-    const Case& c = in_.shape;
+    const AttentionCase& c = in_.shape;
     const auto width = static_cast<double>(c.width), values = static_cast<double>(c.values());
     keys_ = static_cast<double>(c.window > 0 ? std::min(c.causal ? c.window : 2 * c.window - 1, c.sequence) : c.sequence);
     queries_ = static_cast<double>(c.sequence * (c.heads / c.kv_heads));
@@ -340,12 +340,12 @@ struct Plain {
     return (above - below) / (2 * step);
   }
 
-  Case c;
+  AttentionCase c;
   std::vector<double> q, k, v, d_o, segments, sinks;
   const Inputs& inputs;  // whose choice stays as it is, whatever q and k become
 };
 
-const Case kCases[] = {
+const AttentionCase kAttentionCases[] = {
     {1, 1, 1, 1, 8, DType::f32, 0},
     {2, 7, 2, 1, 16, DType::f32, 3},
     {1, 64, 2, 2, 64, DType::f32, 0},
@@ -439,7 +439,7 @@ const Case kCases[] = {
 
 /// −Σ exp(sink − log sum)·(dO·o) plus the previous value: sums of D products and of as many tokens.
 inline void expect_sink_gradients(const Inputs& in, const Outputs& saved, const Outputs& found) {
-  const Case& c = in.shape;
+  const AttentionCase& c = in.shape;
   const Outputs before(in);
   EXPECT_TRUE(lies_within(found.d_sinks, [&](std::int64_t head) {
     double sum = before.d_sinks.at(head), size = std::abs(sum);

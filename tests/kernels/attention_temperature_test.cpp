@@ -11,8 +11,9 @@ namespace {
 using tests::around;
 using tests::roundings;
 
-struct Operands {
-  Operands(DType dtype, std::int64_t tokens, std::int64_t width) : x(dtype, {tokens, width}, 1), positions(DType::i32, {tokens}) {
+struct TemperatureOperands {
+  TemperatureOperands(DType dtype, std::int64_t tokens, std::int64_t width)
+      : x(dtype, {tokens, width}, 1), positions(DType::i32, {tokens}) {
     for (std::int64_t t = 0; t < tokens; ++t) positions.set(t, static_cast<double>(t * t * 37 % 100003));
     positions.set(tokens - 1, 2147483647);
   }
@@ -30,7 +31,7 @@ TEST(AttentionTemperature, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {1, 8, 33, 300})
         for (const AttentionTemperatureOptions options : {AttentionTemperatureOptions{}, {0.25F, 7}, {1.5F, 1}}) {
           SCOPED_TRACE(::testing::Message() << tokens << " x " << width << " " << to_string(dtype) << " " << options.floor_scale);
-          const Operands in(dtype, tokens, width);
+          const TemperatureOperands in(dtype, tokens, width);
           ThreadTeam one(1);
           Data expected(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
           attention_temperature(ExecutionContext(one, Implementation::reference), *in.x, *in.positions, options, *expected);

@@ -14,7 +14,7 @@ TEST(Attention, MatchesReference) {
   ThreadTeam team(2);
   const ExecutionContext context = fast(team);
   const ExecutionContext plain(team, Implementation::reference);
-  for (const Case& c : kCases) {
+  for (const AttentionCase& c : kAttentionCases) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs expected(in);
@@ -33,7 +33,7 @@ TEST(Attention, MatchesReference) {
 
 TEST(Attention, TheReferenceIsTheDefinition) {
   ThreadTeam team(1);
-  for (const Case& c : kCases) {
+  for (const AttentionCase& c : kAttentionCases) {
     if (c.dtype != DType::f32 || c.sequence > 150 || c.width > 64) continue;
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
@@ -66,7 +66,7 @@ TEST(Attention, ASinkTakesItsShare) {
 }
 
 TEST(Attention, LargeScoresStayFinite) {
-  Case c{1, 80, 2, 1, 16, DType::f32, 0};
+  AttentionCase c{1, 80, 2, 1, 16, DType::f32, 0};
   c.scale = 3000.0F;
   const Inputs in(c);
   ThreadTeam team(1);
@@ -135,7 +135,7 @@ TEST(Attention, AWindowOfOneTokenYieldsItsValue) {
 TEST(Attention, AWindowAndAChunkAsLongAsTheRowAreNone) {
   const Outputs expected = run(Inputs({2, 150, 2, 1, 16, DType::f32, 60}));
   for (const auto& [window, chunk] : {std::pair{150, 0}, {1000, 0}, {0, 150}, {0, 151}, {150, 4096}}) {
-    Case c{2, 150, 2, 1, 16, DType::f32, 60};
+    AttentionCase c{2, 150, 2, 1, 16, DType::f32, 60};
     c.window = window;
     c.chunk = chunk;
     const Outputs found = run(Inputs(c));
@@ -176,7 +176,7 @@ TEST(Attention, PairsAreThoseThatMeet) {
 // Choices of all blocks do not change any bit. (A GPU has kernels of their own for choices.)
 TEST(Attention, AChoiceOfEverythingIsNone) {
   MILLRACE_CPU_ONLY();
-  Case c{2, 150, 2, 1, 16, DType::f32, 60};
+  AttentionCase c{2, 150, 2, 1, 16, DType::f32, 60};
   const Outputs expected = run(Inputs(c));
   for (const std::int64_t block : {1, 40, 64, 150, 1000}) {
     c.block = block;
@@ -213,7 +213,7 @@ TEST(Attention, PairsOfBlocksAreThoseThatMeet) {
 TEST(Attention, OneSegmentIsNotRead) {
   if (!on_device()) GTEST_SKIP() << "of a GPU alone";
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Case c{2, 150, 2, 1, 20, dtype, 0, 0.3F, 100};
+    AttentionCase c{2, 150, 2, 1, 20, dtype, 0, 0.3F, 100};
     const Outputs expected = run(Inputs(c));
     c.one_segment = true;
     Inputs in(c);
@@ -236,7 +236,7 @@ TEST(Attention, RowsOfOneSegmentMatchReference) {
                                                           {128, 64, 2, false},
                                                           {200, 64, 4, true},
                                                           {200, 128, 2, false}}) {
-    const Case c{1, sequence, 4, kv_heads, width, DType::bf16, 0, 0.2F, 0, 0, 0, causal, false, true};
+    const AttentionCase c{1, sequence, 4, kv_heads, width, DType::bf16, 0, 0.2F, 0, 0, 0, causal, false, true};
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs expected(in);
@@ -266,7 +266,7 @@ TEST(Attention, RowsOfOneSegmentRepeat) {
 }
 
 TEST(Attention, SameBitsForAnyThreadCount) {
-  for (const Case& c : kCases) {
+  for (const AttentionCase& c : kAttentionCases) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     const Outputs one = run(in, 1);
@@ -285,13 +285,14 @@ TEST(Attention, SameBitsForAnyThreadCount) {
 
 TEST(Attention, GradientsAreSlopes) {
   ThreadTeam team(1);
-  for (const Case& c :
-       {Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F}, Case{1, 70, 2, 1, 6, DType::f32, 0, 2.0F, 9, 0, 2.0F},
-        Case{1, 70, 2, 1, 6, DType::f32, 0, 0.7F, 0, 25}, Case{1, 20, 2, 1, 6, DType::f32, 0, 0.7F, 0, 0, 1.0F, false},
-        Case{1, 70, 2, 1, 6, DType::f32, 40, 0.7F, 9, 25, 0, false}, Case{1, 30, 4, 2, 6, DType::f32, 0, 0.7F, 0, 0, 0, true, true},
-        Case{1, 40, 4, 2, 6, DType::f32, 25, 0.7F, 9, 0, 2.0F, true, true, false, 3},
-        Case{1, 40, 2, 1, 5, DType::f32, 0, 0.7F, 0, 15, 0, false, false, false, 9},
-        Case{1, 50, 4, 2, 6, DType::f32, 30, 0.7F, 0, 0, 2.0F, true, true, false, 3, 8, 2}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{1, 70, 2, 1, 6, DType::f32, 40, 0.7F}, AttentionCase{1, 70, 2, 1, 6, DType::f32, 0, 2.0F, 9, 0, 2.0F},
+        AttentionCase{1, 70, 2, 1, 6, DType::f32, 0, 0.7F, 0, 25}, AttentionCase{1, 20, 2, 1, 6, DType::f32, 0, 0.7F, 0, 0, 1.0F, false},
+        AttentionCase{1, 70, 2, 1, 6, DType::f32, 40, 0.7F, 9, 25, 0, false},
+        AttentionCase{1, 30, 4, 2, 6, DType::f32, 0, 0.7F, 0, 0, 0, true, true},
+        AttentionCase{1, 40, 4, 2, 6, DType::f32, 25, 0.7F, 9, 0, 2.0F, true, true, false, 3},
+        AttentionCase{1, 40, 2, 1, 5, DType::f32, 0, 0.7F, 0, 15, 0, false, false, false, 9},
+        AttentionCase{1, 50, 4, 2, 6, DType::f32, 30, 0.7F, 0, 0, 2.0F, true, true, false, 3, 8, 2}}) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs expected(in);

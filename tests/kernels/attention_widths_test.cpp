@@ -8,9 +8,9 @@
 namespace millrace::kernels::testing {
 namespace {
 
-constexpr auto kOutputs = {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv, &Outputs::d_sinks};
+constexpr auto kAttentionOutputs = {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv, &Outputs::d_sinks};
 
-const Case kEqualWidths[] = {
+const AttentionCase kEqualWidths[] = {
     {2, 65, 4, 2, 32, DType::f32, 0},
     {1, 150, 3, 1, 13, DType::f32, 50},
     {1, 130, 2, 1, 128, DType::f32, 0, 0.1F, 40},
@@ -26,13 +26,13 @@ const Case kEqualWidths[] = {
 // FNV-1a over the bytes of every result of those cases of one dtype.
 std::string bits_of_equal_widths(const ExecutionContext& context, DType dtype) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const Case& c : kEqualWidths) {
+  for (const AttentionCase& c : kEqualWidths) {
     if (c.dtype != dtype) continue;
     const Inputs in(c);
     Outputs out(in);
     forward(context, in, out);
     backward(context, in, out, out);
-    for (const auto member : kOutputs) {
+    for (const auto member : kAttentionOutputs) {
       const Tensor& tensor = *(out.*member);
       for (std::size_t i = 0; i < tensor.bytes(); ++i) hash = (hash ^ static_cast<std::uint64_t>(tensor.data[i])) * 0x100000001b3ULL;
     }
@@ -69,11 +69,11 @@ TEST(AttentionWidths, EqualWidthsHaveTheBitsOfBefore) {
 
 TEST(AttentionWidths, AValueWidthThatIsTheHeadsIsNone) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Case c{2, 70, 4, 2, 20, dtype, 30, 0.3F, 40, 0, 5, true, true};
+    AttentionCase c{2, 70, 4, 2, 20, dtype, 30, 0.3F, 40, 0, 5, true, true};
     const Outputs expected = run(Inputs(c));
     c.value_width = 20;
     const Outputs found = run(Inputs(c));
-    for (const auto member : kOutputs) EXPECT_TRUE(same_bits(found.*member, expected.*member));
+    for (const auto member : kAttentionOutputs) EXPECT_TRUE(same_bits(found.*member, expected.*member));
   }
 }
 
@@ -82,7 +82,7 @@ TEST(AttentionWidths, AValueWidthThatIsTheHeadsIsNone) {
 TEST(AttentionWidths, AFeatureDoesNotDependOnTheWidth) {
   MILLRACE_CPU_ONLY();
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Case c{1, 150, 2, 1, 24, dtype, 60, 0.3F, 90, 0, 0, true, true};
+    AttentionCase c{1, 150, 2, 1, 24, dtype, 60, 0.3F, 90, 0, 0, true, true};
     c.value_width = 40;
     const Inputs wide(c);
     c.value_width = 7;
@@ -104,7 +104,7 @@ TEST(AttentionWidths, AFeatureDoesNotDependOnTheWidth) {
 
 // With values that have a feature of ones, that feature of o is the sum of the probabilities, and the scores have no gradient along it.
 TEST(AttentionWidths, ValuesOfOneFeatureThatAreOneYieldOne) {
-  Case c{1, 90, 2, 1, 12, DType::f32, 40};
+  AttentionCase c{1, 90, 2, 1, 12, DType::f32, 40};
   c.value_width = 1;
   Inputs in(c);
   for (std::int64_t u = 0; u < 90; ++u) in.v.set(u, 1);
@@ -116,7 +116,7 @@ TEST(AttentionWidths, ValuesOfOneFeatureThatAreOneYieldOne) {
 
 TEST(AttentionWidths, AllocatesNothing) {
   MILLRACE_CPU_ONLY();
-  Case c{1, 100, 2, 1, 64, DType::bf16, 0};
+  AttentionCase c{1, 100, 2, 1, 64, DType::bf16, 0};
   c.value_width = 200;
   expect_no_allocations(c);
 }
@@ -124,7 +124,7 @@ TEST(AttentionWidths, AllocatesNothing) {
 TEST(AttentionWidths, RefusesOtherWidths) {
   ThreadTeam team(1);
   const ExecutionContext context = fast(team);
-  Case c{1, 10, 4, 2, 8, DType::f32, 0};
+  AttentionCase c{1, 10, 4, 2, 8, DType::f32, 0};
   c.value_width = 5;
   const Inputs in(c);
   Outputs out(in);
@@ -155,7 +155,7 @@ TEST(AttentionWidths, RefusesOtherWidths) {
 // A GPU's tiles hold heads of up to 256 features, of either kind.
 TEST(AttentionWidths, RefusesWiderHeadsThanAGpuHolds) {
   if (!on_device()) GTEST_SKIP() << "only a GPU has this limit";
-  Case c{1, 4, 1, 1, 8, DType::f32, 0};
+  AttentionCase c{1, 4, 1, 1, 8, DType::f32, 0};
   c.value_width = 257;
   const Inputs in(c);
   ThreadTeam team(1);

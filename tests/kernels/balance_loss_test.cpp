@@ -14,24 +14,24 @@ using tests::around;
 using tests::fp32_roundoff;
 using tests::roundings;
 
-struct Case {
+struct BalanceCase {
   std::int64_t sequences, length, chosen, experts;
   bool one_expert = false;  // all tokens choose the last ones
   [[nodiscard]] std::int64_t tokens() const { return sequences * length; }
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const BalanceCase& c, std::ostream* out) {
   *out << c.sequences << " sequences of " << c.length << ", " << c.chosen << " of " << c.experts << " experts " << c.one_expert;
 }
 
-const Case kCases[] = {{1, 1, 1, 1},     {1, 1, 3, 3},   {2, 3, 2, 5},        {3, 7, 2, 17},
-                       {1, 1031, 4, 33}, {2, 20, 1, 64}, {2, 9, 2, 70, true}, {1, 0, 2, 4}};
+const BalanceCase kBalanceCases[] = {{1, 1, 1, 1},     {1, 1, 3, 3},   {2, 3, 2, 5},        {3, 7, 2, 17},
+                                     {1, 1031, 4, 33}, {2, 20, 1, 64}, {2, 9, 2, 70, true}, {1, 0, 2, 4}};
 
 constexpr float kLogitScale = 4.0F;  // so that a token's logits differ by 8 at most
 constexpr float kScale = 0.25F;
 
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, const Case& c)
+struct BalanceResults {
+  BalanceResults(const ExecutionContext& context, DType dtype, const BalanceCase& c)
       : logits(dtype, {c.tokens(), c.experts}, 1, kLogitScale),
         experts(DType::i32, {c.tokens(), c.chosen}),
         scale(DType::f32, {1}),
@@ -51,8 +51,8 @@ struct Results {
 };
 
 /// The definition in double.
-struct Truth {
-  explicit Truth(const Case& c, const Results& at) : choices(static_cast<std::size_t>(c.sequences * c.experts)), q() {
+struct BalanceTruth {
+  explicit BalanceTruth(const BalanceCase& c, const BalanceResults& at) : choices(static_cast<std::size_t>(c.sequences * c.experts)), q() {
     for (std::int64_t i = 0; i < at.experts.elements(); ++i)
       ++choices[index(i / c.chosen / c.length * c.experts) + index(static_cast<std::int64_t>(at.experts.at(i)))];
     for (std::int64_t t = 0; t < c.tokens(); ++t) {
@@ -73,44 +73,43 @@ struct Truth {
   double loss = 0;
 };
 
-/// Relative errors of fp32: an exponential is within 2 ulp of that of the rounded difference, which is 8 at most; then sums over experts.
-/// A quotient of two such sums; choices are integers, so their product with an exponential adds one rounding.
-double exponential_error() { return (2 * static_cast<double>(kLogitScale) + 4) * fp32_roundoff; }
-double mean_error(const Case& c) {
+/// Relative error of a mean probability: a quotient of two sums of exponentials over experts; choices are integers, so their product
+/// with an exponential adds one rounding.
+double mean_error(const BalanceCase& c) {
   const auto experts = static_cast<double>(c.experts);
-  return 2 * exponential_error() + roundings(experts) + roundings(experts + 1);
+  return 2 * exponential_error(kLogitScale) + roundings(experts) + roundings(experts + 1);
 }
 
-void expect_definition(const Case& c, const Results& at) {
-  const Truth truth(c, at);
-  for (std::int64_t i = 0; i < at.choices.elements(); ++i) ASSERT_EQ(at.choices.at(i), truth.choices[Truth::index(i)]) << i;
+void expect_definition(const BalanceCase& c, const BalanceResults& at) {
+  const BalanceTruth truth(c, at);
+  for (std::int64_t i = 0; i < at.choices.elements(); ++i) ASSERT_EQ(at.choices.at(i), truth.choices[BalanceTruth::index(i)]) << i;
   EXPECT_NEAR(at.loss.at(0), truth.loss, mean_error(c) * truth.loss);
   const auto length = static_cast<double>(c.length);
   EXPECT_TRUE(lies_within(at.d_logits, [&](std::int64_t i) {
     const std::int64_t first = i / c.experts * c.experts, sequence = i / c.experts / c.length;
     const auto dq = [&](std::int64_t e) {
-      return static_cast<double>(kScale * c.experts) * truth.choices[Truth::index(sequence * c.experts + e)] / (length * length);
+      return static_cast<double>(kScale * c.experts) * truth.choices[BalanceTruth::index(sequence * c.experts + e)] / (length * length);
     };
     double along = 0;
-    for (std::int64_t e = 0; e < c.experts; ++e) along += dq(e) * truth.q[Truth::index(first + e)];
-    const double q = truth.q[Truth::index(i)], own = dq(i % c.experts);
+    for (std::int64_t e = 0; e < c.experts; ++e) along += dq(e) * truth.q[BalanceTruth::index(first + e)];
+    const double q = truth.q[BalanceTruth::index(i)], own = dq(i % c.experts);
     // The mean's error, and the roundings of mean, factor, quotient, two products and the difference.
-    const double share_error = 2 * exponential_error() + roundings(static_cast<double>(c.experts)) + 5 * fp32_roundoff;
+    const double share_error = 2 * exponential_error(kLogitScale) + roundings(static_cast<double>(c.experts)) + 5 * fp32_roundoff;
     return around(q * (own - along), q * (share_error * std::abs(own - along) + (mean_error(c) + 2 * fp32_roundoff) * along));
   }));
 }
 
 TEST(BalanceLoss, MatchesReferenceForAnyThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const Case& c : kCases) {
+    for (const BalanceCase& c : kBalanceCases) {
       SCOPED_TRACE(::testing::PrintToString(c) + " " + std::string(to_string(dtype)));
       ThreadTeam one(1);
-      const Results expected(ExecutionContext(one, Implementation::reference), dtype, c), found(fast(one), dtype, c);
+      const BalanceResults expected(ExecutionContext(one, Implementation::reference), dtype, c), found(fast(one), dtype, c);
       expect_definition(c, expected);
       expect_definition(c, found);
       for (const int threads : {2, 3}) {
         ThreadTeam team(threads);
-        const Results many(fast(team), dtype, c);
+        const BalanceResults many(fast(team), dtype, c);
         EXPECT_TRUE(same_bits(found.loss, many.loss));
         EXPECT_TRUE(same_bits(found.choices, many.choices));
         EXPECT_TRUE(same_bits(found.d_logits, many.d_logits));
@@ -153,10 +152,10 @@ TEST(BalanceLoss, IsTheNumberOfChoicesIfBalanced) {
 
 TEST(BalanceLoss, GradientsAreSlopes) {
   ThreadTeam team(1);
-  const Case c{3, 7, 2, 5};
+  const BalanceCase c{3, 7, 2, 5};
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
     const ExecutionContext context = stream_of(team, implementation);
-    Results run(context, DType::f32, c);
+    BalanceResults run(context, DType::f32, c);
     constexpr double step = 0x1p-5;
     // The error of the loss over the step; and the cubic part: the third derivative of a share is below 1, dq is 5 · 7 / 7² at most.
     const double tolerance = static_cast<double>(kScale) * (mean_error(c) * run.loss.get(0) / step + step * step / 6 * 5.0 / 7.0);
@@ -172,7 +171,7 @@ TEST(BalanceLoss, ANotANumberIsSeen) {
   ThreadTeam team(1);
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
     const ExecutionContext context = stream_of(team, implementation);
-    Results run(context, DType::f32, {2, 3, 2, 5});
+    BalanceResults run(context, DType::f32, {2, 3, 2, 5});
     run.logits.set(11, std::numeric_limits<double>::quiet_NaN());
     balance_loss(context, *run.logits, *run.experts, {2}, *run.loss, *run.choices);
     balance_loss_input_gradient(context, *run.logits, *run.choices, *run.scale, {2}, *run.d_logits);

@@ -9,8 +9,8 @@ using tests::around;
 using tests::fp32_roundoff;
 using tests::roundings;
 
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
+struct BiasResults {
+  BiasResults(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
       : x(dtype, {rows, width}, 1), b(DType::f32, {width}, 2), y(dtype, {rows, width}), db(DType::f32, {width}, 3) {
     bias_forward(context, *x, *b, *y);
     bias_weight_gradient(context, *x, *db);
@@ -24,11 +24,11 @@ TEST(Bias, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {1, 8, 33, 300, 515}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
-        const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width);
-        const Results found(fast(one), dtype, rows, width);
+        const BiasResults wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width);
+        const BiasResults found(fast(one), dtype, rows, width);
         EXPECT_TRUE(same_bits(found.y, wanted.y));
         const Data start(DType::f32, {width}, 3);  // previous value of db
-        for (const Results* results : {&wanted, &found}) {
+        for (const BiasResults* results : {&wanted, &found}) {
           // A sum of fp32 before it is stored.
           EXPECT_TRUE(lies_within(results->y, [&](std::int64_t i) {
             const double sum = results->x.at(i) + results->b.at(i % width);
@@ -42,7 +42,7 @@ TEST(Bias, MatchesReferenceForAnyThreadCount) {
         }
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(fast(team), dtype, rows, width);
+          const BiasResults many(fast(team), dtype, rows, width);
           EXPECT_TRUE(same_bits(found.y, many.y));
           EXPECT_TRUE(same_bits(found.db, many.db));
         }

@@ -8,8 +8,8 @@ namespace millrace::kernels::testing {
 namespace {
 
 /// Tokens of equal sequences with K different experts each, more often the first ones.
-struct Results {
-  Results(const ExecutionContext& context, std::int64_t tokens, std::int64_t chosen, const CapacityOptions& options)
+struct CapacityResults {
+  CapacityResults(const ExecutionContext& context, std::int64_t tokens, std::int64_t chosen, const CapacityOptions& options)
       : weights(DType::f32, {tokens, chosen}, 1),
         gradient(DType::f32, {tokens, chosen}, 2),
         experts(DType::i32, {tokens, chosen}),
@@ -29,7 +29,7 @@ struct Results {
 };
 
 /// Counts what MaxText's one-hot sums count: the place of each choice among those of its expert, from 1, against the capacity.
-void expect_definition(const Results& at, const CapacityOptions& options) {
+void expect_definition(const CapacityResults& at, const CapacityOptions& options) {
   const std::int64_t of_sequence = at.experts.elements() / options.sequences;
   std::vector<std::int64_t> taken(static_cast<std::size_t>(options.experts));
   std::int64_t lost = 0;
@@ -53,10 +53,10 @@ TEST(Capacity, MatchesItsDefinitionForAnyThreadCount) {
           const std::int64_t tokens = sequences * length, chosen = std::min<std::int64_t>(experts, 2);
           SCOPED_TRACE(::testing::Message() << sequences << " x " << length << ", " << experts << " experts of " << capacity);
           ThreadTeam one(1);
-          expect_definition(Results(ExecutionContext(one, Implementation::reference), tokens, chosen, options), options);
+          expect_definition(CapacityResults(ExecutionContext(one, Implementation::reference), tokens, chosen, options), options);
           for (const int threads : {1, 2, 3}) {
             ThreadTeam team(threads);
-            expect_definition(Results(fast(team), tokens, chosen, options), options);
+            expect_definition(CapacityResults(fast(team), tokens, chosen, options), options);
           }
         }
 }

@@ -12,36 +12,36 @@ namespace {
 
 using tests::roundings;
 
-struct Case {
+struct KeysCase {
   std::int64_t rows, sequence, heads, width, chosen;
   std::int64_t document = 0;  // tokens per segment; 0: one segment per row
   bool alternating = false;   // tokens belong to two documents in turn
   [[nodiscard]] std::int64_t tokens() const { return rows * sequence; }
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const KeysCase& c, std::ostream* out) {
   *out << c.rows << " rows of " << c.sequence << ", " << c.heads << " heads of " << c.width << ", " << c.chosen << " keys, documents of "
        << c.document << (c.alternating ? " in turn" : "");
 }
 
-const Case kCases[] = {{1, 1, 1, 1, 1},
-                       {2, 1, 3, 5, 4},
-                       {1, 7, 2, 16, 3},
-                       {3, 17, 4, 12, 5, 6},
-                       {1, 64, 1, 16, 64},
-                       {2, 65, 3, 20, 1},
-                       {1, 130, 7, 33, 40, 50},
-                       {1, 200, 2, 8, 31, 0, true},
-                       {1, 129, 6, 128, 7, 1},
-                       {1, 300, 2, 4, 256, 290},
-                       {1, 330, 5, 16, 100, 0},
-                       {0, 8, 2, 4, 3},
-                       {1, 40, 8, 16, 1000},
-                       {1, 97, 13, 7, 96, 0},
-                       {2, 67, 64, 12, 33, 0, true}};
+const KeysCase kKeysCases[] = {{1, 1, 1, 1, 1},
+                               {2, 1, 3, 5, 4},
+                               {1, 7, 2, 16, 3},
+                               {3, 17, 4, 12, 5, 6},
+                               {1, 64, 1, 16, 64},
+                               {2, 65, 3, 20, 1},
+                               {1, 130, 7, 33, 40, 50},
+                               {1, 200, 2, 8, 31, 0, true},
+                               {1, 129, 6, 128, 7, 1},
+                               {1, 300, 2, 4, 256, 290},
+                               {1, 330, 5, 16, 100, 0},
+                               {0, 8, 2, 4, 3},
+                               {1, 40, 8, 16, 1000},
+                               {1, 97, 13, 7, 96, 0},
+                               {2, 67, 64, 12, 33, 0, true}};
 
-struct Call {
-  Call(const Case& at, DType dtype)
+struct KeysCall {
+  KeysCall(const KeysCase& at, DType dtype)
       : c(at),
         q(dtype, {c.tokens(), c.heads, c.width}, 1),
         k(dtype, {c.tokens(), c.width}, 2),
@@ -83,13 +83,13 @@ struct Call {
     }
     return {sum, size};
   }
-  Case c;
+  KeysCase c;
   Data q, k, weights, segments, keys;
 };
 
 /// The list must be valid, and no key that was left out may be better than one that was chosen, but for roundings.
-void expect_best(const Call& at) {
-  const Case& c = at.c;
+void expect_best(const KeysCall& at) {
+  const KeysCase& c = at.c;
   for (std::int64_t t = 0; t < c.tokens(); ++t) {
     std::vector<bool> chosen(static_cast<std::size_t>(c.sequence), false);
     std::int64_t count = 0, seen = 0, last = -1;
@@ -124,17 +124,17 @@ void expect_best(const Call& at) {
 
 TEST(ChooseKeys, ChoosesTheBestForAnyThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const Case& c : kCases) {
+    for (const KeysCase& c : kKeysCases) {
       SCOPED_TRACE(::testing::PrintToString(c) + " " + std::string(to_string(dtype)));
       ThreadTeam one(1);
-      Call expected(c, dtype), found(c, dtype);
+      KeysCall expected(c, dtype), found(c, dtype);
       expected.run(ExecutionContext(one, Implementation::reference));
       found.run(fast(one));
       expect_best(expected);
       expect_best(found);
       for (const int threads : {2, 3}) {
         ThreadTeam team(threads);
-        Call many(c, dtype);
+        KeysCall many(c, dtype);
         many.run(fast(team));
         EXPECT_TRUE(same_bits(found.keys, many.keys));
       }
@@ -145,10 +145,10 @@ TEST(ChooseKeys, ChoosesTheBestForAnyThreadCount) {
 TEST(ChooseKeys, OfEqualScoresTheLowerPlaceIsBetter) {
   ThreadTeam team(2);
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const Case& c : kCases) {
+    for (const KeysCase& c : kKeysCases) {
       SCOPED_TRACE(::testing::PrintToString(c));
-      Call expected(c, dtype), found(c, dtype);
-      for (Call* call : {&expected, &found}) call->make_exact();
+      KeysCall expected(c, dtype), found(c, dtype);
+      for (KeysCall* call : {&expected, &found}) call->make_exact();
       expected.run(ExecutionContext(team, Implementation::reference));
       found.run(fast(team));
       EXPECT_TRUE(same_bits(expected.keys, found.keys));
@@ -171,7 +171,7 @@ TEST(ChooseKeys, OfEqualScoresTheLowerPlaceIsBetter) {
 TEST(ChooseKeys, BothZerosAreEqualAndANotANumberIsBest) {
   ThreadTeam team(1);
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
-    Call call({1, 6, 1, 1, 2}, DType::f32);
+    KeysCall call({1, 6, 1, 1, 2}, DType::f32);
     for (std::int64_t t = 0; t < 6; ++t) {
       call.q.set(t, 1);
       call.k.set(t, t < 3 ? -1 : 1);  // the last three have scores of weight · 1
@@ -198,7 +198,7 @@ TEST(ChooseKeys, MayBreakTiesAsTorchDoes) {
   const double scores[] = {0, -2.25, -2.375, -3.875, 1.5, 3.625, -0.0625, 2.125, 3.125, 0.75, 0, -1.1875};
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
     const ExecutionContext context = stream_of(team, implementation);
-    Call call({1, 20, 2, 1, 6}, DType::f32);
+    KeysCall call({1, 20, 2, 1, 6}, DType::f32);
     for (std::int64_t t = 0; t < 20; ++t) {
       call.k.set(t, t < 12 ? scores[t] : 5);
       for (const std::int64_t h : {0, 1}) {  // max(k, 0) − max(−k, 0) is k
@@ -239,7 +239,7 @@ TEST(TorchTopk, TakesThePinnedOnesOfEqualScores) {
 // What another document or the future has does not matter.
 TEST(ChooseKeys, DependsOnNothingThatIsNotSeen) {
   ThreadTeam team(1);
-  Call call({1, 150, 3, 20, 20, 70}, DType::f32), changed({1, 150, 3, 20, 20, 70}, DType::f32);
+  KeysCall call({1, 150, 3, 20, 20, 70}, DType::f32), changed({1, 150, 3, 20, 20, 70}, DType::f32);
   for (std::int64_t u = 0; u < 150; ++u)
     if (u < 70 || u > 100)
       for (std::int64_t d = 0; d < 20; ++d) changed.k.set(u * 20 + d, 3);
@@ -252,7 +252,7 @@ TEST(ChooseKeys, AllocatesNothing) {
   MILLRACE_CPU_ONLY();
   ThreadTeam team(2);
   const ExecutionContext context = fast(team);
-  const Call call({1, 300, 4, 32, 64}, DType::bf16);
+  const KeysCall call({1, 300, 4, 32, 64}, DType::bf16);
   const ChooseKeysOptions options{300, 64};
   const Buffer scratch = scratch_of(context, choose_keys_scratch_bytes((*call.q).shape, DType::bf16, options, context.processor()));
   const std::int64_t before = large_allocations();
@@ -263,7 +263,7 @@ TEST(ChooseKeys, AllocatesNothing) {
 TEST(ChooseKeys, RefusesOtherShapes) {
   ThreadTeam team(1);
   const ExecutionContext context = fast(team);
-  const Call call({2, 6, 3, 4, 2}, DType::f32);
+  const KeysCall call({2, 6, 3, 4, 2}, DType::f32);
   const Buffer scratch = scratch_of(context, 1 << 20);
   const Data half(DType::bf16, {12, 4}), narrow(DType::f32, {12, 3}), few(DType::f32, {12, 2}), long_lists(DType::i32, {12, 3});
   const auto code = [&](const Data& q, const Data& k, const Data& weights, const Data& keys, ChooseKeysOptions options) {

@@ -16,8 +16,8 @@ constexpr ClampedGluOptions kForms[] = {
     {.limit = 7.0F, .steepness = 1.702F, .offset = 1.0F}, {.limit = 2.5F}, {.limit = 0.75F, .steepness = 0.5F, .offset = -0.25F}};
 
 /// Operands of which about a half lie beyond the limit, a few exactly on it.
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, Shape shape, ClampedGluOptions form)
+struct ClampedResults {
+  ClampedResults(const ExecutionContext& context, DType dtype, Shape shape, ClampedGluOptions form)
       : options(form),
         gate(dtype, shape, 41, 2 * form.limit),
         up(dtype, shape, 42, 2 * form.limit),
@@ -36,7 +36,7 @@ struct Results {
 
 // The sigmoid has the exponential's two units, which are four roundoffs, those of its argument's rounding, times its size, and two more;
 // products and the sum with the offset one each. The bracket of the slope cancels, so that its terms count.
-void expect_formulas(const Results& at) {
+void expect_formulas(const ClampedResults& at) {
   const double limit = at.options.limit, steepness = at.options.steepness, offset = at.options.offset;
   struct Point {
     double g, u, s, error;
@@ -70,13 +70,14 @@ TEST(ClampedGlu, MatchesTheFormulasForAnyThreadCount) {
       for (const Shape& shape : {Shape{1, 1}, Shape{3, 33}, Shape{67, 55}}) {
         SCOPED_TRACE(::testing::Message() << to_string(shape) << " " << to_string(dtype) << " limit " << form.limit);
         ThreadTeam one(1);
-        expect_formulas(Results(ExecutionContext(one, Implementation::reference), dtype, shape, form));
-        const Results found(fast(one), dtype, shape, form);
+        expect_formulas(ClampedResults(ExecutionContext(one, Implementation::reference), dtype, shape, form));
+        const ClampedResults found(fast(one), dtype, shape, form);
         expect_formulas(found);
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(fast(team), dtype, shape, form);
-          for (const auto member : {&Results::y, &Results::d_gate, &Results::d_up}) EXPECT_TRUE(same_bits(found.*member, many.*member));
+          const ClampedResults many(fast(team), dtype, shape, form);
+          for (const auto member : {&ClampedResults::y, &ClampedResults::d_gate, &ClampedResults::d_up})
+            EXPECT_TRUE(same_bits(found.*member, many.*member));
         }
       }
 }
@@ -85,7 +86,7 @@ TEST(ClampedGlu, GradientsAreSlopes) {
   ThreadTeam team(1);
   const ExecutionContext context(team, Implementation::reference);
   for (const ClampedGluOptions& form : kForms) {
-    Results run(fast(team), DType::f32, {3, 7}, form);
+    ClampedResults run(fast(team), DType::f32, {3, 7}, form);
     // No operand within a step of a limit, where there is no slope.
     for (Data* operand : {&run.gate, &run.up})
       for (std::int64_t i = 0; i < operand->elements(); ++i)
@@ -110,7 +111,7 @@ TEST(ClampedGlu, EndsOfTheRange) {
   ThreadTeam team(1);
   constexpr float huge = 3e38F, nan = std::numeric_limits<float>::quiet_NaN();
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
-    Results at(stream_of(team, implementation), DType::f32, {1, 5}, kForms[0]);
+    ClampedResults at(stream_of(team, implementation), DType::f32, {1, 5}, kForms[0]);
     const float gates[] = {huge, -huge, huge, nan, 1}, ups[] = {huge, huge, -huge, 1, nan};
     for (std::int64_t i = 0; i < 5; ++i) at.gate.set(i, gates[i]), at.up.set(i, ups[i]);
     clamped_glu_forward(stream_of(team, implementation), *at.gate, *at.up, at.options, *at.y);
@@ -124,7 +125,7 @@ TEST(ClampedGlu, EndsOfTheRange) {
 
 TEST(ClampedGlu, RefusesWhatDoesNotFit) {
   ThreadTeam team(1);
-  const Results good(fast(team), DType::f32, {4, 8}, kForms[0]);
+  const ClampedResults good(fast(team), DType::f32, {4, 8}, kForms[0]);
   const Data wide(DType::f32, {4, 9}), half(DType::bf16, {4, 8});
   constexpr int internal = static_cast<int>(ExitCode::internal);
   EXPECT_EQ(thrown([&] { clamped_glu_forward(fast(team), *good.gate, *wide, good.options, *good.y); }), internal);

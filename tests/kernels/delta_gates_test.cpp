@@ -12,9 +12,9 @@ using tests::around;
 using tests::fp32_roundoff;
 using tests::roundings;
 
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, std::int64_t tokens, std::int64_t heads, DeltaGatesOptions options,
-          float spread = 6)
+struct GateResults {
+  GateResults(const ExecutionContext& context, DType dtype, std::int64_t tokens, std::int64_t heads, DeltaGatesOptions options,
+              float spread = 6)
       : round(options.round_decay),
         a(dtype, {tokens, heads}, 31, spread),
         b(dtype, {tokens, heads}, 32, spread),
@@ -51,7 +51,7 @@ double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::
 // size.
 double error_at(double x) { return (24 + std::abs(x)) * fp32_roundoff; }
 
-void expect_gates(const Results& at) {
+void expect_gates(const GateResults& at) {
   const DType dtype = (*at.a).dtype;
   EXPECT_TRUE(lies_within(at.g, [&](std::int64_t i) {
     const double g = at.rate(i) * softplus(at.shifted(i));
@@ -94,13 +94,14 @@ TEST(DeltaGates, MatchTheFormulasForAnyThreadCount) {
         for (const std::int64_t heads : {1, 16, 33}) {
           SCOPED_TRACE(::testing::Message() << tokens << " x " << heads << " " << to_string(dtype) << " rounded " << round);
           ThreadTeam one(1);
-          expect_gates(Results(ExecutionContext(one, Implementation::reference), dtype, tokens, heads, {round}));
-          const Results found(fast(one), dtype, tokens, heads, {round});
+          expect_gates(GateResults(ExecutionContext(one, Implementation::reference), dtype, tokens, heads, {round}));
+          const GateResults found(fast(one), dtype, tokens, heads, {round});
           expect_gates(found);
           for (const int threads : {2, 3}) {
             ThreadTeam team(threads);
-            const Results many(fast(team), dtype, tokens, heads, {round});
-            for (const auto member : {&Results::g, &Results::beta, &Results::da, &Results::db, &Results::d_a_log, &Results::d_dt_bias})
+            const GateResults many(fast(team), dtype, tokens, heads, {round});
+            for (const auto member :
+                 {&GateResults::g, &GateResults::beta, &GateResults::da, &GateResults::db, &GateResults::d_a_log, &GateResults::d_dt_bias})
               EXPECT_TRUE(same_bits(found.*member, many.*member));
           }
         }
@@ -110,8 +111,8 @@ TEST(DeltaGates, MatchTheFormulasForAnyThreadCount) {
 TEST(DeltaGates, EndsOfTheRange) {
   ThreadTeam team(1);
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
-    const Results at(stream_of(team, implementation), DType::f32, 3, 5, {}, 300.0F);
-    expect_gates(Results(stream_of(team, implementation), DType::f32, 3, 5, {}, 20.0F));
+    const GateResults at(stream_of(team, implementation), DType::f32, 3, 5, {}, 300.0F);
+    expect_gates(GateResults(stream_of(team, implementation), DType::f32, 3, 5, {}, 20.0F));
     for (std::int64_t i = 0; i < at.g.elements(); ++i) {
       EXPECT_NEAR(at.g.at(i), at.rate(i) * softplus(at.shifted(i)), 1e-6 * std::abs(at.g.at(i)) + 1e-30) << i;
       EXPECT_NEAR(at.beta.at(i), sigmoid(at.b.at(i)), 1e-6) << i;
@@ -124,7 +125,7 @@ TEST(DeltaGates, EndsOfTheRange) {
 TEST(DeltaGates, GradientsAreSlopes) {
   ThreadTeam team(1);
   const ExecutionContext context(team, Implementation::reference);
-  Results run(fast(team), DType::f32, 3, 4, {}, 3.0F);
+  GateResults run(fast(team), DType::f32, 3, 4, {}, 3.0F);
   const Data log_start(DType::f32, {4}, 37), bias_start(DType::f32, {4}, 38);
   const auto objective = [&] {
     Data g(DType::f32, {3, 4}), beta(DType::f32, {3, 4});
@@ -147,7 +148,7 @@ TEST(DeltaGates, GradientsAreSlopes) {
 
 TEST(DeltaGates, RefuseWhatDoesNotFit) {
   ThreadTeam team(1);
-  const Results good(fast(team), DType::f32, 4, 8, {});
+  const GateResults good(fast(team), DType::f32, 4, 8, {});
   const Data wide(DType::f32, {9}), half(DType::bf16, {4, 8});
   constexpr int internal = static_cast<int>(ExitCode::internal);
   const auto call = [&](const Data& b, const Data& a_log, const Data& g) {

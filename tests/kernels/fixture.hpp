@@ -165,6 +165,10 @@ inline ::testing::AssertionResult same_bits(const Data& a, const Data& b) {
   return ::testing::AssertionSuccess();
 }
 
+/// Relative error of exp(x − maximum) in fp32 for numbers in [−scale, scale]: an exponential is within 2 ulp of that of the rounded
+/// difference, which is 2 · scale at most.
+[[nodiscard]] inline double exponential_error(float scale) { return (2 * static_cast<double>(scale) + 4) * tests::fp32_roundoff; }
+
 /// The slope of objective() along element i of `operand`, measured a step to both sides of its value, which it keeps.
 template <class Objective>
 double slope_along(Data& operand, std::int64_t i, double step, Objective&& objective) {

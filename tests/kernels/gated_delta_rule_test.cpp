@@ -12,7 +12,7 @@ namespace {
 using tests::around;
 using tests::roundings;
 
-const std::vector<DeltaCase> kCases = {
+const std::vector<DeltaCase> kDeltaCases = {
     {1, 1, 1, 1, 5, 3},
     {3, 1, 1, 2, 16, 16},
     {1, 63, 1, 2, 8, 12},
@@ -48,7 +48,7 @@ double error_of(const DeltaCase& c) { return roundings(4 * static_cast<double>(g
 
 TEST(GatedDeltaRule, ForwardIsTheRecurrence) {
   ThreadTeam team(2);
-  for (const DeltaCase& c : kCases) {
+  for (const DeltaCase& c : kDeltaCases) {
     SCOPED_TRACE(describe(c));
     const DeltaInputs in(c);
     const auto truth = PlainDelta(in).forward();
@@ -65,7 +65,7 @@ TEST(GatedDeltaRule, ForwardIsTheRecurrence) {
 // The reference takes the recurrence back in double; its gradients are compared with slopes below.
 TEST(GatedDeltaRule, GradientsAreThoseOfTheRecurrence) {
   ThreadTeam team(2);
-  for (const DeltaCase& c : kCases) {
+  for (const DeltaCase& c : kDeltaCases) {
     SCOPED_TRACE(describe(c));
     const DeltaInputs in(c);
     const DeltaOutputs expected = run(ExecutionContext(team, Implementation::reference), in), found = run(fast(team), in);
@@ -110,7 +110,7 @@ TEST(GatedDeltaRule, GradientsAreSlopes) {
 }
 
 TEST(GatedDeltaRule, SameBitsForAnyThreadCount) {
-  for (const DeltaCase& c : kCases) {
+  for (const DeltaCase& c : kDeltaCases) {
     SCOPED_TRACE(describe(c));
     const DeltaInputs in(c);
     ThreadTeam one(1);

@@ -138,7 +138,7 @@ struct Experts {
 
 const std::vector<std::pair<DType, DType>> dtypes{{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}};
 
-struct Case {
+struct GroupedCase {
   std::int64_t n, k, tile;
   Counts counts;
   std::int64_t behind;  // rows behind the last group
@@ -153,10 +153,10 @@ std::vector<GroupedMatmulOptions> all_options(std::int64_t tile) {
 }
 
 TEST(GroupedMatmul, EveryRowIsMultipliedByItsExpertsMatrix) {
-  const std::vector<Case> cases{
+  const std::vector<GroupedCase> cases{
       {1, 1, 128, {1}, 0},          {33, 17, 128, {5, 0, 131}, 4}, {70, 40, 16, {0, 0, 37, 0}, 0}, {16, 65, 32, {1, 2, 66, 0, 33}, 1},
       {65, 8, 7, {0, 20, 7, 3}, 2}, {5, 3, 128, {0, 0}, 3}};
-  for (const Case& at : cases)
+  for (const GroupedCase& at : cases)
     for (const auto& [operands, result] : dtypes)
       for (const GroupedMatmulOptions& options : all_options(at.tile)) {
         SCOPED_TRACE(::testing::Message() << to_string(operands) << " to " << to_string(result) << ", n " << at.n << ", transpose "

@@ -13,7 +13,7 @@ using tests::around;
 using tests::fp32_roundoff;
 using tests::roundings;
 
-struct Case {
+struct IndexerCase {
   std::int64_t rows, sequence, heads, kv_heads, width, index_heads, index_width;
   std::int64_t length;    // of a list; 0: all keys that a query sees
   std::int64_t document;  // tokens per segment; 0: one segment per row
@@ -21,29 +21,29 @@ struct Case {
   [[nodiscard]] std::int64_t tokens() const { return rows * sequence; }
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const IndexerCase& c, std::ostream* out) {
   *out << c.rows << " rows of " << c.sequence << ", heads " << c.heads << " on " << c.kv_heads << " of " << c.width << ", index heads "
        << c.index_heads << " of " << c.index_width << ", lists of " << c.length << ", documents of " << c.document << " "
        << to_string(c.dtype);
 }
 
-const Case kCases[] = {{1, 1, 1, 1, 8, 1, 4, 1, 0},
-                       {1, 1, 1, 1, 8, 1, 4, 0, 0},
-                       {2, 9, 2, 1, 12, 3, 5, 4, 0},
-                       {2, 9, 2, 2, 12, 3, 5, 0, 4},
-                       {1, 40, 4, 2, 16, 2, 16, 17, 0},
-                       {1, 75, 3, 1, 20, 4, 24, 0, 30},
-                       {1, 70, 2, 2, 48, 5, 80, 20, 0},
-                       {0, 5, 2, 1, 4, 2, 4, 2, 0},
-                       {2, 35, 4, 2, 24, 3, 12, 11, 0, DType::bf16},
-                       {1, 66, 2, 2, 16, 2, 33, 0, 50, DType::bf16},
-                       {1, 300, 1, 1, 4, 1, 8, 0, 0},
-                       {1, 270, 1, 1, 4, 2, 260, 6, 0}};
+const IndexerCase kIndexerCases[] = {{1, 1, 1, 1, 8, 1, 4, 1, 0},
+                                     {1, 1, 1, 1, 8, 1, 4, 0, 0},
+                                     {2, 9, 2, 1, 12, 3, 5, 4, 0},
+                                     {2, 9, 2, 2, 12, 3, 5, 0, 4},
+                                     {1, 40, 4, 2, 16, 2, 16, 17, 0},
+                                     {1, 75, 3, 1, 20, 4, 24, 0, 30},
+                                     {1, 70, 2, 2, 48, 5, 80, 20, 0},
+                                     {0, 5, 2, 1, 4, 2, 4, 2, 0},
+                                     {2, 35, 4, 2, 24, 3, 12, 11, 0, DType::bf16},
+                                     {1, 66, 2, 2, 16, 2, 33, 0, 50, DType::bf16},
+                                     {1, 300, 1, 1, 4, 1, 8, 0, 0},
+                                     {1, 270, 1, 1, 4, 2, 260, 6, 0}};
 
-constexpr float kScale = 0.4F, kIndexScale = 0.3F, kTermScale = 0.125F;
+constexpr float kScoreScale = 0.4F, kIndexScale = 0.3F, kTermScale = 0.125F;
 
-struct Call {
-  explicit Call(const Case& at)
+struct IndexerCall {
+  explicit IndexerCall(const IndexerCase& at)
       : c(at),
         q(c.dtype, {c.tokens(), c.heads, c.width}, 31),
         k(c.dtype, {c.tokens(), c.kv_heads, c.width}, 32),
@@ -64,7 +64,7 @@ struct Call {
     scale.set(0, kTermScale);
   }
   [[nodiscard]] IndexerLossOptions options() const {
-    return {.sequence = c.sequence, .scale = kScale, .index_scale = kIndexScale, .list_length = c.length};
+    return {.sequence = c.sequence, .scale = kScoreScale, .index_scale = kIndexScale, .list_length = c.length};
   }
   template <class Body>
   void with(const ExecutionContext& context, Body&& body) const {
@@ -93,31 +93,32 @@ struct Call {
       if (segments.at(u) == segments.at(t)) list.push_back(u);
     return list;
   }
-  Case c;
+  IndexerCase c;
   Data q, k, index_q, index_k, index_weights, segments, keys, scale, loss, forward_loss, d_index_q, d_index_k, d_index_weights;
 };
-constexpr auto kOutputs = {&Call::loss, &Call::forward_loss, &Call::d_index_q, &Call::d_index_k, &Call::d_index_weights};
+constexpr auto kIndexerOutputs = {&IndexerCall::loss, &IndexerCall::forward_loss, &IndexerCall::d_index_q, &IndexerCall::d_index_k,
+                                  &IndexerCall::d_index_weights};
 
 /// A number in double and how far fp32 may be from it.
-struct Bounded {
+struct BoundedIndexer {
   double value = 0, error = 0;
   void add(double more, double uncertainty) {
     value += more;
     error += uncertainty;
   }
 };
-using Numbers = std::vector<Bounded>;
+using Numbers = std::vector<BoundedIndexer>;
 
 ::testing::AssertionResult contains(const Numbers& truth, const Data& found) {
   return lies_within(found, [&](std::int64_t i) {
-    const Bounded& each = truth[static_cast<std::size_t>(i)];
+    const BoundedIndexer& each = truth[static_cast<std::size_t>(i)];
     return around(each.value, each.error);
   });
 }
 
 /// Σ scale · a[a_vector] · b[b_vector].
-Bounded product(const Data& a, std::int64_t a_vector, const Data& b, std::int64_t b_vector, std::int64_t width, double scale) {
-  Bounded sum;
+BoundedIndexer product(const Data& a, std::int64_t a_vector, const Data& b, std::int64_t b_vector, std::int64_t width, double scale) {
+  BoundedIndexer sum;
   for (std::int64_t d = 0; d < width; ++d) {
     const double term = scale * a.at(a_vector * width + d) * b.at(b_vector * width + d);
     sum.add(term, roundings(static_cast<double>(width) + 2) * std::abs(term));
@@ -128,20 +129,20 @@ Bounded product(const Data& a, std::int64_t a_vector, const Data& b, std::int64_
 /// The softmax, and in `error` the relative error of each of its numbers.
 void softmax(Numbers& x) {
   double maximum = x[0].value, spread = 0, of_score = 0, sum = 0;
-  for (const Bounded& each : x) maximum = std::max(maximum, each.value);
-  for (const Bounded& each : x) {
+  for (const BoundedIndexer& each : x) maximum = std::max(maximum, each.value);
+  for (const BoundedIndexer& each : x) {
     spread = std::max(spread, maximum - each.value);
     of_score = std::max(of_score, each.error);
     sum += std::exp(each.value - maximum);
   }
   // Numerator and denominator: scores and maximum, the exponential of a rounded difference, the sum, the quotient.
   const double error = 4 * of_score + (2 * spread + 10) * fp32_roundoff + roundings(static_cast<double>(x.size()) + 2);
-  for (Bounded& each : x) each = {std::exp(each.value - maximum) / sum, error};
+  for (BoundedIndexer& each : x) each = {std::exp(each.value - maximum) / sum, error};
 }
 
 /// The definition in double.
-struct Truth {
-  explicit Truth(const Call& at) : in(at), c(at.c) {
+struct IndexerTruth {
+  explicit IndexerTruth(const IndexerCall& at) : in(at), c(at.c) {
     d_index_q.resize(static_cast<std::size_t>(at.d_index_q.elements()));
     d_index_k.resize(static_cast<std::size_t>(at.d_index_k.elements()));
     d_index_weights.resize(static_cast<std::size_t>(at.d_index_weights.elements()));
@@ -156,18 +157,18 @@ struct Truth {
     for (std::int64_t h = 0; h < c.heads; ++h) {
       Numbers scores;
       for (const std::int64_t u : list)
-        scores.push_back(product(in.q, t * c.heads + h, in.k, u * c.kv_heads + h * c.kv_heads / c.heads, c.width, double{kScale}));
+        scores.push_back(product(in.q, t * c.heads + h, in.k, u * c.kv_heads + h * c.kv_heads / c.heads, c.width, double{kScoreScale}));
       softmax(scores);
       of_target = std::max(of_target, scores[0].error);
       for (std::size_t i = 0; i < list.size(); ++i) target[i].value += scores[i].value;
     }
     const auto heads = static_cast<double>(c.heads);
     of_target += 2 * roundings(heads) + roundings(count) + 3 * fp32_roundoff;  // sums over heads, over keys, a quotient
-    for (Bounded& each : target) each = {each.value / (heads + double{indexer_loss_epsilon}), of_target};
+    for (BoundedIndexer& each : target) each = {each.value / (heads + double{indexer_loss_epsilon}), of_target};
     for (std::size_t i = 0; i < list.size(); ++i)
       for (std::int64_t h = 0; h < c.index_heads; ++h) {
         const double weight = double{kIndexScale} * in.index_weights.at(t * c.index_heads + h);
-        const Bounded z = product(in.index_q, t * c.index_heads + h, in.index_k, list[i], c.index_width, 1);
+        const BoundedIndexer z = product(in.index_q, t * c.index_heads + h, in.index_k, list[i], c.index_width, 1);
         found[i].add(weight * std::max(z.value, 0.0),
                      std::abs(weight) * (z.error + roundings(static_cast<double>(c.index_heads) + 2) * std::abs(z.value)));
       }
@@ -185,15 +186,15 @@ struct Truth {
     const double of_r = of_target + of_found + 4 * fp32_roundoff, of_all = of_r + roundings(count);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const double q = found[i].value, r = target[i].value * q / (q + double{indexer_loss_epsilon}), scale = double{kTermScale};
-      const Bounded slope{scale * (q * all - r),
-                          scale * (q * all * (of_found + of_all + 3 * fp32_roundoff) + r * (of_r + 3 * fp32_roundoff))};
+      const BoundedIndexer slope{scale * (q * all - r),
+                                 scale * (q * all * (of_found + of_all + 3 * fp32_roundoff) + r * (of_r + 3 * fp32_roundoff))};
       differentiate(t, list[i], slope, count);
     }
   }
-  void differentiate(std::int64_t t, std::int64_t u, Bounded slope, double count) {
+  void differentiate(std::int64_t t, std::int64_t u, BoundedIndexer slope, double count) {
     for (std::int64_t h = 0; h < c.index_heads; ++h) {
       const std::int64_t vector = t * c.index_heads + h;
-      const Bounded z = product(in.index_q, vector, in.index_k, u, c.index_width, 1);
+      const BoundedIndexer z = product(in.index_q, vector, in.index_k, u, c.index_width, 1);
       const double weight = double{kIndexScale} * in.index_weights.at(vector), positive = std::max(z.value, 0.0);
       const bool unsure = std::abs(z.value) <= z.error;  // its sign is that of the roundings
       d_index_weights[static_cast<std::size_t>(vector)].add(
@@ -213,13 +214,13 @@ struct Truth {
       }
     }
   }
-  const Call& in;
-  const Case& c;
-  Bounded loss;
+  const IndexerCall& in;
+  const IndexerCase& c;
+  BoundedIndexer loss;
   Numbers d_index_q, d_index_k, d_index_weights;
 };
 
-void expect_definition(const Call& at, const Truth& truth) {
+void expect_definition(const IndexerCall& at, const IndexerTruth& truth) {
   EXPECT_NEAR(at.loss.get(0), truth.loss.value, truth.loss.error);
   EXPECT_NEAR(at.forward_loss.get(0), truth.loss.value, truth.loss.error);
   EXPECT_TRUE(contains(truth.d_index_q, at.d_index_q));
@@ -228,10 +229,10 @@ void expect_definition(const Call& at, const Truth& truth) {
 }
 
 TEST(IndexerLoss, MatchesItsDefinitionForAnyThreadCount) {
-  for (const Case& c : kCases) {
+  for (const IndexerCase& c : kIndexerCases) {
     SCOPED_TRACE(::testing::PrintToString(c));
-    const Call expected(c), found(c);
-    const Truth truth(expected);
+    const IndexerCall expected(c), found(c);
+    const IndexerTruth truth(expected);
     ThreadTeam one(1);
     const ExecutionContext reference(one, Implementation::reference);
     expected.forward(reference);
@@ -243,10 +244,10 @@ TEST(IndexerLoss, MatchesItsDefinitionForAnyThreadCount) {
     EXPECT_TRUE(same_bits(found.loss, found.forward_loss));
     for (const int threads : {2, 3}) {
       ThreadTeam team(threads);
-      const Call many(c);
+      const IndexerCall many(c);
       many.forward(fast(team));
       many.backward(fast(team));
-      for (const auto output : kOutputs) EXPECT_TRUE(same_bits(found.*output, many.*output));
+      for (const auto output : kIndexerOutputs) EXPECT_TRUE(same_bits(found.*output, many.*output));
     }
   }
 }
@@ -255,11 +256,11 @@ TEST(IndexerLoss, MatchesItsDefinitionForAnyThreadCount) {
 TEST(IndexerLoss, IsWhatItsFormulaSays) {
   ThreadTeam team(1);
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
-    const Case c{1, 2, 1, 1, 1, 2, 1, 0, 0};
-    Call call(c);
+    const IndexerCase c{1, 2, 1, 1, 1, 2, 1, 0, 0};
+    IndexerCall call(c);
     for (std::int64_t t = 0; t < 2; ++t) {
       call.q.set(t, 1);
-      call.k.set(t, t == 0 ? 0 : std::log(3.0) / double{kScale});
+      call.k.set(t, t == 0 ? 0 : std::log(3.0) / double{kScoreScale});
       call.index_k.set(t, static_cast<double>(t));
       for (const std::int64_t h : {0, 1}) {
         call.index_q.set(2 * t + h, h == 0 ? 1 : -1);  // the second head's products are not positive
@@ -285,14 +286,14 @@ TEST(IndexerLoss, IsWhatItsFormulaSays) {
 // A distribution that is the attention's has no loss, and one that is not has some.
 TEST(IndexerLoss, IsNothingIfTheDistributionsAgree) {
   ThreadTeam team(1);
-  Call call({1, 20, 1, 1, 6, 1, 6, 0, 7});
+  IndexerCall call({1, 20, 1, 1, 6, 1, 6, 0, 7});
   for (std::int64_t i = 0; i < call.q.elements(); ++i) {
     call.index_q.set(i, std::abs(call.q.get(i)));
     call.q.set(i, std::abs(call.q.get(i)));
     call.index_k.set(i, std::abs(call.k.get(i)));
     call.k.set(i, std::abs(call.k.get(i)));
   }
-  for (std::int64_t t = 0; t < 20; ++t) call.index_weights.set(t, double{kScale} / double{kIndexScale});
+  for (std::int64_t t = 0; t < 20; ++t) call.index_weights.set(t, double{kScoreScale} / double{kIndexScale});
   call.forward(fast(team));
   EXPECT_NEAR(call.forward_loss.get(0), 0, 20 * 1e-6);
   call.index_weights.set(19, 4);
@@ -305,7 +306,7 @@ TEST(IndexerLoss, GradientsAreSlopes) {
   ThreadTeam team(1);
   const ExecutionContext context(team, Implementation::reference);
   for (const std::int64_t length : {0, 5}) {
-    Call call({2, 8, 2, 1, 6, 3, 4, length, 5});
+    IndexerCall call({2, 8, 2, 1, 6, 3, 4, length, 5});
     call.backward(context);
     const auto objective = [&] {
       call.forward(context);
@@ -346,7 +347,7 @@ TEST(IndexerLoss, AllocatesNothing) {
   MILLRACE_CPU_ONLY();
   ThreadTeam team(2);
   const ExecutionContext context = fast(team);
-  const Call call({1, 100, 2, 1, 32, 4, 16, 30, 0, DType::bf16});
+  const IndexerCall call({1, 100, 2, 1, 32, 4, 16, 30, 0, DType::bf16});
   call.with(context, [&](const IndexerLossOperands& in, Scratch scratch) {
     const std::int64_t before = large_allocations();
     indexer_loss(context, in, call.options(), *call.forward_loss, scratch);
@@ -359,7 +360,7 @@ TEST(IndexerLoss, AllocatesNothing) {
 TEST(IndexerLoss, RefusesOtherShapesAndLists) {
   ThreadTeam team(1);
   const ExecutionContext context = fast(team);
-  Call call({2, 6, 4, 2, 8, 3, 5, 3, 0});
+  IndexerCall call({2, 6, 4, 2, 8, 3, 5, 3, 0});
   const auto code = [&](IndexerLossOptions options, const Data& loss) {
     int result = 0;
     call.with(context, [&](const IndexerLossOperands& in, Scratch scratch) {

@@ -13,16 +13,16 @@ using Bytes = std::size_t(int marks, const Processor& processor);
 constinit Kernel<Mark> mark_row("mark"), mark_by_one_row("mark_by_one");
 constinit Kernel<Bytes> scratch_row("mark_scratch_bytes");
 
-void plain(int* component) { *component = 1; }
-void fast(const ExecutionContext& context, int* component) { *component = 10 * context.threads(); }
+void plain_mark(int* component) { *component = 1; }
+void fast_mark(const ExecutionContext& context, int* component) { *component = 10 * context.threads(); }
 std::size_t plain_bytes(int marks, const Processor&) { return 100 * static_cast<std::size_t>(marks); }
 std::size_t fast_bytes(int marks, const Processor& processor) { return static_cast<std::size_t>(marks * processor.threads); }
 std::size_t device_bytes(int, const Processor&) { return 7; }
 
 const InTable in_table[] = {
-    {Backend::reference, mark_row, without_context<plain>},
-    {Backend::cpu, mark_row, fast},
-    {Backend::cpu, mark_by_one_row, fast},
+    {Backend::reference, mark_row, without_context<plain_mark>},
+    {Backend::cpu, mark_row, fast_mark},
+    {Backend::cpu, mark_by_one_row, fast_mark},
     {Backend::reference, scratch_row, plain_bytes},
     {Backend::cpu, scratch_row, fast_bytes},
     {Backend::cuda, scratch_row, device_bytes},
@@ -50,7 +50,7 @@ TEST(KernelTable, AMissingKernelIsNamed) {
 
 TEST(KernelTable, PlansTheScratchOfTheHungriestBackendOfADevice) {
   EXPECT_EQ(planned_scratch(scratch_row, Processor(3), 2), 200U);    // the reference's
-  EXPECT_EQ(planned_scratch(scratch_row, Processor(300), 2), 600U);  // the fast one's
+  EXPECT_EQ(planned_scratch(scratch_row, Processor(300), 2), 600U);  // the fast_mark one's
   EXPECT_EQ(planned_scratch(scratch_row, Processor({DeviceKind::cuda, 0}, 300), 2), 7U);
 }
 

@@ -8,16 +8,16 @@ namespace {
 using tests::around;
 using tests::roundings;
 
-constexpr float kEpsilon = 1e-2F;
+constexpr float kL2Epsilon = 1e-2F;
 
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
+struct L2NormResults {
+  L2NormResults(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
       : x(dtype, {rows, width}, 21, 3.0F),
         dy(dtype, {rows, width}, 22),
         y(dtype, {rows, width}),
         dx(dtype, {rows, width}),
         r(DType::f32, {rows}) {
-    l2_norm_forward(context, *x, {width, kEpsilon}, *y, *r);
+    l2_norm_forward(context, *x, {width, kL2Epsilon}, *y, *r);
     l2_norm_input_gradient(context, *dy, *x, *r, *dx);
     wait();
   }
@@ -25,10 +25,10 @@ struct Results {
 };
 
 /// Every result is checked against its own operands: y and dx against the r that was written.
-void expect_norm(const Results& at) {
+void expect_norm(const L2NormResults& at) {
   const std::int64_t rows = (*at.x).shape[0], width = (*at.x).shape[1];
   const auto depth = static_cast<double>(width);
-  const double epsilon = stored_as((*at.x).dtype, kEpsilon);
+  const double epsilon = stored_as((*at.x).dtype, kL2Epsilon);
   std::vector<double> along(static_cast<std::size_t>(rows)), along_size(along.size());
   EXPECT_TRUE(lies_within(at.r, [&](std::int64_t t) {
     double squares = 0;
@@ -59,12 +59,12 @@ TEST(L2Norm, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {1, 33, 128, 515}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
-        expect_norm(Results(ExecutionContext(one, Implementation::reference), dtype, rows, width));
-        const Results found(fast(one), dtype, rows, width);
+        expect_norm(L2NormResults(ExecutionContext(one, Implementation::reference), dtype, rows, width));
+        const L2NormResults found(fast(one), dtype, rows, width);
         expect_norm(found);
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(fast(team), dtype, rows, width);
+          const L2NormResults many(fast(team), dtype, rows, width);
           EXPECT_TRUE(same_bits(found.y, many.y));
           EXPECT_TRUE(same_bits(found.r, many.r));
           EXPECT_TRUE(same_bits(found.dx, many.dx));
@@ -90,10 +90,10 @@ TEST(L2Norm, AddsEpsilonInsideOfTheRoot) {
 TEST(L2Norm, GradientsAreSlopes) {
   ThreadTeam team(1);
   const ExecutionContext context = fast(team);
-  Results run(context, DType::f32, 3, 20);
+  L2NormResults run(context, DType::f32, 3, 20);
   const auto objective = [&] {
     Data y(DType::f32, {3, 20}), r(DType::f32, {3});
-    l2_norm_forward(context, *run.x, {20, kEpsilon}, *y, *r);
+    l2_norm_forward(context, *run.x, {20, kL2Epsilon}, *y, *r);
     double sum = 0;
     for (std::int64_t i = 0; i < y.elements(); ++i) sum += y.get(i) * run.dy.get(i);
     return sum;
@@ -106,9 +106,9 @@ TEST(L2Norm, RefusesWhatDoesNotFit) {
   ThreadTeam team(1);
   Data x(DType::f32, {4, 8}), y(DType::f32, {4, 8}), r(DType::f32, {4}), short_r(DType::f32, {3}), half(DType::bf16, {4, 8});
   constexpr int internal = static_cast<int>(ExitCode::internal);
-  EXPECT_EQ(thrown([&] { l2_norm_forward(fast(team), *x, {8, kEpsilon}, *y, *r); }), -1);
-  EXPECT_EQ(thrown([&] { l2_norm_forward(fast(team), *x, {4, kEpsilon}, *y, *r); }), internal);
-  EXPECT_EQ(thrown([&] { l2_norm_forward(fast(team), *x, {8, kEpsilon}, *y, *short_r); }), internal);
+  EXPECT_EQ(thrown([&] { l2_norm_forward(fast(team), *x, {8, kL2Epsilon}, *y, *r); }), -1);
+  EXPECT_EQ(thrown([&] { l2_norm_forward(fast(team), *x, {4, kL2Epsilon}, *y, *r); }), internal);
+  EXPECT_EQ(thrown([&] { l2_norm_forward(fast(team), *x, {8, kL2Epsilon}, *y, *short_r); }), internal);
   EXPECT_EQ(thrown([&] { l2_norm_input_gradient(fast(team), *half, *x, *r, *y); }), internal);
 }
 

@@ -8,8 +8,8 @@ namespace {
 using tests::around;
 using tests::roundings;
 
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width, LayerNormOptions options)
+struct LayerNormResults {
+  LayerNormResults(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width, LayerNormOptions options)
       : x(dtype, {rows, width}, 21, 3.0F),
         dy(dtype, {rows, width}, 22),
         w(DType::f32, {width}, 23),
@@ -30,7 +30,7 @@ struct Results {
 constexpr LayerNormOptions kPlain{1e-5F}, kShifted{1e-5F, 1.0F};
 
 /// Every result is checked against its own operands: results that depend on m and r, against the m and r that were written.
-void expect_norm(const Results& at, LayerNormOptions options) {
+void expect_norm(const LayerNormResults& at, LayerNormOptions options) {
   const std::int64_t rows = (*at.x).shape[0], width = (*at.x).shape[1];
   const auto depth = static_cast<double>(width);
   const auto weight = [&](std::int64_t d) { return at.w.at(d) + options.offset; };
@@ -92,13 +92,14 @@ TEST(LayerNorm, MatchesReferenceForAnyThreadCount) {
         for (const std::int64_t width : {2, 8, 33, 64, 300, 515}) {
           SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype) << " offset " << options.offset);
           ThreadTeam one(1);
-          const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width, options);
-          const Results found(fast(one), dtype, rows, width, options);
-          for (const Results* results : {&wanted, &found}) expect_norm(*results, options);
+          const LayerNormResults wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width, options);
+          const LayerNormResults found(fast(one), dtype, rows, width, options);
+          for (const LayerNormResults* results : {&wanted, &found}) expect_norm(*results, options);
           for (const int threads : {2, 3}) {
             ThreadTeam team(threads);
-            const Results many(fast(team), dtype, rows, width, options);
-            for (const auto member : {&Results::y, &Results::m, &Results::r, &Results::dx, &Results::dw, &Results::db})
+            const LayerNormResults many(fast(team), dtype, rows, width, options);
+            for (const auto member : {&LayerNormResults::y, &LayerNormResults::m, &LayerNormResults::r, &LayerNormResults::dx,
+                                      &LayerNormResults::dw, &LayerNormResults::db})
               EXPECT_TRUE(same_bits(found.*member, many.*member));
           }
         }
@@ -134,7 +135,7 @@ TEST(LayerNorm, KeepsASmallVarianceBesideALargeMean) {
   for (std::int64_t d = 0; d < 64; ++d) EXPECT_NEAR(y.get(d), d % 2 == 0 ? 1 : -1, 1e-5);
 }
 
-double objective(const ExecutionContext& context, const Results& run, LayerNormOptions options) {
+double objective(const ExecutionContext& context, const LayerNormResults& run, LayerNormOptions options) {
   Data y(DType::f32, (*run.x).shape), m(DType::f32, {(*run.x).shape[0]}), r(DType::f32, {(*run.x).shape[0]});
   layer_norm_forward(context, *run.x, *run.w, *run.b, options, *y, *m, *r);
   double sum = 0;
@@ -146,7 +147,7 @@ TEST(LayerNorm, GradientsAreSlopes) {
   ThreadTeam team(1);
   const ExecutionContext context = fast(team);
   for (const LayerNormOptions options : {kPlain, kShifted}) {
-    Results run(context, DType::f32, 3, 20, options);
+    LayerNormResults run(context, DType::f32, 3, 20, options);
     Data dw(DType::f32, {20}), db(DType::f32, {20});
     layer_norm_weight_gradient(context, *run.dy, *run.x, *run.m, *run.r, *dw, *db);
     const auto slope = [&](Data& operand, std::int64_t i) {

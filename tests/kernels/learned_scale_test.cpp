@@ -11,8 +11,8 @@ using tests::around;
 using tests::roundings;
 
 /// x with one number for all elements if `numbers` is 0, else with one of several for each.
-struct Operands {
-  Operands(DType dtype, std::int64_t tokens, std::int64_t width, std::int64_t numbers)
+struct LearnedScaleOperands {
+  LearnedScaleOperands(DType dtype, std::int64_t tokens, std::int64_t width, std::int64_t numbers)
       : x(dtype, {tokens, width}, 1),
         dy(dtype, {tokens, width}, 2),
         scales(DType::f32, {std::max<std::int64_t>(numbers, 1)}, 3),
@@ -27,7 +27,7 @@ struct Operands {
 };
 
 /// Numbers that were there before are added to.
-Data gradient_of(const ExecutionContext& context, const Operands& in) {
+Data gradient_of(const ExecutionContext& context, const LearnedScaleOperands& in) {
   Data d_scales(in.scales);
   learned_scale_weight_gradient(context, *in.dy, *in.x, in.choice(), *d_scales);
   return d_scales;
@@ -39,7 +39,7 @@ TEST(LearnedScale, MatchesItsDefinitionForAnyThreadCount) {
       for (const std::int64_t width : {1, 8, 33, 300})
         for (const std::int64_t numbers : {0, 1, 5, 40}) {
           SCOPED_TRACE(::testing::Message() << tokens << " x " << width << " " << to_string(dtype) << ", " << numbers);
-          const Operands in(dtype, tokens, width, numbers);
+          const LearnedScaleOperands in(dtype, tokens, width, numbers);
           ThreadTeam one(1);
           Data found(dtype, (*in.x).shape), plain(dtype, (*in.x).shape);
           learned_scale(ExecutionContext(one, Implementation::reference), *in.x, *in.scales, in.choice(), *plain);

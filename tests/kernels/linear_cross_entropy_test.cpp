@@ -17,18 +17,18 @@ using tests::fp32_roundoff;
 using tests::Interval;
 using tests::roundings;
 
-struct Case {
+struct HeadCase {
   std::int64_t tokens, width, vocabulary;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.tokens << " tokens, width " << c.width << ", vocabulary " << c.vocabulary; }
+void PrintTo(const HeadCase& c, std::ostream* out) { *out << c.tokens << " tokens, width " << c.width << ", vocabulary " << c.vocabulary; }
 
 /// One configuration of the head; every fifth token is masked.
 struct Head {
   Data h, w, targets, g;
   CrossEntropyOptions options;
 
-  Head(Case size, DType dtype, CrossEntropyOptions with = {.z_loss = 1e-2F})
+  Head(HeadCase size, DType dtype, CrossEntropyOptions with = {.z_loss = 1e-2F})
       : h(dtype, {size.tokens, size.width}, 1, 2.0F),
         w(dtype, {size.vocabulary, size.width}, 2),
         targets(DType::i32, {size.tokens}),
@@ -43,12 +43,12 @@ struct Head {
 constexpr CrossEntropyOptions kShaped{.z_loss = 1e-2F, .scale = 0.5F, .soft_cap = 3.0F};
 constexpr CrossEntropyOptions kRounded{.scale = 0.25F, .round_table = true};
 
-struct Results {
+struct HeadResults {
   Data loss, log_sum_exp, dh, dw;
   Data forward_loss, forward_log_sum_exp;              // of the evaluation call
   Data both_loss, both_log_sum_exp, both_dh, both_dw;  // of the call for both gradients
 
-  Results(const Head& head, ThreadTeam& team, Implementation implementation = Implementation::fast)
+  HeadResults(const Head& head, ThreadTeam& team, Implementation implementation = Implementation::fast)
       : loss(DType::f64, {2}),
         log_sum_exp(DType::f32, {(*head.h).shape[0]}),
         dh((*head.h).dtype, (*head.h).shape),
@@ -81,10 +81,10 @@ std::vector<double> doubles_of(const Data& data) {
 
 /// The definition of the head in double, with error bounds for fp32: errors are propagated from the logits' sums of D products
 /// through exponentials (two units in the last place), tanh (four) and derivatives to the sums over tokens and entries.
-class Truth {
+class HeadTruth {
  public:
   /// `dw_before`: the previous value of dw. `rounds_dl`: the products read dl in bf16.
-  Truth(const Head& head, const Data& dw_before, bool rounds_dl)
+  HeadTruth(const Head& head, const Data& dw_before, bool rounds_dl)
       : head_(head),
         tokens_((*head.h).shape[0]),
         width_((*head.h).shape[1]),
@@ -222,7 +222,7 @@ class Truth {
   std::vector<Interval> dh_, dw_;
 };
 
-class LinearCrossEntropyEquivalentToReference : public ::testing::TestWithParam<Case> {};
+class LinearCrossEntropyEquivalentToReference : public ::testing::TestWithParam<HeadCase> {};
 
 TEST_P(LinearCrossEntropyEquivalentToReference, AndGradientsHaveTheBitsOfOneAfterTheOther) {
   for (const auto& [dtype, options] : {std::pair{DType::f32, CrossEntropyOptions{.z_loss = 1e-2F}},
@@ -234,18 +234,18 @@ TEST_P(LinearCrossEntropyEquivalentToReference, AndGradientsHaveTheBitsOfOneAfte
     const Head head(GetParam(), dtype, options);
     const bool rounds_dl = dtype == DType::bf16 && (testing::on_device() || cpu_features().fast_bf16());
     const Data dw_before(DType::f32, (*head.w).shape, 9);
-    const Truth truth(head, dw_before, rounds_dl), unrounded(head, dw_before, false);
-    const auto check = [](const Results& found, const Truth& exact) {
+    const HeadTruth truth(head, dw_before, rounds_dl), unrounded(head, dw_before, false);
+    const auto check = [](const HeadResults& found, const HeadTruth& exact) {
       EXPECT_TRUE(lies_within(found.loss, [&](std::int64_t i) { return exact.loss(i); }));
       EXPECT_TRUE(lies_within(found.log_sum_exp, [&](std::int64_t i) { return exact.log_sum_exp(i); }));
       EXPECT_TRUE(lies_within(found.dh, [&](std::int64_t i) { return exact.dh(i); }));
       EXPECT_TRUE(lies_within(found.dw, [&](std::int64_t i) { return exact.dw(i); }));
     };
     ThreadTeam one(1);
-    check(Results(head, one, Implementation::reference), unrounded);
+    check(HeadResults(head, one, Implementation::reference), unrounded);
     for (const int threads : {1, 2, 3}) {
       ThreadTeam team(threads);
-      const Results fast(head, team), again(head, team);
+      const HeadResults fast(head, team), again(head, team);
       check(fast, truth);
       EXPECT_TRUE(same_bits(fast.loss, fast.forward_loss));
       EXPECT_TRUE(same_bits(fast.log_sum_exp, fast.forward_log_sum_exp));
@@ -261,8 +261,8 @@ TEST_P(LinearCrossEntropyEquivalentToReference, AndGradientsHaveTheBitsOfOneAfte
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LinearCrossEntropyEquivalentToReference,
-                         ::testing::Values(Case{1, 1, 1}, Case{1, 8, 257}, Case{59, 43, 97}, Case{37, 16, 1024}, Case{19, 12, 2111},
-                                           Case{300, 9, 1100}));
+                         ::testing::Values(HeadCase{1, 1, 1}, HeadCase{1, 8, 257}, HeadCase{59, 43, 97}, HeadCase{37, 16, 1024},
+                                           HeadCase{19, 12, 2111}, HeadCase{300, 9, 1100}));
 
 TEST(LinearCrossEntropy, ManyTokensOverFewEntriesComputeTheirLogitsOnce) {
   const auto products = [](std::int64_t tokens, std::int64_t vocabulary, CrossEntropyOptions options = {}) {
@@ -291,11 +291,11 @@ TEST(LinearCrossEntropy, GradientsAgreeWithFiniteDifferences) {
   ThreadTeam team(2);
   for (const auto& options : {CrossEntropyOptions{.z_loss = 1e-2F}, kShaped}) {
     Head head({7, 5, 11}, DType::f32, options);
-    const Results at(head, team);
+    const HeadResults at(head, team);
     const auto loss_of = [&](Data& data, std::int64_t i, double change) {
       const double before = data.get(i);
       data.set(i, before + change);
-      const double loss = Results(head, team, Implementation::reference).loss.get(0);
+      const double loss = HeadResults(head, team, Implementation::reference).loss.get(0);
       data.set(i, before);
       return loss;
     };
@@ -320,9 +320,9 @@ TEST(LinearCrossEntropy, LogitsAreThoseOfTheLoss) {
     const Buffer scratch = scratch_of(context, bytes(context)), reference_scratch = scratch_of(reference, bytes(reference));
     linear_logits(context, *head.h, *head.w, options, *found, scratch.bytes());
     linear_logits(reference, *head.h, *head.w, options, *wanted, reference_scratch.bytes());
-    const Truth truth(head, Data(DType::f32, {1301, 7}, 9), false);
+    const HeadTruth truth(head, Data(DType::f32, {1301, 7}, 9), false);
     for (const Data* logits : {&found, &wanted}) EXPECT_TRUE(lies_within(*logits, [&](std::int64_t i) { return truth.logit(i); }));
-    const Results results(head, team);
+    const HeadResults results(head, team);
     for (std::int64_t token = 0; token < 5; ++token) {
       double sum = 0;
       for (std::int64_t i = 0; i < 1301; ++i) sum += std::exp(found.get(token * 1301 + i));
@@ -334,7 +334,7 @@ TEST(LinearCrossEntropy, LogitsAreThoseOfTheLoss) {
 TEST(LinearCrossEntropy, RoundsTheTableAndItsGradientWhereAsked) {
   ThreadTeam team(1);
   Head head({4, 3, 70}, DType::f32, {.round_table = true});
-  const Results rounded(head, team);
+  const HeadResults rounded(head, team);
   const Data start(DType::f32, {70, 3}, 9);
   for (std::int64_t i = 0; i < head.w.elements(); ++i) {
     EXPECT_EQ(rounded.dw.get(i),
@@ -343,7 +343,7 @@ TEST(LinearCrossEntropy, RoundsTheTableAndItsGradientWhereAsked) {
   }
   // A table that is already rounded gives the same loss and the same gradient of h.
   head.options.round_table = false;
-  const Results plain(head, team);
+  const HeadResults plain(head, team);
   EXPECT_TRUE(same_bits(plain.loss, rounded.loss));
   EXPECT_TRUE(same_bits(plain.dh, rounded.dh));
   EXPECT_FALSE(same_bits(plain.dw, rounded.dw));
@@ -352,15 +352,15 @@ TEST(LinearCrossEntropy, RoundsTheTableAndItsGradientWhereAsked) {
 TEST(LinearCrossEntropy, MaskedTokensCountForNothing) {
   ThreadTeam team(2);
   Head head({10, 6, 13}, DType::f32);
-  const Results before(head, team);
+  const HeadResults before(head, team);
   for (std::int64_t i = 0; i < 6; ++i) head.h.set(4 * 6 + i, 1e3);  // token 4 is masked
-  const Results after(head, team);
+  const HeadResults after(head, team);
   EXPECT_TRUE(same_bits(before.loss, after.loss));
   for (std::int64_t i = 0; i < 6; ++i) EXPECT_EQ(after.dh.get(4 * 6 + i), 0.0);
   EXPECT_TRUE(same_bits(before.dw, after.dw));
   EXPECT_GT(before.loss.get(1), 0.0);
   for (std::int64_t token = 0; token < 10; ++token) head.targets.set(token, -1);
-  const Results none(head, team);
+  const HeadResults none(head, team);
   EXPECT_EQ(none.loss.get(0), 0.0);
   EXPECT_TRUE(same_bits(none.dw, Data(DType::f32, {13, 6}, 9)));
 }
@@ -372,7 +372,7 @@ TEST(LinearCrossEntropy, StandsLargeLogits) {
   for (std::int64_t token = 0; token < 3; ++token) head.h.set(token, 1000.0), head.targets.set(token, 2);
   const double w[] = {1, 0, 2, -3, 2};
   for (std::int64_t i = 0; i < 5; ++i) head.w.set(i, w[i]);
-  EXPECT_NEAR(Results(head, team).loss.get(0), 3 * std::log(2.0), 1e-6);
+  EXPECT_NEAR(HeadResults(head, team).loss.get(0), 3 * std::log(2.0), 1e-6);
 }
 
 TEST(LinearCrossEntropy, NamesATargetOutsideTheVocabulary) {
@@ -380,7 +380,7 @@ TEST(LinearCrossEntropy, NamesATargetOutsideTheVocabulary) {
   Head head({6, 4, 9}, DType::f32);
   head.targets.set(3, 9);
   try {
-    Results{head, team};
+    HeadResults{head, team};
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::data);
@@ -394,7 +394,7 @@ TEST(LinearCrossEntropy, AllocatesNothingLargeOnceAShapeIsKnown) {
   ThreadTeam team(2);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Head head({64, 32, 1500}, dtype);
-    Results results(head, team);
+    HeadResults results(head, team);
     const ExecutionContext context = fast(team);
     const Buffer scratch =
         scratch_of(context, linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, dtype, head.options, context.processor()));
@@ -423,9 +423,9 @@ TEST(LinearCrossEntropy, AGrowingMaximumMultipliesWhatWasSummed) {
       head.h.set(token * width, 1);
     }
     for (std::int64_t entry = 0; entry < vocabulary; ++entry) head.w.set(entry * width, 0.01 * static_cast<double>(entry));
-    const Results fast(head, team), reference(head, one, Implementation::reference);
-    const Truth truth(head, Data(DType::f32, {vocabulary, width}, 9), false);
-    for (const Results* results : {&fast, &reference}) {
+    const HeadResults fast(head, team), reference(head, one, Implementation::reference);
+    const HeadTruth truth(head, Data(DType::f32, {vocabulary, width}, 9), false);
+    for (const HeadResults* results : {&fast, &reference}) {
       EXPECT_TRUE(lies_within(results->dh, [&](std::int64_t i) { return truth.dh(i); })) << target;
       EXPECT_TRUE(lies_within(results->dw, [&](std::int64_t i) { return truth.dw(i); })) << target;
       EXPECT_TRUE(lies_within(results->loss, [&](std::int64_t i) { return truth.loss(i); })) << target;
@@ -444,7 +444,7 @@ TEST(LinearCrossEntropy, ASureTokensGradientKeepsItsDigits) {
   for (std::int64_t i = 0; i < 2; ++i) head.h.set(i, h[i]);
   for (std::int64_t i = 0; i < 6; ++i) head.w.set(i, w[i]);
   const double others = 2 * std::exp(-static_cast<double>(static_cast<float>(13.8)));
-  EXPECT_NEAR(Results(head, team).dh.get(0) / (0.25 * -13.8 * others / (1 + others)), 1, 1e-2);
+  EXPECT_NEAR(HeadResults(head, team).dh.get(0) / (0.25 * -13.8 * others / (1 + others)), 1, 1e-2);
 }
 
 TEST(LinearCrossEntropy, EveryInstructionSetGivesTheSameLoops) {

@@ -16,11 +16,11 @@ using testing::scratch_of;
 using testing::stream_of;
 using tests::roundings;
 
-struct Case {
+struct ProductCase {
   std::int64_t m, n, k;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.m << "x" << c.n << "x" << c.k; }
+void PrintTo(const ProductCase& c, std::ostream* out) { *out << c.m << "x" << c.n << "x" << c.k; }
 
 /// One configuration of a product (dtypes, flags, sizes), run by either implementation.
 struct Product {
@@ -28,7 +28,7 @@ struct Product {
   MatmulOptions options;
   Data a, b, c, addend;
 
-  Product(Case size, DType operands_, DType result_, MatmulOptions options_)
+  Product(ProductCase size, DType operands_, DType result_, MatmulOptions options_)
       : operands(operands_),
         result(result_),
         options(options_),
@@ -55,10 +55,10 @@ struct Product {
 };
 
 /// The product before it is stored, and the sum of the magnitudes of its terms: the reference's sums in double, of fp32 operands.
-struct Truth {
+struct ProductTruth {
   Data value, size;
 
-  explicit Truth(const Product& product) : value(of(product, as_fp32)), size(of(product, magnitudes)) {}
+  explicit ProductTruth(const Product& product) : value(of(product, as_fp32)), size(of(product, magnitudes)) {}
   /// Whether a result is within the rounding errors of a sum of K products, the addend and the previous value.
   [[nodiscard]] ::testing::AssertionResult holds(const Data& found, std::int64_t k) const {
     return lies_within(found, value, roundings(static_cast<double>(k) + 2), size);
@@ -77,10 +77,10 @@ struct Truth {
   }
 };
 
-class MatmulEquivalentToReference : public ::testing::TestWithParam<Case> {};
+class MatmulEquivalentToReference : public ::testing::TestWithParam<ProductCase> {};
 
 TEST_P(MatmulEquivalentToReference, OverFlagsDtypesAndThreads) {
-  const Case size = GetParam();
+  const ProductCase size = GetParam();
   ThreadTeam one(1), two(2), three(3);
   for (int flags = 0; flags < 64; ++flags)
     for (const auto& [operands, result] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}}) {
@@ -90,7 +90,7 @@ TEST_P(MatmulEquivalentToReference, OverFlagsDtypesAndThreads) {
       if (options.bias && !options.addend) continue;
       if (options.packed_b && !packs_operands(fast(one).device())) continue;
       const Product product(size, operands, result, options);
-      const Truth truth(product);
+      const ProductTruth truth(product);
       for (ThreadTeam* team : {&one, &two, &three}) {
         SCOPED_TRACE(::testing::Message() << "flags " << flags << ", " << to_string(operands) << " to " << to_string(result) << ", threads "
                                           << team->size());
@@ -110,7 +110,7 @@ TEST_P(MatmulEquivalentToReference, OverFlagsDtypesAndThreads) {
 
 // Both are compared with sums that are computed here.
 TEST(Matmul, TheReferenceMultipliesAsItIsDefined) {
-  constexpr Case size{3, 5, 4};
+  constexpr ProductCase size{3, 5, 4};
   ThreadTeam team(1);
   for (int flags = 0; flags < 32; ++flags) {
     const MatmulOptions options{(flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, false, (flags & 8) != 0, (flags & 16) != 0};
@@ -129,18 +129,19 @@ TEST(Matmul, TheReferenceMultipliesAsItIsDefined) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MatmulEquivalentToReference,
-                         ::testing::Values(Case{1, 1, 1}, Case{1, 67, 43}, Case{2, 96, 17}, Case{37, 1, 29}, Case{64, 64, 64},
-                                           Case{97, 43, 1}, Case{149, 43, 61}, Case{16, 33, 131}, Case{300, 130, 37}, Case{601, 21, 30},
-                                           Case{19, 200, 48}));
+                         ::testing::Values(ProductCase{1, 1, 1}, ProductCase{1, 67, 43}, ProductCase{2, 96, 17}, ProductCase{37, 1, 29},
+                                           ProductCase{64, 64, 64}, ProductCase{97, 43, 1}, ProductCase{149, 43, 61},
+                                           ProductCase{16, 33, 131}, ProductCase{300, 130, 37}, ProductCase{601, 21, 30},
+                                           ProductCase{19, 200, 48}));
 
 // With AVX2, products are cut into 240 rows, 512 columns and a depth of 256, and rows that are far apart are copied.
 TEST(Matmul, MultipliesMoreThanOnePartOfEachAxis) {
-  constexpr Case size{250, 531, 600};
+  constexpr ProductCase size{250, 531, 600};
   for (const MatmulOptions& options :
        {MatmulOptions{.transpose_b = true, .addend = true}, MatmulOptions{.transpose_b = true, .addend = true, .bias = true},
         MatmulOptions{.accumulate = true}, MatmulOptions{.transpose_a = true, .accumulate = true}}) {
     const Product product(size, DType::f32, DType::f32, options);
-    const Truth truth(product);
+    const ProductTruth truth(product);
     ThreadTeam one(1);
     const Data found = product.run(one);
     EXPECT_TRUE(truth.holds(found, size.k));
@@ -159,7 +160,7 @@ TEST(Matmul, AccumulatesIntoWhatIsThere) {
   ThreadTeam team(2);
   const Product plain({33, 20, 7}, DType::f32, DType::f32, {});
   const Product added({33, 20, 7}, DType::f32, DType::f32, {.accumulate = true});
-  EXPECT_TRUE(Truth(added).holds(added.run(team), 7));
+  EXPECT_TRUE(ProductTruth(added).holds(added.run(team), 7));
   const Data product = plain.run(team), sum = added.run(team);
   // A product of seven terms of up to 1, and a previous value of up to 1.
   for (std::int64_t i = 0; i < sum.elements(); ++i) EXPECT_NEAR(sum.get(i), added.c.get(i) + product.get(i), roundings(9) * 8);
@@ -187,10 +188,10 @@ TEST(Matmul, RunsSmallerCountsInTheScratchOfTheCapacity) {
     const Buffer scratch =
         scratch_of(context, matmul_scratch_bytes(capacity, b_capacity, DType::bf16, DType::f32, options, context.processor()));
     for (const std::int64_t count : {1, 2, 7, 43, 150, 299, 300}) {
-      const Product product(transpose ? Case{40, 24, count} : Case{count, 24, 40}, DType::bf16, DType::f32, options);
+      const Product product(transpose ? ProductCase{40, 24, count} : ProductCase{count, 24, 40}, DType::bf16, DType::f32, options);
       Data out(product.c);
       matmul(context, *product.a, *product.b, *out, options, scratch.bytes());
-      EXPECT_TRUE(Truth(product).holds(out, transpose ? count : 40)) << count;
+      EXPECT_TRUE(ProductTruth(product).holds(out, transpose ? count : 40)) << count;
     }
   }
 }
@@ -206,7 +207,7 @@ TEST(Matmul, AddsAWeightsGradientInStretchesOfAnyCount) {
       const Product product({70, 50, count}, dtype, DType::f32, options);
       Data out(product.c);
       matmul(context, *product.a, *product.b, *out, options, scratch.bytes());
-      EXPECT_TRUE(Truth(product).holds(out, count)) << count;
+      EXPECT_TRUE(ProductTruth(product).holds(out, count)) << count;
     }
   }
 }
@@ -217,7 +218,7 @@ TEST(Matmul, AddsAWeightsGradientInPartsOfManyRows) {
     for (const std::int64_t rows : {255, 256, 257, 513, 790}) {
       ThreadTeam team(threads);
       const Product product({rows, 33, 530}, DType::f32, DType::f32, options);
-      EXPECT_TRUE(Truth(product).holds(product.run(team), 530)) << rows << " rows";
+      EXPECT_TRUE(ProductTruth(product).holds(product.run(team), 530)) << rows << " rows";
     }
 }
 

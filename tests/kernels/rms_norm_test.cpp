@@ -11,8 +11,8 @@ using tests::roundings;
 
 constexpr float kEpsilon = 1e-5F;
 
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width, RmsNormOptions options = {kEpsilon})
+struct RmsNormResults {
+  RmsNormResults(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width, RmsNormOptions options = {kEpsilon})
       : x(dtype, {rows, width}, 21, 3.0F),
         dy(dtype, {rows, width}, 22),
         w(DType::f32, {width}, 23),
@@ -28,7 +28,7 @@ struct Results {
 };
 
 /// Every result is checked against its own operands: y and dx against the r that was written.
-void expect_norm(const Results& at, RmsNormOptions options) {
+void expect_norm(const RmsNormResults& at, RmsNormOptions options) {
   const std::int64_t rows = (*at.x).shape[0], width = (*at.x).shape[1];
   const auto depth = static_cast<double>(width);
   const auto weight = [&](std::int64_t d) { return at.w.at(d) + options.offset; };
@@ -79,12 +79,12 @@ TEST(RmsNorm, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {1, 8, 33, 64, 300, 515}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype) << " offset " << options.offset);
         ThreadTeam one(1);
-        const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width, options);
-        const Results found(fast(one), dtype, rows, width, options);
-        for (const Results* results : {&wanted, &found}) expect_norm(*results, options);
+        const RmsNormResults wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width, options);
+        const RmsNormResults found(fast(one), dtype, rows, width, options);
+        for (const RmsNormResults* results : {&wanted, &found}) expect_norm(*results, options);
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(fast(team), dtype, rows, width, options);
+          const RmsNormResults many(fast(team), dtype, rows, width, options);
           EXPECT_TRUE(same_bits(found.y, many.y));
           EXPECT_TRUE(same_bits(found.r, many.r));
           EXPECT_TRUE(same_bits(found.dx, many.dx));
@@ -122,7 +122,7 @@ TEST(RmsNorm, AddsAnotherGradientBeforeItRounds) {
     for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
       ThreadTeam team(2);
       const ExecutionContext context = stream_of(team, implementation);
-      const Results at(context, dtype, 5, 37);
+      const RmsNormResults at(context, dtype, 5, 37);
       const Data addend(dtype, {5, 37}, 27, 4.0F);
       const Tensor added = *addend;
       Data dx(dtype, {5, 37});
@@ -148,7 +148,7 @@ TEST(RmsNorm, GradientsAreSlopes) {
   ThreadTeam team(1);
   const ExecutionContext context = fast(team);
   for (const RmsNormOptions options : {RmsNormOptions{kEpsilon}, RmsNormOptions{kEpsilon, 1.0F}}) {
-    Results run(context, DType::f32, 3, 20, options);
+    RmsNormResults run(context, DType::f32, 3, 20, options);
     Data dw(DType::f32, {20});
     rms_norm_weight_gradient(context, *run.dy, *run.x, *run.r, *dw);
     const auto slope = [&](Data& operand, std::int64_t i) {

@@ -16,8 +16,8 @@ using tests::fp32_roundoff;
 using tests::Interval;
 using tests::roundings;
 
-struct Operands {
-  Operands(DType dtype, std::int64_t tokens, std::int64_t heads, std::int64_t width, std::int64_t unrotated = 0)
+struct RopeOperands {
+  RopeOperands(DType dtype, std::int64_t tokens, std::int64_t heads, std::int64_t width, std::int64_t unrotated = 0)
       : x(dtype, {tokens, heads, width}, 31), positions(DType::i32, {tokens}), frequencies(DType::f32, {(width - unrotated) / 2}) {
     for (std::int64_t t = 0; t < tokens; ++t) positions.set(t, static_cast<double>(t * 37 % 4001));
     for (std::int64_t i = 0; i < (width - unrotated) / 2; ++i)
@@ -32,7 +32,7 @@ Interval rounded_sine(double sine, double factor, DType dtype) {
   return stored_as(dtype, around(sine * factor, 6 * fp32_roundoff * std::abs(sine * factor)));
 }
 
-void expect_turned(const Operands& in, RopeOptions options, const Data& y) {
+void expect_turned(const RopeOperands& in, RopeOptions options, const Data& y) {
   const std::int64_t heads = (*in.x).shape[1], width = (*in.x).shape[2], half = (width - options.unrotated) / 2;
   const DType dtype = (*in.x).dtype;
   EXPECT_TRUE(lies_within(y, [&](std::int64_t i) {
@@ -73,7 +73,7 @@ TEST(Rope, MatchesReferenceForAnyThreadCount) {
         options.unrotated = unrotated;
         SCOPED_TRACE(::testing::Message() << width << " less " << unrotated << " " << to_string(dtype) << " " << options.direction << " "
                                           << options.factor << " " << options.interleaved << " " << options.rotate_last);
-        const Operands in(dtype, 29, 3, width, unrotated);
+        const RopeOperands in(dtype, 29, 3, width, unrotated);
         ThreadTeam one(1);
         Data expected(dtype, (*in.x).shape), found(dtype, (*in.x).shape);
         rope(ExecutionContext(one, Implementation::reference), *in.x, *in.positions, *in.frequencies, options, *expected);
@@ -182,7 +182,7 @@ TEST(Rope, EveryInstructionSetGivesTheSameBits) {
 // The rotation's inverse is its transpose, so direction −1 computes the input's gradient.
 TEST(Rope, DirectionBackIsTheGradient) {
   ThreadTeam team(1);
-  const Operands in(DType::f32, 9, 2, 22);
+  const RopeOperands in(DType::f32, 9, 2, 22);
   const Data dy(DType::f32, (*in.x).shape, 32);
   Data y(DType::f32, (*in.x).shape), dx(DType::f32, (*in.x).shape), back(DType::f32, (*in.x).shape);
   rope(fast(team), *in.x, *in.positions, *in.frequencies, {}, *y);

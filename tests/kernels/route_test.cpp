@@ -12,16 +12,16 @@
 namespace millrace::kernels::testing {
 namespace {
 
-struct Case {
+struct RouteCase {
   const char* name;
   std::int64_t experts;
   RouteOptions options;
 };
 
 /// The published rules, and options that none of them has.
-const std::vector<Case>& cases() {
+const std::vector<RouteCase>& cases() {
   using enum RouterScore;
-  static const std::vector<Case> list{
+  static const std::vector<RouteCase> list{
       {"Mixtral", 8, {.experts_per_token = 2, .normalise = true}},
       {"Qwen3-MoE", 128, {.experts_per_token = 8, .normalise = true}},
       {"Qwen3-MoE, not normalised", 128, {.experts_per_token = 8}},
@@ -70,7 +70,7 @@ const std::vector<Case>& cases() {
   return list;
 }
 
-bool has_bias(const Case& test) { return test.options.bias != RouterBias::none; }
+bool has_bias(const RouteCase& test) { return test.options.bias != RouterBias::none; }
 
 /// Numbers from −4 to 4 that lie far from each other, in another order for each token.
 Data spaced(DType dtype, std::int64_t tokens, std::int64_t experts) {
@@ -89,8 +89,8 @@ Data spaced(DType dtype, std::int64_t tokens, std::int64_t experts) {
   return logits;
 }
 
-struct Results {
-  Results(const ExecutionContext& context, const Case& rule, const Data& given)
+struct RouteResults {
+  RouteResults(const ExecutionContext& context, const RouteCase& rule, const Data& given)
       : test(rule),
         tokens((*given).shape[0]),
         logits(given),
@@ -124,7 +124,7 @@ struct Results {
     return numbers;
   }
 
-  Case test;
+  RouteCase test;
   std::int64_t tokens;
   Data logits, bias, d_weights, weights, experts, d_logits, d_bias;
 };
@@ -136,7 +136,7 @@ struct Results {
   });
 }
 
-void expect_truth(const Results& found) {
+void expect_truth(const RouteResults& found) {
   Numbers weights, d_logits, d_bias(static_cast<std::size_t>(found.test.experts));
   const Data before(DType::f32, {found.test.experts}, 8);
   for (std::size_t e = 0; e < d_bias.size(); ++e) d_bias[e] = exact(before.at(static_cast<std::int64_t>(e)));
@@ -155,22 +155,22 @@ void expect_truth(const Results& found) {
 }
 
 TEST(Route, MatchesReferenceForAnyThreadCount) {
-  for (const Case& test : cases())
+  for (const RouteCase& test : cases())
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const std::int64_t tokens : {1, 37}) {
         if (test.experts == max_experts && tokens > 1) continue;
         SCOPED_TRACE(::testing::Message() << test.name << ", " << tokens << " tokens, " << to_string(dtype));
         ThreadTeam one(1);
         const Data logits = spaced(dtype, tokens, test.experts);
-        const Results expected(ExecutionContext(one, Implementation::reference), test, logits);
-        const Results found(fast(one), test, logits);
+        const RouteResults expected(ExecutionContext(one, Implementation::reference), test, logits);
+        const RouteResults found(fast(one), test, logits);
         EXPECT_TRUE(same_bits(found.experts, expected.experts));
         expect_truth(expected);
         expect_truth(found);
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(fast(team), test, logits);
-          for (const auto member : {&Results::weights, &Results::experts, &Results::d_logits, &Results::d_bias})
+          const RouteResults many(fast(team), test, logits);
+          for (const auto member : {&RouteResults::weights, &RouteResults::experts, &RouteResults::d_logits, &RouteResults::d_bias})
             EXPECT_TRUE(same_bits(found.*member, many.*member));
         }
       }
@@ -178,11 +178,11 @@ TEST(Route, MatchesReferenceForAnyThreadCount) {
 
 /// The gradients that the kernels are compared with are slopes of the weights.
 TEST(Route, GradientsAreSlopes) {
-  for (const Case& test : cases()) {
+  for (const RouteCase& test : cases()) {
     if (test.experts == max_experts) continue;
     SCOPED_TRACE(test.name);
     ThreadTeam team(1);
-    const Results run(fast(team), test, spaced(DType::f32, 2, test.experts));
+    const RouteResults run(fast(team), test, spaced(DType::f32, 2, test.experts));
     for (std::int64_t token = 0; token < 2; ++token) {
       const auto experts = run.experts_of(token);
       const auto dw = run.d_weights_of(token);
@@ -214,14 +214,15 @@ TEST(Route, FollowsThePublishedRules) {
   ThreadTeam team(1);
   constexpr double tolerance = 16 * tests::fp32_roundoff;
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
-    const auto routed = [&](const Case& test, const std::vector<double>& logits, const std::vector<double>& biases = {}) {
+    const auto routed = [&](const RouteCase& test, const std::vector<double>& logits, const std::vector<double>& biases = {}) {
       Data u(DType::f32, {1, test.experts}), b(DType::f32, {test.experts});
       for (std::size_t e = 0; e < logits.size(); ++e) u.set(static_cast<std::int64_t>(e), logits[e]);
       for (std::size_t e = 0; e < biases.size(); ++e) b.set(static_cast<std::int64_t>(e), biases[e]);
       Data weights(DType::f32, {1, test.options.experts_per_token}), experts(DType::i32, {1, test.options.experts_per_token});
       const Tensor& bias = *b;
       route(stream_of(team, implementation), *u, has_bias(test) ? &bias : nullptr, test.options, *weights, *experts);
-      return std::pair{Results::row(experts, 0, test.options.experts_per_token), Results::row(weights, 0, test.options.experts_per_token)};
+      return std::pair{RouteResults::row(experts, 0, test.options.experts_per_token),
+                       RouteResults::row(weights, 0, test.options.experts_per_token)};
     };
     using Choice = std::vector<double>;
     const double e = std::exp(1.0);
@@ -278,7 +279,7 @@ std::vector<std::size_t> chosen_of(Implementation implementation, const RouteOpt
   ThreadTeam team(1);
   Data u(DType::f32, {1, static_cast<std::int64_t>(logits.size())});
   for (std::size_t e = 0; e < logits.size(); ++e) u.set(static_cast<std::int64_t>(e), logits[e]);
-  return Results(stream_of(team, implementation), {"", u.elements(), options}, u).experts_of(0);
+  return RouteResults(stream_of(team, implementation), {"", u.elements(), options}, u).experts_of(0);
 }
 
 TEST(Route, AmongEqualsTheLowerIsBetter) {
@@ -305,11 +306,11 @@ TEST(Route, AmongEqualsTheLowerIsBetter) {
 TEST(Route, ATokenWhoseLogitsAreEqualHasTheFirstExpertsAndEqualWeights) {
   ThreadTeam team(1);
   for (const Implementation implementation : kBoth)
-    for (const Case& test : cases()) {
+    for (const RouteCase& test : cases()) {
       SCOPED_TRACE(test.name);
       Data logits(DType::f32, {3, test.experts});
       for (std::int64_t i = 0; i < logits.elements(); ++i) logits.set(i, i / test.experts == 1 ? 0.25 : -3);
-      Results found(stream_of(team, implementation), test, logits);
+      RouteResults found(stream_of(team, implementation), test, logits);
       for (std::int64_t e = 0; e < test.experts; ++e) found.bias.set(e, 0);
       found.run(stream_of(team, implementation));
       for (std::int64_t i = 0; i < found.experts.elements(); ++i) {
@@ -319,7 +320,7 @@ TEST(Route, ATokenWhoseLogitsAreEqualHasTheFirstExpertsAndEqualWeights) {
     }
 }
 
-void expect_experts(const Results& found) {
+void expect_experts(const RouteResults& found) {
   for (std::int64_t token = 0; token < found.tokens; ++token) {
     const auto experts = found.experts_of(token);
     EXPECT_EQ(std::set(experts.begin(), experts.end()).size(), experts.size()) << "token " << token;
@@ -330,12 +331,12 @@ void expect_experts(const Results& found) {
 TEST(Route, ANanAppearsInTheWeightsOfItsTokenAlone) {
   ThreadTeam team(1);
   for (const Implementation implementation : kBoth)
-    for (const Case& test : cases()) {
+    for (const RouteCase& test : cases()) {
       SCOPED_TRACE(test.name);
       Data logits = spaced(DType::f32, 3, test.experts);
-      const Results clean(stream_of(team, implementation), test, logits);
+      const RouteResults clean(stream_of(team, implementation), test, logits);
       logits.set(test.experts + test.experts / 2, std::numeric_limits<double>::quiet_NaN());
-      const Results found(stream_of(team, implementation), test, logits);
+      const RouteResults found(stream_of(team, implementation), test, logits);
       expect_experts(found);
       bool seen = false;
       for (std::int64_t i = 0; i < found.weights.elements(); ++i) {
@@ -347,7 +348,7 @@ TEST(Route, ANanAppearsInTheWeightsOfItsTokenAlone) {
       }
       EXPECT_TRUE(seen);
       for (std::int64_t e = 0; e < test.experts; ++e) logits.set(test.experts + e, std::numeric_limits<double>::quiet_NaN());
-      expect_experts(Results(stream_of(team, implementation), test, logits));
+      expect_experts(RouteResults(stream_of(team, implementation), test, logits));
     }
 }
 
@@ -355,7 +356,7 @@ TEST(Route, ExtremeLogitsHaveWeightsAndGradients) {
   ThreadTeam team(1);
   for (const Implementation implementation : kBoth)
     for (const DType dtype : {DType::f32, DType::bf16})
-      for (const Case& test : cases()) {
+      for (const RouteCase& test : cases()) {
         SCOPED_TRACE(test.name);
         Data logits(dtype, {4, test.experts});
         for (std::int64_t e = 0; e < test.experts; ++e) {
@@ -364,7 +365,7 @@ TEST(Route, ExtremeLogitsHaveWeightsAndGradients) {
           logits.set(2 * test.experts + e, e % 2 == 0 ? 1e4 : -1e4);
           logits.set(3 * test.experts + e, e % 3 == 0 ? -1e4 : e % 3 == 1 ? 1e4 : 0.5);
         }
-        const Results found(stream_of(team, implementation), test, logits);
+        const RouteResults found(stream_of(team, implementation), test, logits);
         expect_experts(found);
         for (const Data* data : {&found.weights, &found.d_logits, &found.d_bias})
           for (std::int64_t i = 0; i < data->elements(); ++i) ASSERT_TRUE(std::isfinite(data->get(i))) << i;
@@ -382,10 +383,10 @@ TEST(Route, ASumNextToZeroIsNoDivisor) {
     logits.set(8 + e, -200);
   }
   for (const Implementation implementation : kBoth)
-    for (const Case& test :
-         {Case{"", 4, {.experts_per_token = 2, .score = RouterScore::sigmoid, .normalise = true}},
+    for (const RouteCase& test :
+         {RouteCase{"", 4, {.experts_per_token = 2, .score = RouterScore::sigmoid, .normalise = true}},
           {"", 4, {.experts_per_token = 2, .score = RouterScore::logit, .weight = RouterWeight::sigmoid, .normalise = true}}}) {
-      const Results found(stream_of(team, implementation), test, logits);
+      const RouteResults found(stream_of(team, implementation), test, logits);
       expect_truth(found);
       EXPECT_NEAR(found.weights.get(0) + found.weights.get(1), 1, 1e-6);
       for (std::int64_t i = 2; i < 6; ++i) EXPECT_LT(found.weights.get(i), 1e-20) << i;
@@ -408,7 +409,7 @@ TEST(Route, GivenExpertsAreWeighedAndNotChosen) {
       EXPECT_TRUE(same_bits(experts, before));
       Numbers truth;
       for (std::int64_t token = 0; token < 2; ++token)
-        for (const Number w : RouteToken(Results::row(logits, token, 8), {}, options).weights(given)) truth.push_back(w);
+        for (const Number w : RouteToken(RouteResults::row(logits, token, 8), {}, options).weights(given)) truth.push_back(w);
       EXPECT_TRUE(within(weights, truth));
     }
 }
@@ -436,16 +437,17 @@ TEST(Route, SqrtSoftplusAtTheEnds) {
   Data logits(DType::f32, {1, 8});
   for (std::int64_t e = 0; e < 8; ++e) logits.set(e, ends[e]);
   for (const Implementation implementation : kBoth)
-    expect_truth(Results(stream_of(team, implementation), {"", 8, {.experts_per_token = 8, .score = RouterScore::sqrt_softplus}}, logits));
+    expect_truth(
+        RouteResults(stream_of(team, implementation), {"", 8, {.experts_per_token = 8, .score = RouterScore::sqrt_softplus}}, logits));
 }
 
 TEST(Route, AllocatesNothingAndTakesNoTokens) {
-  for (const Case& test : cases()) {
+  for (const RouteCase& test : cases()) {
     ThreadTeam team(1);
-    const Results none(fast(team), test, Data(DType::f32, {0, test.experts}));
+    const RouteResults none(fast(team), test, Data(DType::f32, {0, test.experts}));
     EXPECT_TRUE(same_bits(none.d_bias, Data(DType::f32, {test.experts}, 8)));
     if (on_device()) continue;
-    Results some(fast(team), test, spaced(DType::bf16, 3, test.experts));
+    RouteResults some(fast(team), test, spaced(DType::bf16, 3, test.experts));
     const auto before = large_allocations();
     some.run(fast(team));
     EXPECT_EQ(large_allocations(), before) << test.name;

@@ -14,16 +14,16 @@ using tests::around;
 using tests::fp32_roundoff;
 using tests::roundings;
 
-constexpr float kLogitScale = 4.0F;  // so that a token's logits differ by 8 at most
-constexpr float kScale = 0.25F;
+constexpr float kRouterLogitScale = 4.0F;  // so that a token's logits differ by 8 at most
+constexpr float kRouterLossScale = 0.25F;
 
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, std::int64_t tokens, std::int64_t experts)
-      : logits(dtype, {tokens, experts}, 1, kLogitScale),
+struct ZLossResults {
+  ZLossResults(const ExecutionContext& context, DType dtype, std::int64_t tokens, std::int64_t experts)
+      : logits(dtype, {tokens, experts}, 1, kRouterLogitScale),
         scale(DType::f32, {1}),
         loss(DType::f64, {1}, 2),
         d_logits(dtype, {tokens, experts}, 3) {
-    scale.set(0, kScale);
+    scale.set(0, kRouterLossScale);
     router_z_loss(context, *logits, *loss);
     router_z_loss_input_gradient(context, *logits, *scale, *d_logits);
     wait();
@@ -31,12 +31,10 @@ struct Results {
   Data logits, scale, loss, d_logits;
 };
 
-/// The relative error of Σ exp(logit − maximum) in fp32: an exponential is within 2 ulp of that of the rounded difference, which is 8 at
-/// most. It is the error of the sum's logarithm too.
-double exponential_error() { return (2 * static_cast<double>(kLogitScale) + 4) * fp32_roundoff; }
-double sum_error(std::int64_t experts) { return exponential_error() + roundings(static_cast<double>(experts)); }
+/// The relative error of Σ exp(logit − maximum) in fp32. It is the error of the sum's logarithm too.
+double sum_error(std::int64_t experts) { return exponential_error(kRouterLogitScale) + roundings(static_cast<double>(experts)); }
 
-void expect_definition(const Results& at, std::int64_t tokens, std::int64_t experts) {
+void expect_definition(const ZLossResults& at, std::int64_t tokens, std::int64_t experts) {
   std::vector<double> z(static_cast<std::size_t>(tokens));
   double loss = 0, error = 0;
   for (std::int64_t t = 0; t < tokens; ++t) {
@@ -49,10 +47,10 @@ void expect_definition(const Results& at, std::int64_t tokens, std::int64_t expe
   EXPECT_NEAR(at.loss.at(0), loss, error);
   EXPECT_TRUE(lies_within(at.d_logits, [&](std::int64_t i) {
     const double own = z[static_cast<std::size_t>(i / experts)], share = std::exp(at.logits.at(i) - own);
-    const double factor = 2 * static_cast<double>(kScale) * share;
+    const double factor = 2 * static_cast<double>(kRouterLossScale) * share;
     // The factor before the exponential and its product with it are rounded once each.
-    return around(factor * own, std::abs(factor) *
-                                    (sum_error(experts) * (1 + std::abs(own)) + (exponential_error() + 2 * fp32_roundoff) * std::abs(own)));
+    return around(factor * own, std::abs(factor) * (sum_error(experts) * (1 + std::abs(own)) +
+                                                    (exponential_error(kRouterLogitScale) + 2 * fp32_roundoff) * std::abs(own)));
   }));
 }
 
@@ -63,13 +61,13 @@ TEST(RouterZLoss, MatchesReferenceForAnyThreadCount) {
         if (tokens > 1000 && experts != 33) continue;
         SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << experts << " experts, " << to_string(dtype));
         ThreadTeam one(1);
-        const Results expected(ExecutionContext(one, Implementation::reference), dtype, tokens, experts),
+        const ZLossResults expected(ExecutionContext(one, Implementation::reference), dtype, tokens, experts),
             found(fast(one), dtype, tokens, experts);
         expect_definition(expected, tokens, experts);
         expect_definition(found, tokens, experts);
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(fast(team), dtype, tokens, experts);
+          const ZLossResults many(fast(team), dtype, tokens, experts);
           EXPECT_TRUE(same_bits(found.loss, many.loss));
           EXPECT_TRUE(same_bits(found.d_logits, many.d_logits));
         }
@@ -110,11 +108,11 @@ TEST(RouterZLoss, GradientsAreSlopes) {
   constexpr std::int64_t experts = 5;
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
     const ExecutionContext context = stream_of(team, implementation);
-    Results run(context, DType::f32, 6, experts);
+    ZLossResults run(context, DType::f32, 6, experts);
     constexpr double step = 0x1p-5;
     // Only one token's z changes: its error is 2|z| < 12 times the sum's. The third derivative of z² is below 6 + 2|z|.
-    const double tolerance = static_cast<double>(kScale) * (12 * sum_error(experts) / step + step * step / 6 * 18);
-    const double largest = expect_slopes(run.logits, run.d_logits, kScale, step, tolerance, [&] {
+    const double tolerance = static_cast<double>(kRouterLossScale) * (12 * sum_error(experts) / step + step * step / 6 * 18);
+    const double largest = expect_slopes(run.logits, run.d_logits, kRouterLossScale, step, tolerance, [&] {
       router_z_loss(context, *run.logits, *run.loss);
       return run.loss.get(0);
     });
@@ -126,7 +124,7 @@ TEST(RouterZLoss, ANotANumberIsSeen) {
   ThreadTeam team(1);
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
     const ExecutionContext context = stream_of(team, implementation);
-    Results run(context, DType::f32, 3, 5);
+    ZLossResults run(context, DType::f32, 3, 5);
     run.logits.set(7, std::numeric_limits<double>::quiet_NaN());
     router_z_loss(context, *run.logits, *run.loss);
     router_z_loss_input_gradient(context, *run.logits, *run.scale, *run.d_logits);

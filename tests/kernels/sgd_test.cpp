@@ -12,9 +12,9 @@ using testing::fast;
 using testing::lies_within;
 using testing::stream_of;
 
-struct State {
+struct SgdState {
   Data p, gradient, copy, momentum;
-  explicit State(std::int64_t size)
+  explicit SgdState(std::int64_t size)
       : p(DType::f32, {size}, 1), gradient(DType::f32, {size}, 4), copy(DType::bf16, {size}), momentum(DType::f32, {size}, 2, 0.1F) {}
   void update(const ExecutionContext& context, const SgdScalars& scalars, bool decays = true) const {
     const OptimizerTensors tensors{*p, *gradient, *copy, {scalars.momentum > 0 ? *momentum : Tensor{}}, decays};
@@ -58,8 +58,8 @@ TEST(Sgd, IsItsFormula) {
   for (const auto implementation : {Implementation::fast, Implementation::reference}) {
     for (const SgdScalars& scalars : {plain, with_momentum, nesterov}) {
       for (const bool decays : {true, false}) {
-        const State before(37);
-        State after(37);
+        const SgdState before(37);
+        SgdState after(37);
         after.update(stream_of(team, implementation), scalars, decays);
         const double decay = decays ? 0.4 : 0.0, mu = scalars.momentum;
         const auto g = [&](std::int64_t i) { return before.gradient.at(i) * static_cast<double>(0.37F) + decay * before.p.at(i); };
@@ -87,10 +87,10 @@ TEST(Sgd, HasTheBitsOfTheReferenceOnAnyThreads) {
     ThreadTeam team(threads);
     for (const SgdScalars& scalars : {plain, with_momentum, nesterov}) {
       for (const std::int64_t size : {1, 15, 16, 4097, 597 * 43}) {
-        State found(size), reference(size);
+        SgdState found(size), reference(size);
         found.update(fast(team), scalars);
         reference.update(ExecutionContext(team, Implementation::reference), scalars);
-        for (const auto member : {&State::p, &State::momentum, &State::copy, &State::gradient})
+        for (const auto member : {&SgdState::p, &SgdState::momentum, &SgdState::copy, &SgdState::gradient})
           EXPECT_TRUE(same_bits(found.*member, reference.*member)) << size;
       }
     }
@@ -100,18 +100,18 @@ TEST(Sgd, HasTheBitsOfTheReferenceOnAnyThreads) {
 TEST(Sgd, DoesForManyWhatItDoesForEach) {
   ThreadTeam team(3);
   for (const SgdScalars& scalars : {plain, nesterov}) {
-    std::vector<State> found, expected;
+    std::vector<SgdState> found, expected;
     std::vector<OptimizerTensors> tensors;
     found.reserve(70);
     for (int i = 0; i < 70; ++i) {
       const std::int64_t size = i % 40 == 0 ? 50'000 + i : 1 + i * 37 % 700;
-      const State& state = found.emplace_back(size);
+      const SgdState& state = found.emplace_back(size);
       tensors.push_back({*state.p, *state.gradient, *state.copy, {scalars.momentum > 0 ? *state.momentum : Tensor{}}, i % 4 != 1});
       expected.emplace_back(size).update(ExecutionContext(team, Implementation::reference), scalars, i % 4 != 1);
     }
     sgd(fast(team), scalars, tensors);
     for (std::size_t i = 0; i < tensors.size(); ++i)
-      for (const auto member : {&State::p, &State::momentum, &State::copy, &State::gradient})
+      for (const auto member : {&SgdState::p, &SgdState::momentum, &SgdState::copy, &SgdState::gradient})
         EXPECT_TRUE(same_bits(found[i].*member, expected[i].*member)) << i;
   }
 }

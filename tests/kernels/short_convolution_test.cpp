@@ -11,7 +11,7 @@ namespace {
 using tests::around;
 using tests::roundings;
 
-struct Case {
+struct ConvolutionCase {
   std::int64_t rows, sequence, channels, taps;
   DType dtype = DType::f32, weights = DType::f32;
   bool silu = false;
@@ -19,7 +19,7 @@ struct Case {
   bool reset = true;
 };
 
-const std::vector<Case> kCases = {
+const std::vector<ConvolutionCase> kConvolutionCases = {
     {1, 1, 1, 4},
     {3, 1, 17, 4, DType::f32, DType::f32, true},
     {2, 67, 64, 4, DType::f32, DType::f32, true},
@@ -35,13 +35,13 @@ const std::vector<Case> kCases = {
     {2, 67, 64, 4, DType::bf16, DType::bf16, false, 20},
 };
 
-std::string describe(const Case& c) {
+std::string describe(const ConvolutionCase& c) {
   return fmt::format("B={} S={} C={} W={} {} weights {} silu {} documents of {} reset {}", c.rows, c.sequence, c.channels, c.taps,
                      to_string(c.dtype), to_string(c.weights), c.silu, c.document, c.reset);
 }
 
-struct Results {
-  Results(const ExecutionContext& context, const Case& c)
+struct ConvolutionResults {
+  ConvolutionResults(const ExecutionContext& context, const ConvolutionCase& c)
       : shape(c),
         x(c.dtype, {c.rows * c.sequence, c.channels}, 41, 2.0F),
         w(c.weights, {c.channels, 1, c.taps}, 42),
@@ -60,14 +60,14 @@ struct Results {
   [[nodiscard]] ShortConvolutionOptions options() const {
     return {.sequence = shape.sequence, .silu = shape.silu, .reset_at_segments = shape.reset};
   }
-  Case shape;
+  ConvolutionCase shape;
   Data x, w, dy, segments, y, dx, dw;
 };
 
 /// The definition in double. Where the sum is rounded to bf16 before SiLU, it may be rounded either way: everything behind it has the error
 /// that this makes.
-struct Truth {
-  explicit Truth(const Results& results) : at(results), c(results.shape), tokens(c.rows * c.sequence) {
+struct ConvolutionTruth {
+  explicit ConvolutionTruth(const ConvolutionResults& results) : at(results), c(results.shape), tokens(c.rows * c.sequence) {
     for (std::int64_t i = 0; i < tokens * c.channels; ++i) {
       double sum = 0, size = 0;
       for (std::int64_t distance = c.taps - 1; distance >= 0; --distance) {
@@ -136,21 +136,21 @@ struct Truth {
       return around(total, error + roundings(static_cast<double>(tokens) + 2) * size);
     }));
   }
-  const Results& at;
-  Case c;
+  const ConvolutionResults& at;
+  ConvolutionCase c;
   std::int64_t tokens;
   std::vector<tests::Interval> sums;
 };
 
 TEST(ShortConvolution, MatchesTheDefinitionForAnyThreadCount) {
-  for (const Case& c : kCases) {
+  for (const ConvolutionCase& c : kConvolutionCases) {
     SCOPED_TRACE(describe(c));
     ThreadTeam one(1);
-    const Results expected(ExecutionContext(one, Implementation::reference), c), found(fast(one), c);
-    for (const Results* results : {&expected, &found}) Truth(*results).expect_all();
+    const ConvolutionResults expected(ExecutionContext(one, Implementation::reference), c), found(fast(one), c);
+    for (const ConvolutionResults* results : {&expected, &found}) ConvolutionTruth(*results).expect_all();
     for (const int threads : {2, 3}) {
       ThreadTeam team(threads);
-      const Results many(fast(team), c);
+      const ConvolutionResults many(fast(team), c);
       EXPECT_TRUE(same_bits(found.y, many.y));
       EXPECT_TRUE(same_bits(found.dx, many.dx));
       EXPECT_TRUE(same_bits(found.dw, many.dw));
@@ -183,7 +183,7 @@ TEST(ShortConvolution, GradientsAreSlopes) {
   ThreadTeam team(1);
   const ExecutionContext context = fast(team);
   for (const bool silu : {false, true}) {
-    Results run(context, {2, 9, 3, 4, DType::f32, DType::f32, silu, 5});
+    ConvolutionResults run(context, {2, 9, 3, 4, DType::f32, DType::f32, silu, 5});
     const Data start(DType::f32, {3, 1, 4}, 44);
     const auto objective = [&] {
       Data y(DType::f32, {18, 3});

@@ -5,8 +5,8 @@
 namespace millrace::kernels::testing {
 namespace {
 
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
+struct SinusoidResults {
+  SinusoidResults(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
       : x(dtype, {rows, width}, 1), positions(DType::i32, {rows}), inverse(DType::f32, {width / 2}), y(dtype, {rows, width}) {
     for (std::int64_t i = 0; i < rows; ++i) positions.set(i, static_cast<double>(i * 37 % 4099));
     for (std::int64_t i = 0; i < width / 2; ++i) inverse.set(i, std::pow(1e-4, static_cast<double>(i) / static_cast<double>(width)));
@@ -21,10 +21,11 @@ TEST(Sinusoid, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {2, 34, 130}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
-        const Results wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width), found(fast(one), dtype, rows, width);
+        const SinusoidResults wanted(ExecutionContext(one, Implementation::reference), dtype, rows, width),
+            found(fast(one), dtype, rows, width);
         // The sine of an fp32 angle has an error of at most two units in the last place (a GPU's; half a unit on a CPU), and the
         // sum adds its rounding.
-        for (const Results* results : {&wanted, &found})
+        for (const SinusoidResults* results : {&wanted, &found})
           EXPECT_TRUE(lies_within(results->y, [&](std::int64_t i) {
             const std::int64_t column = i % width, half = width / 2;
             const double angle =
@@ -34,7 +35,7 @@ TEST(Sinusoid, MatchesReferenceForAnyThreadCount) {
           }));
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          EXPECT_TRUE(same_bits(Results(fast(team), dtype, rows, width).y, found.y));
+          EXPECT_TRUE(same_bits(SinusoidResults(fast(team), dtype, rows, width).y, found.y));
         }
       }
 }

@@ -13,11 +13,11 @@ using tests::around;
 using tests::fp32_roundoff;
 using tests::roundings;
 
-constexpr float kScale = 4.0F;  // so that a row's numbers differ by 8 at most
+constexpr float kRowScale = 4.0F;  // so that a row's numbers differ by 8 at most
 
-struct Results {
-  Results(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
-      : x(dtype, {rows, width}, 1, kScale), dy(dtype, {rows, width}, 2), y(dtype, {rows, width}, 3), dx(dtype, {rows, width}, 4) {
+struct SoftmaxResults {
+  SoftmaxResults(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width)
+      : x(dtype, {rows, width}, 1, kRowScale), dy(dtype, {rows, width}, 2), y(dtype, {rows, width}, 3), dx(dtype, {rows, width}, 4) {
     softmax(context, *x, *y);
     softmax_input_gradient(context, *dy, *y, *dx);
     wait();
@@ -25,11 +25,8 @@ struct Results {
   Data x, dy, y, dx;
 };
 
-/// The relative error of an exponential: it is within 2 ulp of that of the rounded difference, which is 8 at most.
-double exponential_error() { return (2 * static_cast<double>(kScale) + 4) * fp32_roundoff; }
-
 /// The gradient is checked against the results that were written, which are its operands.
-void expect_definition(const Results& at, std::int64_t rows, std::int64_t width) {
+void expect_definition(const SoftmaxResults& at, std::int64_t rows, std::int64_t width) {
   std::vector<double> sums(static_cast<std::size_t>(rows)), means(sums.size()), sizes(sums.size());
   for (std::int64_t i = 0; i < rows * width; ++i) {
     const auto t = static_cast<std::size_t>(i / width);
@@ -40,7 +37,7 @@ void expect_definition(const Results& at, std::int64_t rows, std::int64_t width)
   EXPECT_TRUE(lies_within(at.y, [&](std::int64_t i) {
     const double share = std::exp(at.x.at(i)) / sums[static_cast<std::size_t>(i / width)];
     // The exponential, the sum of such, and the quotient.
-    return around(share, share * (2 * exponential_error() + roundings(static_cast<double>(width) + 1)));
+    return around(share, share * (2 * exponential_error(kRowScale) + roundings(static_cast<double>(width) + 1)));
   }));
   EXPECT_TRUE(lies_within(at.dx, [&](std::int64_t i) {
     const auto t = static_cast<std::size_t>(i / width);
@@ -56,12 +53,12 @@ TEST(Softmax, MatchesReferenceForAnyThreadCount) {
       for (const std::int64_t width : {1, 5, 16, 33, 70}) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << width << " " << to_string(dtype));
         ThreadTeam one(1);
-        expect_definition(Results(ExecutionContext(one, Implementation::reference), dtype, rows, width), rows, width);
-        const Results found(fast(one), dtype, rows, width);
+        expect_definition(SoftmaxResults(ExecutionContext(one, Implementation::reference), dtype, rows, width), rows, width);
+        const SoftmaxResults found(fast(one), dtype, rows, width);
         expect_definition(found, rows, width);
         for (const int threads : {2, 3}) {
           ThreadTeam team(threads);
-          const Results many(fast(team), dtype, rows, width);
+          const SoftmaxResults many(fast(team), dtype, rows, width);
           EXPECT_TRUE(same_bits(found.y, many.y));
           EXPECT_TRUE(same_bits(found.dx, many.dx));
         }
@@ -87,11 +84,11 @@ TEST(Softmax, GradientsAreSlopes) {
   constexpr std::int64_t rows = 4, width = 5;
   for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
     const ExecutionContext context = stream_of(team, implementation);
-    Results run(context, DType::f32, rows, width);
+    SoftmaxResults run(context, DType::f32, rows, width);
     constexpr double step = 0x1p-5;
     // Each y is at most 1 and off by its relative error; dy is at most 1. The third derivative of a part of a softmax is at most 1.
-    const double tolerance =
-        static_cast<double>(width) * ((2 * exponential_error() + roundings(static_cast<double>(width) + 1)) / step + step * step / 6);
+    const double tolerance = static_cast<double>(width) *
+                             ((2 * exponential_error(kRowScale) + roundings(static_cast<double>(width) + 1)) / step + step * step / 6);
     const double largest = expect_slopes(run.x, run.dx, 1.0, step, tolerance, [&] {
       softmax(context, *run.x, *run.y);
       wait();

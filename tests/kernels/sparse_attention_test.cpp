@@ -14,32 +14,32 @@ using tests::around;
 using tests::fp32_roundoff;
 using tests::roundings;
 
-struct Case {
+struct SparseCase {
   std::int64_t rows, sequence, heads, kv_heads, width, values, length;
   DType dtype = DType::f32;
   float scale = 0.3F, soft_cap = 0;
   [[nodiscard]] std::int64_t tokens() const { return rows * sequence; }
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const SparseCase& c, std::ostream* out) {
   *out << c.rows << " rows of " << c.sequence << ", heads " << c.heads << " on " << c.kv_heads << " of " << c.width << " and " << c.values
        << ", lists of " << c.length << " " << to_string(c.dtype) << " cap " << c.soft_cap;
 }
 
-const Case kCases[] = {{1, 1, 1, 1, 8, 8, 1},
-                       {2, 7, 2, 1, 12, 5, 3},
-                       {1, 40, 4, 2, 16, 16, 17},
-                       {2, 33, 3, 3, 24, 13, 16, DType::f32, 0.5F, 2.0F},
-                       {1, 70, 2, 1, 192, 128, 20, DType::f32, 0.1F},
-                       {1, 50, 4, 1, 7, 33, 50},
-                       {1, 30, 2, 2, 300, 270, 9, DType::f32, 0.05F},
-                       {0, 5, 2, 1, 4, 4, 2},
-                       {2, 35, 6, 2, 24, 16, 11, DType::bf16},
-                       {1, 60, 2, 2, 80, 48, 33, DType::bf16, 0.2F, 3.0F},
-                       {1, 90, 1, 1, 64, 64, 70, DType::bf16, 0.1F}};
+const SparseCase kSparseCases[] = {{1, 1, 1, 1, 8, 8, 1},
+                                   {2, 7, 2, 1, 12, 5, 3},
+                                   {1, 40, 4, 2, 16, 16, 17},
+                                   {2, 33, 3, 3, 24, 13, 16, DType::f32, 0.5F, 2.0F},
+                                   {1, 70, 2, 1, 192, 128, 20, DType::f32, 0.1F},
+                                   {1, 50, 4, 1, 7, 33, 50},
+                                   {1, 30, 2, 2, 300, 270, 9, DType::f32, 0.05F},
+                                   {0, 5, 2, 1, 4, 4, 2},
+                                   {2, 35, 6, 2, 24, 16, 11, DType::bf16},
+                                   {1, 60, 2, 2, 80, 48, 33, DType::bf16, 0.2F, 3.0F},
+                                   {1, 90, 1, 1, 64, 64, 70, DType::bf16, 0.1F}};
 
 struct Inputs {
-  explicit Inputs(const Case& at)
+  explicit Inputs(const SparseCase& at)
       : c(at),
         q(c.dtype, {c.tokens(), c.heads, c.width}, 11),
         k(c.dtype, {c.tokens(), c.kv_heads, c.width}, 12),
@@ -51,7 +51,7 @@ struct Inputs {
   [[nodiscard]] SparseAttentionOptions options() const {
     return {.sequence = c.sequence, .v_head_dim = c.values, .scale = c.scale, .soft_cap = c.soft_cap};
   }
-  Case c;
+  SparseCase c;
   Data q, k, v, d_o, keys;
 };
 
@@ -64,7 +64,7 @@ struct Outputs {
         dv(in.c.dtype, (*in.v).shape, 25) {}
   Data o, sums, dq, dk, dv;
 };
-constexpr auto kOutputs = {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv};
+constexpr auto kSparseOutputs = {&Outputs::o, &Outputs::sums, &Outputs::dq, &Outputs::dk, &Outputs::dv};
 
 Buffer scratch_for(const ExecutionContext& context, const Inputs& in) {
   return scratch_of(
@@ -83,8 +83,8 @@ void backward(const ExecutionContext& context, const Inputs& in, const Outputs& 
 }
 
 /// Numbers in double and how far fp32 may be from them.
-struct Bounded {
-  explicit Bounded(const Data& like) : value(static_cast<std::size_t>(like.elements())), error(value.size()) {}
+struct BoundedSparse {
+  explicit BoundedSparse(const Data& like) : value(static_cast<std::size_t>(like.elements())), error(value.size()) {}
   void add(std::int64_t i, double more, double uncertainty) {
     value[static_cast<std::size_t>(i)] += more;
     error[static_cast<std::size_t>(i)] += uncertainty;
@@ -97,12 +97,12 @@ struct Bounded {
 };
 
 /// The definition in double. Gradients are those for the o and log_sum_exp that are given, as the kernel gets them.
-class Truth {
+class SparseTruth {
  public:
-  explicit Truth(const Inputs& in) : in_(in), c(in.c) {}
+  explicit SparseTruth(const Inputs& in) : in_(in), c(in.c) {}
 
   void expect_forward(const Outputs& found) const {
-    Bounded o(found.o), sums(found.sums);
+    BoundedSparse o(found.o), sums(found.sums);
     for (std::int64_t vector = 0; vector < c.tokens() * c.heads; ++vector) {
       const auto scores = scores_of(vector);
       if (scores.empty()) {
@@ -131,7 +131,7 @@ class Truth {
   }
 
   void expect_gradients(const Outputs& saved, const Outputs& found) const {
-    Bounded dq(found.dq), dk(found.dk), dv(found.dv);
+    BoundedSparse dq(found.dq), dk(found.dk), dv(found.dv);
     const double many = static_cast<double>(c.sequence * c.heads / c.kv_heads);  // terms of a key's sum at most
     for (std::int64_t vector = 0; vector < c.tokens() * c.heads; ++vector) {
       const auto scores = scores_of(vector);
@@ -202,14 +202,14 @@ class Truth {
     return scores;
   }
   const Inputs& in_;
-  const Case& c;
+  const SparseCase& c;
 };
 
 TEST(SparseAttention, MatchesItsDefinitionForAnyThreadCount) {
-  for (const Case& c : kCases) {
+  for (const SparseCase& c : kSparseCases) {
     SCOPED_TRACE(::testing::PrintToString(c));
     const Inputs in(c);
-    const Truth truth(in);
+    const SparseTruth truth(in);
     ThreadTeam one(1);
     const ExecutionContext reference(one, Implementation::reference);
     Outputs expected(in), found(in);
@@ -226,7 +226,7 @@ TEST(SparseAttention, MatchesItsDefinitionForAnyThreadCount) {
       Outputs many(in);
       forward(fast(team), in, many);
       backward(fast(team), in, many, many);
-      for (const auto output : kOutputs) EXPECT_TRUE(same_bits(found.*output, many.*output));
+      for (const auto output : kSparseOutputs) EXPECT_TRUE(same_bits(found.*output, many.*output));
     }
   }
 }
@@ -234,7 +234,7 @@ TEST(SparseAttention, MatchesItsDefinitionForAnyThreadCount) {
 // Lists of all earlier keys are causal attention.
 TEST(SparseAttention, OfAllKeysIsAttention) {
   ThreadTeam team(2);
-  const Case c{2, 30, 4, 2, 24, 16, 30};
+  const SparseCase c{2, 30, 4, 2, 24, 16, 30};
   Inputs in(c);
   for (std::int64_t i = 0; i < in.keys.elements(); ++i) in.keys.set(i, i % 30 <= i / 30 % 30 ? static_cast<double>(i % 30) : -1.0);
   Data segments(DType::i32, {c.tokens()});
@@ -251,7 +251,7 @@ TEST(SparseAttention, OfAllKeysIsAttention) {
                              *expected.dk, *expected.dv, scratch.bytes());
     wait();
     // Numbers of about 1 from sums over 24 features, 30 keys and 60 queries, of which each way takes its own order.
-    for (const auto output : kOutputs)
+    for (const auto output : kSparseOutputs)
       for (std::int64_t i = 0; i < (found.*output).elements(); ++i)
         ASSERT_NEAR((found.*output).at(i), (expected.*output).at(i), 4 * roundings(24 + 30 + 60));
   }
@@ -293,7 +293,7 @@ TEST(SparseAttention, GradientsAreSlopes) {
 
 TEST(SparseAttention, KeysThatAreNotListedDoNotMatter) {
   ThreadTeam team(1);
-  const Case c{1, 40, 2, 1, 20, 12, 5};
+  const SparseCase c{1, 40, 2, 1, 20, 12, 5};
   Inputs in(c), changed(c);
   for (std::int64_t t = 0; t < 40; ++t)
     for (std::int64_t i = 0; i < 5; ++i)
@@ -305,7 +305,7 @@ TEST(SparseAttention, KeysThatAreNotListedDoNotMatter) {
   backward(fast(team), in, expected, expected);
   forward(fast(team), changed, found);
   backward(fast(team), changed, found, found);
-  for (const auto output : kOutputs) EXPECT_TRUE(same_bits(expected.*output, found.*output));
+  for (const auto output : kSparseOutputs) EXPECT_TRUE(same_bits(expected.*output, found.*output));
   for (std::int64_t d = 0; d < 20; ++d) EXPECT_EQ(found.dk.get(2 * 20 + d), 0);
 }
 

@@ -8,7 +8,7 @@
 namespace millrace::layers::testing {
 namespace {
 
-constexpr std::int64_t kSequence = 24;
+constexpr std::int64_t kCausalSequence = 24;
 constexpr std::int64_t kVocabulary = 61;
 
 class Causality : public ::testing::TestWithParam<kernels::DType> {
@@ -17,13 +17,13 @@ class Causality : public ::testing::TestWithParam<kernels::DType> {
   [[nodiscard]] static LoopOptions options() {
     LoopOptions options;
     options.compute = GetParam();
-    options.sequence = kSequence;
+    options.sequence = kCausalSequence;
     return options;
   }
   /// Logits of a row as bits, one vector per token.
   [[nodiscard]] std::vector<std::vector<std::uint32_t>> bits(const runtime::FillBatch& fill) {
     const auto logits = model_.logits(fill);
-    std::vector<std::vector<std::uint32_t>> rows(kSequence);
+    std::vector<std::vector<std::uint32_t>> rows(kCausalSequence);
     for (std::size_t i = 0; i < logits.size(); ++i) rows[i / kVocabulary].push_back(std::bit_cast<std::uint32_t>(logits[i]));
     return rows;
   }
@@ -31,13 +31,13 @@ class Causality : public ::testing::TestWithParam<kernels::DType> {
 };
 
 TEST_P(Causality, AChangedTokenChangesNothingBeforeIt) {
-  const auto ids = random_ids(kSequence, kVocabulary, 5);
-  const auto before = bits(rows_of(ids, 1, kSequence));
+  const auto ids = random_ids(kCausalSequence, kVocabulary, 5);
+  const auto before = bits(rows_of(ids, 1, kCausalSequence));
   for (const std::size_t t : {std::size_t{1}, std::size_t{13}, std::size_t{23}}) {
     auto changed = ids;
     changed[t] = (changed[t] + 1) % static_cast<std::int32_t>(kVocabulary);
-    const auto after = bits(rows_of(changed, 1, kSequence));
-    for (std::size_t other = 0; other < kSequence; ++other) {
+    const auto after = bits(rows_of(changed, 1, kCausalSequence));
+    for (std::size_t other = 0; other < kCausalSequence; ++other) {
       EXPECT_EQ(before[other] == after[other], other < t) << "token " << t << " changed, logits of token " << other;
     }
   }
@@ -55,12 +55,12 @@ TEST_P(Causality, DocumentsOfARowDoNotSeeEachOther) {
       }
     };
   };
-  const auto ids = random_ids(kSequence, kVocabulary, 8);
+  const auto ids = random_ids(kCausalSequence, kVocabulary, 8);
   const auto before = bits(packed(ids));
   auto changed = ids;
   for (std::size_t t = 0; t < border; ++t) changed[t] = (changed[t] + 7) % static_cast<std::int32_t>(kVocabulary);
   const auto after = bits(packed(changed));
-  for (std::size_t t = 0; t < kSequence; ++t) EXPECT_EQ(before[t] == after[t], t >= border) << "token " << t;
+  for (std::size_t t = 0; t < kCausalSequence; ++t) EXPECT_EQ(before[t] == after[t], t >= border) << "token " << t;
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, Causality, ::testing::Values(kernels::DType::f32, kernels::DType::bf16),

@@ -20,6 +20,9 @@ inline nlohmann::json golden_config(const std::string& folder) {
   return nlohmann::json::parse(stream);
 }
 
+/// The config.json of a folder of tests/golden that transformers wrote, without its prefix "hf_".
+inline nlohmann::json golden_hugging_face(const std::string& name) { return golden_config("hf_" + name); }
+
 /// Reads a config.json with these keys. Throws what parse_config_file() throws.
 inline ConfigFile parse(const nlohmann::json& config) { return parse_config_file(config.dump(), "config.json"); }
 

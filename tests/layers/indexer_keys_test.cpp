@@ -18,14 +18,14 @@ using nlohmann::json;
 using tests::expect_error;
 
 /// A golden model's config.json with some keys replaced, by null too.
-json changed(const std::string& name, const json& patch = json::object()) {
+json with_keys(const std::string& name, const json& patch = json::object()) {
   json config = golden_config(name);
   config.update(patch);
   return config;
 }
 
-json v32(const json& patch = json::object()) { return changed("hf_deepseek_v32", patch); }
-json maxtext_indexer(const json& patch = json::object()) { return changed("maxtext_deepseek_indexer", patch); }
+json v32(const json& patch = json::object()) { return with_keys("hf_deepseek_v32", patch); }
+json maxtext_indexer(const json& patch = json::object()) { return with_keys("maxtext_deepseek_indexer", patch); }
 
 /// Parses, and checks that the export is read as the same model with the same losses.
 ConfigFile parsed(const json& config) {
@@ -88,7 +88,7 @@ TEST(IndexerKeys, AreThoseOfMaxText) {
   EXPECT_EQ(mixer_of(sparse.model).indexer, (IndexerSpec{.heads = 4, .head_dim = 12, .keys = 5, .always_trained = true}));
   EXPECT_EQ(sparse.losses.indexer_loss, 0.3);
   EXPECT_FALSE(sparse.losses.indexer_warmup);
-  const ConfigFile warmup = parsed(changed("maxtext_deepseek_indexer_warmup"));
+  const ConfigFile warmup = parsed(with_keys("maxtext_deepseek_indexer_warmup"));
   EXPECT_EQ(warmup.losses.indexer_loss, 0.3);
   EXPECT_TRUE(warmup.losses.indexer_warmup);
   // Without a loss there is nothing to warm up.

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Recorded runs of four steps; the others are compared with `base`, which ran on four ranks.
-class Compare : public testing::Test {
+class Compare : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;

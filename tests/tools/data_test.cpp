@@ -10,7 +10,7 @@
 namespace millrace::tests {
 namespace {
 
-const std::string golden = source_path("tests/golden/tokenizers/");
+const std::string tokenizer_folder = source_path("tests/golden/tokenizers/");
 
 TEST(Data, TokenizesFilesAndLooksIntoWhatItMade) {
   const TemporaryFolder folder;
@@ -27,10 +27,10 @@ TEST(Data, TokenizesFilesAndLooksIntoWhatItMade) {
     ASSERT_EQ(seen.code, 0) << seen.err;
     expect_parts(seen.out, {"Megatron", "tokens     12", "documents  3", "72 101 108 108 111 256 65 195 169 256 66 256", "HelloA\u00e9B"});
   }
-  const auto llmc = run_millrace({"data", "tokenize", "--tokenizer", golden + "llama3.json", "--format", "llmc", "--prepend-bod", "--out",
-                                  folder / "out.llmc", folder / "in/a.txt"});
+  const auto llmc = run_millrace({"data", "tokenize", "--tokenizer", tokenizer_folder + "llama3.json", "--format", "llmc", "--prepend-bod",
+                                  "--out", folder / "out.llmc", folder / "in/a.txt"});
   ASSERT_EQ(llmc.code, 0) << llmc.err;
-  const auto seen = run_millrace({"data", "inspect", folder / "out.llmc", "--tokenizer", golden + "llama3.json"});
+  const auto seen = run_millrace({"data", "inspect", folder / "out.llmc", "--tokenizer", tokenizer_folder + "llama3.json"});
   expect_parts(seen.out, {"llm.c, 16 bits", "1 ends of documents", "text       Hello\n"});
 }
 
@@ -39,7 +39,9 @@ TEST(Data, WhatWasMadeTrains) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "one two three four five\n";
   folder.write("in.txt", text);
-  ASSERT_EQ(run_millrace({"data", "tokenize", "--tokenizer", golden + "gpt2.json", "--out", folder / "out", folder / "in.txt"}).code, 0);
+  ASSERT_EQ(
+      run_millrace({"data", "tokenize", "--tokenizer", tokenizer_folder + "gpt2.json", "--out", folder / "out", folder / "in.txt"}).code,
+      0);
   const auto trained =
       run_millrace({"train", "configs/runs/tiny.toml", "data.text=", "data.tokens=" + (folder / "out"), "data.held_out=0",
                     "model.vocab_size=1408", "sample.tokens=0", "train.steps=5", "train.warmup_steps=1", "run.directory="});

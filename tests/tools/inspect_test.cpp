@@ -14,10 +14,10 @@
 namespace millrace::tests {
 namespace {
 
-constexpr const char* tiny = "configs/runs/tiny.toml";
+constexpr const char* tiny_run = "configs/runs/tiny.toml";
 
 /// tiny.toml can be inspected without data: the folder does not exist.
-Words inspect(const Words& more) { return joined({"inspect", tiny, "data.text=/no/such/folder", "train.threads=1"}, more); }
+Words inspect(const Words& more) { return joined({"inspect", tiny_run, "data.text=/no/such/folder", "train.threads=1"}, more); }
 
 TEST(Inspect, OverviewHasEveryStageAndChannel) {
   const auto result = run_millrace(inspect({"pipeline.ranks=2", "pipeline.schedule=zb-h1"}));
@@ -46,7 +46,7 @@ TEST(Inspect, AStagesShardHasItsPartOfTheRanksMemory) {
   std::vector<std::size_t> heads;
   for (const std::string tied : {"false", "true"}) {
     configs::LoadRequest request;
-    request.files = {source_path(tiny)};
+    request.files = {source_path(tiny_run)};
     request.overrides = {"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v", "train.threads=1",
                          "model.tie_word_embeddings=" + tied};
     const auto result = run_millrace(inspect(request.overrides));
@@ -112,7 +112,7 @@ TEST(Inspect, RecomputingLowersThePeak) {
 TEST(Inspect, TheMemoryIsThatOfTheRankThatRuns) {
   for (const char* schedule : {"1f1b", "gpipe", "zb-h1"}) {
     configs::LoadRequest request;
-    request.files = {source_path(tiny)};
+    request.files = {source_path(tiny_run)};
     request.overrides = {"pipeline.ranks=2", std::string("pipeline.schedule=") + schedule, "train.threads=1",
                          "model.tie_word_embeddings=true", "sample.tokens=3"};
     const auto config = configs::load(request).config;
@@ -124,7 +124,7 @@ TEST(Inspect, TheMemoryIsThatOfTheRankThatRuns) {
       options.needs.staging = true;
       options.needs.logits = true;
       const actors::Rank real(plan, options);
-      const auto result = run_millrace(joined({"inspect", tiny, "--stage", std::to_string(rank)}, request.overrides));
+      const auto result = run_millrace(joined({"inspect", tiny_run, "--stage", std::to_string(rank)}, request.overrides));
       ASSERT_EQ(result.code, 0) << result.err;
       expect_parts(result.out, {real.compute().memory().plan().print(),
                                 "peak of rank " + std::to_string(rank) + ": " + std::to_string(real.planned_bytes()) + " bytes"});

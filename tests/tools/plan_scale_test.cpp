@@ -12,7 +12,7 @@ namespace {
 
 /// Four layers on four ranks with 1f1b, so that the plan is known: E t*2 | t | t | H, 16 microbatches of 6 ms, a step of 114
 /// ms.
-class PlanScale : public testing::Test {
+class PlanScale : public ::testing::Test {
  protected:
   CommandResult plan(const Words& more, bool times = true) {
     Words words{"plan", "configs/runs/tiny.toml", "data.text=/no/such/folder", "model.layers=4", "train.threads=1", "--schedules",

@@ -10,7 +10,7 @@ namespace millrace::tests {
 namespace {
 
 /// A finished run of six steps on four ranks, with checkpoints of steps 2, 4 and 6.
-class Replay : public testing::Test {
+class Replay : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;

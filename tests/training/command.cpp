@@ -40,4 +40,12 @@ JobResult run_job(int processes, const std::vector<std::string>& words, int seco
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(folder / "out"), contents(folder / "err")};
 }
 
+std::string printed_hash(const std::string& out) {
+  const auto line = out.rfind("hash");
+  if (line == std::string::npos) return {};
+  const auto end = out.find('\n', line);
+  const auto begin = out.rfind(' ', end);
+  return out.substr(begin + 1, end - begin - 1);
+}
+
 }  // namespace millrace::tests

@@ -16,4 +16,7 @@ struct JobResult {
 [[nodiscard]] JobResult run_job(int processes, const std::vector<std::string>& words, int seconds = 120,
                                 const std::vector<std::string>& environment = {}, const std::string& program = "millrace");
 
+/// The hash that `millrace parity` printed: the last word of its line; empty if there is none.
+[[nodiscard]] std::string printed_hash(const std::string& out);
+
 }  // namespace millrace::tests

@@ -23,11 +23,6 @@ struct Layout {
 
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
-std::string hash_of(const std::string& out) {
-  const auto line = out.rfind("hash      ");
-  return line == std::string::npos ? "" : out.substr(line + 10, 32);
-}
-
 JobResult parity(const std::string& folder, int processes, const std::vector<std::string>& more) {
   std::vector<std::string> words{"parity", folder};
   words.insert(words.end(), more.begin(), more.end());
@@ -45,12 +40,12 @@ TEST_P(RecordedSteps, AreTrainedAgainWithTheBitsOfOneRank) {
   const auto& expected = found->second;
   ASSERT_EQ(expected.code, 0) << expected.out << expected.err;
   EXPECT_EQ(expected.err, "") << "a key of the training is unknown";
-  ASSERT_EQ(hash_of(expected.out).size(), 32U) << expected.out;
+  ASSERT_EQ(printed_hash(expected.out).size(), 32U) << expected.out;
   for (const char* line : {"step.loss ", "step.param_norm ", "step.current_learning_rate ", "after3 parameters", "after6 parameters"})
     EXPECT_NE(expected.out.find(line), std::string::npos) << line << " is missing in\n" << expected.out;
   const auto here = parity(folder, layout.processes, layout.words);
   ASSERT_EQ(here.code, 0) << here.out << here.err;
-  EXPECT_EQ(hash_of(here.out), hash_of(expected.out));
+  EXPECT_EQ(printed_hash(here.out), printed_hash(expected.out));
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, RecordedSteps,

@@ -292,25 +292,23 @@ TEST(ConfigFile, IsReadFromFoldersAndFiles) {
 }
 
 /// The config.json of a golden folder of transformers.
-json golden(const std::string& name) { return golden_config("hf_" + name); }
-
 TEST(ConfigFile, ExportIsReadBack) {
   json linear = version_4();
   linear["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 3.0}};
   json plain = version_5();
   plain["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1234.5}};
-  json yarn = golden("olmo3");
+  json yarn = golden_hugging_face("olmo3");
   yarn["rope_parameters"]["full_attention"] = {
       {"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 16}, {"rope_theta", 5e5}, {"attention_factor", 1.25}};
   json other_base = yarn;
   other_base["rope_parameters"]["sliding_attention"]["rope_theta"] = 1e4;
-  json not_truncated = golden("gemma3");
+  json not_truncated = golden_hugging_face("gemma3");
   not_truncated["rope_parameters"]["full_attention"] = yarn["rope_parameters"]["full_attention"];
   not_truncated["rope_parameters"]["truncate"] = false;
   std::vector<json> configs = {version_5(), linear, plain, yarn, other_base, not_truncated};
   for (const char* name : {"gemma", "gemma2", "gemma3", "llama", "llama3", "llama4", "mistral", "mixtral", "olmo3", "qwen2", "qwen3",
                            "qwen3_5", "qwen3_moe", "qwen3_next", "deepseek_v3"})
-    configs.push_back(golden(name));
+    configs.push_back(golden_hugging_face(name));
   for (const json& config : configs) {
     const ConfigFile file = parse(config);
     EXPECT_TRUE(file.warnings.empty()) << file.warnings[0];
@@ -390,7 +388,7 @@ TEST(ConfigFile, RejectsRotationsThatContradictEachOther) {
 
 TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
   // rope_scaling is added to the full layers' dictionary.
-  json config = golden("gemma3");
+  json config = golden_hugging_face("gemma3");
   const ModelConfig model = parse(config).model;
   config["rope_parameters"]["full_attention"] = {{"rope_theta", 1000000.0}};
   config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
@@ -401,7 +399,7 @@ TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
   expect_error([&] { (void)parse(config); }, ExitCode::model, {"type = \"dynamic\"", "contradicts rope_type = \"linear\""});
 
   // Only version 4, and its key for a value that version 5 omits.
-  json old = golden("gemma3");
+  json old = golden_hugging_face("gemma3");
   old.erase("rope_parameters");
   old["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
   EXPECT_EQ(parse(old).model, model);
@@ -413,9 +411,9 @@ TEST(ConfigFile, RotationsOfTwoKindsOfLayers) {
   expect_error([&] { (void)parse(old); }, ExitCode::model, {"rope_parameters = {", "expected full_attention and sliding_attention"});
 
   // transformers 4 rotates OLMo's sliding layers by rope_theta, 5 by its class's default.
-  json olmo = golden("olmo3");
+  json olmo = golden_hugging_face("olmo3");
   olmo.erase("rope_parameters");
-  EXPECT_EQ(parse(olmo).model, parse(golden("olmo3")).model);
+  EXPECT_EQ(parse(olmo).model, parse(golden_hugging_face("olmo3")).model);
   EXPECT_TRUE(parse(olmo).warnings.empty());
   olmo["rope_theta"] = 1e4;
   EXPECT_EQ(parse(olmo).model.rope_local.theta, 1e4);
@@ -437,7 +435,7 @@ TEST(ConfigFile, YarnsSmallPrint) {
   EXPECT_EQ(parse(config).model.rope.attention_factor, 1.5);
 
   // In a family with two rotations version 5 looks for truncate beside the dictionaries, version 4 in rope_scaling.
-  json gemma = golden("gemma3");
+  json gemma = golden_hugging_face("gemma3");
   gemma["rope_parameters"]["full_attention"] = {{"rope_type", "yarn"}, {"factor", 8.0}, {"truncate", false}};
   expect_error([&] { (void)parse(gemma); }, ExitCode::model, {"full_attention.truncate = false", "expected the same in both"});
   gemma["rope_parameters"]["truncate"] = false;
@@ -461,7 +459,7 @@ TEST(ConfigFile, MissingLengthsAreThoseOfTheClass) {
                                      {"deepseek_v3", 4096},
                                      {"llama4", 131072},
                                      {"olmo3", 2048}}) {
-    json config = golden(name);
+    json config = golden_hugging_face(name);
     config.erase("max_position_embeddings");
     EXPECT_EQ(parse(config).model.max_position_embeddings, length) << name;
   }
@@ -470,7 +468,7 @@ TEST(ConfigFile, MissingLengthsAreThoseOfTheClass) {
 TEST(ConfigFile, NoKeyThatChangesAModelIsPassedOver) {
   const auto refused = [](const char* name, const char* key, const json& value, const char* says) {
     SCOPED_TRACE(std::string(name) + " " + key);
-    json config = golden(name);
+    json config = golden_hugging_face(name);
     config[key] = value;
     expect_error([&] { (void)parse(config); }, ExitCode::model, {std::string(key) + " = " + value.dump(), says});
   };
@@ -483,30 +481,30 @@ TEST(ConfigFile, NoKeyThatChangesAModelIsPassedOver) {
   // hidden_act is Gemma's own key, hidden_activation that of Gemma 2 and 3, where "gelu" is the exact form.
   refused("gemma3", "hidden_act", "relu", "which contradicts hidden_activation = \"gelu_pytorch_tanh\"");
   for (const char* name : {"gemma", "gemma2"}) refused(name, "use_bidirectional_attention", true, "expected false, or is_causal = false");
-  json gelu = golden("gemma");
+  json gelu = golden_hugging_face("gemma");
   gelu["hidden_act"] = "gelu";
-  EXPECT_EQ(parse(gelu).model, parse(golden("gemma")).model);
+  EXPECT_EQ(parse(gelu).model, parse(golden_hugging_face("gemma")).model);
   // Some layers have a sliding window, but its size is missing.
-  json window = golden("gemma2");
+  json window = golden_hugging_face("gemma2");
   window.erase("layer_types");
-  EXPECT_EQ(parse(window).model, parse(golden("gemma2")).model);
+  EXPECT_EQ(parse(window).model, parse(golden_hugging_face("gemma2")).model);
   window["sliding_window"] = nullptr;
   expect_error([&] { (void)parse(window); }, ExitCode::model, {"sliding_window = null", "some layers have a sliding window"});
   // Patterns that transformers does not read.
-  json pattern = golden("olmo3");
+  json pattern = golden_hugging_face("olmo3");
   pattern["sliding_window_pattern"] = 2;
-  EXPECT_EQ(parse(pattern).model, parse(golden("olmo3")).model);  // layer_types has priority over it
+  EXPECT_EQ(parse(pattern).model, parse(golden_hugging_face("olmo3")).model);  // layer_types has priority over it
   pattern.erase("layer_types");
   expect_error([&] { (void)parse(pattern); }, ExitCode::model, {"sliding_window_pattern = 2", "supported by this family is 4"});
-  json gemma = golden("gemma3");
+  json gemma = golden_hugging_face("gemma3");
   gemma.erase("layer_types");
   gemma["sliding_window_pattern"] = 3;
   gemma["_sliding_window_pattern"] = 3;
-  EXPECT_EQ(parse(gemma).model, parse(golden("gemma3")).model);
+  EXPECT_EQ(parse(gemma).model, parse(golden_hugging_face("gemma3")).model);
   gemma["_sliding_window_pattern"] = 2;
   expect_error([&] { (void)parse(gemma); }, ExitCode::model, {"_sliding_window_pattern = 2", "does not read"});
   // GPT-2's values under the key names of other families.
-  json gpt2 = golden("gpt2");
+  json gpt2 = golden_hugging_face("gpt2");
   refused("gpt2", "hidden_size", 64, "contradicts n_embd = 32");
   for (const auto& [own, common] : {std::pair{"n_embd", "hidden_size"},
                                     {"n_layer", "num_hidden_layers"},
@@ -515,7 +513,7 @@ TEST(ConfigFile, NoKeyThatChangesAModelIsPassedOver) {
     gpt2[common] = gpt2[own];
     gpt2.erase(own);
   }
-  EXPECT_EQ(parse(gpt2).model, parse(golden("gpt2")).model);
+  EXPECT_EQ(parse(gpt2).model, parse(golden_hugging_face("gpt2")).model);
   EXPECT_TRUE(parse(gpt2).warnings.empty());
 }
 

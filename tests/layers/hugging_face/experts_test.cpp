@@ -17,8 +17,6 @@ namespace {
 using nlohmann::json;
 using tests::expect_error;
 
-json golden(const std::string& name) { return golden_config("hf_" + name); }
-
 const ExpertsSpec* experts_of(const ModelConfig& model, std::size_t layer) {
   static ModelSpec spec;
   spec = resolve(model);
@@ -26,21 +24,21 @@ const ExpertsSpec* experts_of(const ModelConfig& model, std::size_t layer) {
 }
 
 TEST(ExpertKeys, AreThoseOfTheClass) {
-  const ModelConfig mixtral = parse(golden("mixtral")).model;
+  const ModelConfig mixtral = parse(golden_hugging_face("mixtral")).model;
   EXPECT_EQ(mixtral.experts, 4);
   EXPECT_EQ(mixtral.experts_per_token, 2);
   ASSERT_NE(experts_of(mixtral, 2), nullptr);
   EXPECT_EQ(experts_of(mixtral, 2)->expert.width, 64) << "Mixtral's intermediate_size is an expert's";
   EXPECT_TRUE(experts_of(mixtral, 2)->route.normalise);
 
-  const ModelConfig qwen = parse(golden("qwen3_moe")).model;
+  const ModelConfig qwen = parse(golden_hugging_face("qwen3_moe")).model;
   EXPECT_EQ(qwen.experts, 8);
   EXPECT_EQ(qwen.moe_intermediate_size, 24);
   EXPECT_EQ(experts_of(qwen, 0)->expert.width, 24);
 }
 
 TEST(ExpertKeys, HaveTheDefaultsOfTheClass) {
-  json config = golden("qwen3_moe");
+  json config = golden_hugging_face("qwen3_moe");
   for (const char* key : {"num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step"})
     config.erase(key);
   const ModelConfig model = parse(config).model;
@@ -49,14 +47,14 @@ TEST(ExpertKeys, HaveTheDefaultsOfTheClass) {
   EXPECT_EQ(model.moe_intermediate_size, 768);
   EXPECT_FALSE(model.norm_topk_prob);
 
-  json mixtral = golden("mixtral");
+  json mixtral = golden_hugging_face("mixtral");
   for (const char* key : {"num_local_experts", "num_experts_per_tok"}) mixtral.erase(key);
   EXPECT_EQ(parse(mixtral).model.experts, 8);
   EXPECT_EQ(parse(mixtral).model.experts_per_token, 2);
 }
 
 TEST(ExpertKeys, TheirNumberHasTwoNames) {
-  json config = golden("qwen3_moe");
+  json config = golden_hugging_face("qwen3_moe");
   config.erase("num_local_experts");
   config["num_experts"] = 6;
   EXPECT_EQ(parse(config).model.experts, 6);
@@ -65,7 +63,7 @@ TEST(ExpertKeys, TheirNumberHasTwoNames) {
 }
 
 TEST(ExpertKeys, SomeLayersAreDense) {
-  json config = golden("qwen3_moe");
+  json config = golden_hugging_face("qwen3_moe");
   config["decoder_sparse_step"] = 2;
   ModelConfig model = parse(config).model;
   EXPECT_EQ(model.mlp_kinds, (std::vector{MlpKind::dense, MlpKind::sparse, MlpKind::dense}));
@@ -81,7 +79,7 @@ TEST(ExpertKeys, SomeLayersAreDense) {
 }
 
 TEST(ExpertKeys, WithoutExpertsTheModelIsDense) {
-  json config = golden("qwen3_moe");
+  json config = golden_hugging_face("qwen3_moe");
   config["num_local_experts"] = 0;
   const ModelConfig model = parse(config).model;
   EXPECT_EQ(model.experts, 0);
@@ -89,19 +87,19 @@ TEST(ExpertKeys, WithoutExpertsTheModelIsDense) {
 }
 
 TEST(ExpertKeys, WindowsAreThoseOfTheClass) {
-  json mixtral = golden("mixtral");
+  json mixtral = golden_hugging_face("mixtral");
   mixtral["sliding_window"] = 5;
   EXPECT_EQ(parse(mixtral).model.layer_kinds, std::vector(3, LayerKind::sliding));
   mixtral.erase("sliding_window");
   EXPECT_EQ(parse(mixtral).model.sliding_window, 0);
-  json qwen = golden("qwen3_moe");
+  json qwen = golden_hugging_face("qwen3_moe");
   qwen["use_sliding_window"] = true;
   qwen["sliding_window"] = 7;
   EXPECT_EQ(parse(qwen).model.layer_kinds, std::vector(3, LayerKind::sliding)) << "max_window_layers means nothing in this class";
 }
 
 TEST(ExpertKeys, WhatIsNotAppliedIsSaid) {
-  json config = golden("mixtral");
+  json config = golden_hugging_face("mixtral");
   config["router_jitter_noise"] = 0.1;
   config["output_router_logits"] = true;
   const std::vector<std::string> warnings = parse(config).warnings;
@@ -113,7 +111,7 @@ TEST(ExpertKeys, WhatIsNotAppliedIsSaid) {
 }
 
 TEST(ExpertKeys, GptOssHasItsClassesDefaults) {
-  json config = golden("gpt_oss");
+  json config = golden_hugging_face("gpt_oss");
   for (const char* key : {"num_local_experts", "num_experts_per_tok", "swiglu_limit", "swiglu_alpha", "layer_types", "rope_parameters",
                           "attention_bias", "num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window", "vocab_size",
                           "max_position_embeddings", "rms_norm_eps", "initializer_range"})
@@ -146,7 +144,7 @@ TEST(ExpertKeys, GptOssHasItsClassesDefaults) {
 }
 
 TEST(ExpertKeys, GptOssReadsItsOwnKeys) {
-  json config = golden("gpt_oss");
+  json config = golden_hugging_face("gpt_oss");
   config["swiglu_limit"] = 2.5;
   config["swiglu_alpha"] = 1.5;
   config["attention_bias"] = false;
@@ -166,7 +164,7 @@ TEST(ExpertKeys, GptOssReadsItsOwnKeys) {
   ASSERT_EQ(parse(config).warnings.size(), 1U);
   EXPECT_NE(parse(config).warnings[0].find("hidden_act = \"gelu\" is not read by transformers in GptOssForCausalLM"), std::string::npos);
   const auto refused = [&](const char* key, const json& value, std::vector<std::string> words) {
-    json changed = golden("gpt_oss");
+    json changed = golden_hugging_face("gpt_oss");
     changed[key] = value;
     expect_error([&] { (void)parse(changed); }, ExitCode::model, words);
   };
@@ -178,7 +176,7 @@ TEST(ExpertKeys, GptOssReadsItsOwnKeys) {
 
 /// Versions 4 and 5 of transformers differ on null where the class has a scaled rotation of its own.
 TEST(ExpertKeys, GptOssRotationsAreOfBothVersions) {
-  json config = golden("gpt_oss");
+  json config = golden_hugging_face("gpt_oss");
   config.erase("rope_parameters");
   config["rope_scaling"] = nullptr;
   expect_error([&] { (void)parse(config); }, ExitCode::model, {"rope_scaling", "expected a dictionary with rope_type"});
@@ -190,18 +188,18 @@ TEST(ExpertKeys, GptOssRotationsAreOfBothVersions) {
 }
 
 TEST(ExpertKeys, ExportIsReadBack) {
-  json dense_layers = golden("qwen3_moe");
+  json dense_layers = golden_hugging_face("qwen3_moe");
   dense_layers["mlp_only_layers"] = {0};
   dense_layers["norm_topk_prob"] = false;
-  json window = golden("mixtral");
+  json window = golden_hugging_face("mixtral");
   window["sliding_window"] = 5;
-  json none = golden("qwen3_moe");
+  json none = golden_hugging_face("qwen3_moe");
   none["num_local_experts"] = 0;
-  json clamped = golden("gpt_oss");
+  json clamped = golden_hugging_face("gpt_oss");
   clamped["swiglu_limit"] = 2.5;
   clamped["swiglu_alpha"] = 1.5;
   clamped["attention_bias"] = false;
-  for (const json& config : {dense_layers, window, none, golden("gpt_oss"), clamped}) {
+  for (const json& config : {dense_layers, window, none, golden_hugging_face("gpt_oss"), clamped}) {
     const ConfigFile file = parse(config);
     const std::string text = config_file_text(file, "bfloat16");
     EXPECT_EQ(parse_config_file(text, "export").model, file.model) << text;
@@ -210,7 +208,7 @@ TEST(ExpertKeys, ExportIsReadBack) {
 
 /// A token computes with K of E experts, so that many of their weights are active.
 TEST(ExpertKeys, ActiveParametersAreThoseOfATokensExperts) {
-  const ModelConfig model = parse(golden("qwen3_moe")).model;
+  const ModelConfig model = parse(golden_hugging_face("qwen3_moe")).model;
   const std::int64_t expert = 3 * 24 * 32, per_layer = 8 * expert;
   const auto [all, active] = parameter_counts(model_parameters(model));
   EXPECT_EQ(all, count_parameters(model));

@@ -18,7 +18,8 @@ namespace {
 using nlohmann::json;
 using tests::expect_error;
 
-constexpr LayerKind sliding = LayerKind::sliding, full = LayerKind::full;
+using LayerKind::full;
+using LayerKind::sliding;
 
 ConfigFile again(const json& config) {
   ConfigFile file = parse(config);

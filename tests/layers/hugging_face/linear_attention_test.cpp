@@ -17,18 +17,17 @@ namespace {
 using nlohmann::json;
 using tests::expect_error;
 
-json golden(const std::string& name) { return golden_config("hf_" + name); }
-
 /// The config with some keys removed.
 json without(json config, std::initializer_list<const char*> keys) {
   for (const char* key : keys) config.erase(key);
   return config;
 }
 
-constexpr LayerKind linear = LayerKind::linear, full = LayerKind::full;
+using LayerKind::full;
+using LayerKind::linear;
 
 TEST(LinearAttentionKeys, AreThoseOfTheClass) {
-  const ConfigFile file = parse(golden("qwen3_5"));
+  const ConfigFile file = parse(golden_hugging_face("qwen3_5"));
   EXPECT_TRUE(file.warnings.empty()) << file.warnings[0];
   const ModelSpec model = resolve(file.model);
   const DeltaNetSpec expected{.key_heads = 2, .value_heads = 4, .key_head_dim = 8, .value_head_dim = 8, .taps = 4};
@@ -43,11 +42,11 @@ TEST(LinearAttentionKeys, AreThoseOfTheClass) {
 }
 
 TEST(LinearAttentionKeys, HaveTheDefaultsOfTheClass) {
-  const ModelConfig model =
-      parse(without(golden("qwen3_5"), {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
-                                        "linear_conv_kernel_dim", "layer_types", "head_dim", "num_attention_heads", "num_key_value_heads",
-                                        "rope_parameters", "tie_word_embeddings"}))
-          .model;
+  const ModelConfig model = parse(without(golden_hugging_face("qwen3_5"),
+                                          {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+                                           "linear_conv_kernel_dim", "layer_types", "head_dim", "num_attention_heads",
+                                           "num_key_value_heads", "rope_parameters", "tie_word_embeddings"}))
+                                .model;
   EXPECT_EQ(model.linear_key_heads, 16);
   EXPECT_EQ(model.linear_value_heads, 32);
   EXPECT_EQ(model.linear_key_head_dim, 128);
@@ -62,7 +61,7 @@ TEST(LinearAttentionKeys, HaveTheDefaultsOfTheClass) {
 }
 
 TEST(LinearAttentionKeys, LayersAreListedOrCounted) {
-  json config = golden("qwen3_5");
+  json config = golden_hugging_face("qwen3_5");
   config["layer_types"] = {"full_attention", "linear_attention", "mamba", "attention"};
   config["full_attention_interval"] = 2;  // which the list overrides
   EXPECT_EQ(parse(config).model.layer_kinds, (std::vector{full, linear, linear, full}));
@@ -73,7 +72,7 @@ TEST(LinearAttentionKeys, LayersAreListedOrCounted) {
 }
 
 TEST(LinearAttentionKeys, TheConvolutionHasTheActivationOfTheMlp) {
-  json config = golden("qwen3_5");
+  json config = golden_hugging_face("qwen3_5");
   config["hidden_act"] = "gelu";
   const ModelSpec model = resolve(parse(config).model);
   EXPECT_EQ(std::get<DeltaNetSpec>(model.layers[0].mixer).activation, kernels::Activation::gelu_erf);
@@ -82,7 +81,7 @@ TEST(LinearAttentionKeys, TheConvolutionHasTheActivationOfTheMlp) {
 
 /// In these classes heads are rotated in part by every kind of rotation, and the key may be in either place.
 TEST(LinearAttentionKeys, APartOfAHeadIsRotated) {
-  json config = without(golden("qwen3_5"), {"rope_parameters"});
+  json config = without(golden_hugging_face("qwen3_5"), {"rope_parameters"});
   config["head_dim"] = 16;
   config["rope_theta"] = 1e6;
   config["partial_rotary_factor"] = 0.75;
@@ -98,7 +97,7 @@ TEST(LinearAttentionKeys, APartOfAHeadIsRotated) {
 
 TEST(LinearAttentionKeys, WrongValuesAreRefused) {
   const auto refused = [](const json& changes, const std::vector<std::string>& says) {
-    json config = golden("qwen3_5");
+    json config = golden_hugging_face("qwen3_5");
     config.merge_patch(changes);
     expect_error([&] { (void)parse(config); }, ExitCode::model, says);
   };
@@ -119,12 +118,12 @@ TEST(LinearAttentionKeys, WrongValuesAreRefused) {
 }
 
 TEST(LinearAttentionKeys, ExportIsReadBack) {
-  json other = golden("qwen3_5");
+  json other = golden_hugging_face("qwen3_5");
   other["layer_types"] = {"full_attention", "linear_attention", "linear_attention", "linear_attention"};
   other["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5e5}, {"partial_rotary_factor", 0.75}};
-  json dense = golden("qwen3_5");
+  json dense = golden_hugging_face("qwen3_5");
   dense["layer_types"] = std::vector<std::string>(4, "full_attention");
-  for (const json& config : {golden("qwen3_5"), other, dense}) {
+  for (const json& config : {golden_hugging_face("qwen3_5"), other, dense}) {
     const ConfigFile file = parse(config);
     const std::string text = config_file_text(file, "bfloat16");
     const ConfigFile again = parse_config_file(text, "export");
@@ -136,7 +135,7 @@ TEST(LinearAttentionKeys, ExportIsReadBack) {
 /// As transformers initialises them (modeling_qwen3_next.py, modeling_qwen3_5.py).
 TEST(LinearAttentionKeys, InitialValuesAreThoseOfTheClass) {
   int found = 0;
-  for (const ParameterSpec& spec : model_parameters(parse(golden("qwen3_5")).model)) {
+  for (const ParameterSpec& spec : model_parameters(parse(golden_hugging_face("qwen3_5")).model)) {
     const auto is = [&](const char* end) { return spec.name.ends_with(end); };
     found += is(".A_log") || is(".dt_bias") || is("linear_attn.norm.weight") || is("layernorm.weight") || is("k_norm.weight") ? 1 : 0;
     if (is(".A_log")) {

@@ -19,22 +19,24 @@ using nlohmann::json;
 using tests::expect_error;
 
 constexpr auto rotary = LayerPositions::rotary, no_rotation = LayerPositions::none;
-constexpr auto chunked = LayerKind::chunked, full = LayerKind::full;
+using LayerKind::chunked;
+using LayerKind::full;
 
-ModelConfig again(const json& config) {
+/// Parses, and checks that the export is read as the same model.
+ModelConfig exported_again(const json& config) {
   const ConfigFile file = parse(config);
   EXPECT_EQ(parse_config_file(config_file_text(file, "float32"), "again").model, file.model);
   return file.model;
 }
 
-void expect_refused(const json& config, const char* key, const json& value, const char* says) {
+void expect_value_refused(const json& config, const char* key, const json& value, const char* says) {
   json changed = config;
   changed[key] = value;
   expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
 }
 
 TEST(Llama4, LayersAreThoseOfItsLists) {
-  const ModelConfig model = again(golden_config("hf_llama4"));
+  const ModelConfig model = exported_again(golden_config("hf_llama4"));
   EXPECT_EQ(model.layer_positions, (std::vector{rotary, rotary, rotary, no_rotation}));
   EXPECT_EQ(model.layer_kinds, (std::vector{chunked, chunked, chunked, full}));
   EXPECT_EQ(model.mlp_kinds, (std::vector{MlpKind::dense, MlpKind::sparse, MlpKind::dense, MlpKind::sparse}));
@@ -69,13 +71,13 @@ TEST(Llama4, WithoutListsLayersFollowTheIntervals) {
   EXPECT_EQ(parse(config).model, listed);
   config["no_rope_layer_interval"] = 2;
   config["interleave_moe_layer_step"] = 1;
-  const ModelConfig model = again(config);
+  const ModelConfig model = exported_again(config);
   EXPECT_EQ(model.layer_positions, (std::vector{rotary, no_rotation, rotary, no_rotation}));
   EXPECT_EQ(model.layer_kinds, (std::vector{chunked, full, chunked, full}));
   EXPECT_TRUE(model.mlp_kinds.empty());
   config["no_rope_layer_interval"] = 9;
-  EXPECT_TRUE(again(config).layer_positions.empty());
-  EXPECT_EQ(again(config).layer_kinds, std::vector(4, chunked));
+  EXPECT_TRUE(exported_again(config).layer_positions.empty());
+  EXPECT_EQ(exported_again(config).layer_kinds, std::vector(4, chunked));
 }
 
 /// Masks and rotations do not depend on each other.
@@ -84,16 +86,16 @@ TEST(Llama4, ListsMayBeIrregular) {
   config["no_rope_layers"] = {0, 1, 1, 0};
   config["layer_types"] = {"full_attention", "chunked_attention", "full_attention", "chunked_attention"};
   config["moe_layers"] = {2};
-  const ModelConfig model = again(config);
+  const ModelConfig model = exported_again(config);
   EXPECT_EQ(model.layer_positions, (std::vector{no_rotation, rotary, rotary, no_rotation}));
   EXPECT_EQ(model.layer_kinds, (std::vector{full, chunked, full, chunked}));
   EXPECT_EQ(std::ranges::count(model.mlp_kinds, MlpKind::sparse), 1);
   config["layer_types"] = json(4, "full_attention");
   config["attention_chunk_size"] = nullptr;
-  EXPECT_TRUE(again(config).layer_kinds.empty());
+  EXPECT_TRUE(exported_again(config).layer_kinds.empty());
   config["moe_layers"] = json::array();
   config["num_local_experts"] = 0;
-  EXPECT_EQ(again(config).experts, 0);
+  EXPECT_EQ(exported_again(config).experts, 0);
 }
 
 TEST(Llama4, MissingKeysAreThoseOfItsClass) {
@@ -126,7 +128,7 @@ TEST(Llama4, SwitchesMayBeNumbers) {
   EXPECT_EQ(parse(config).model, model);
   config["attn_temperature_tuning"] = 0;
   config["use_qk_norm"] = false;
-  const ModelConfig plain = again(config);
+  const ModelConfig plain = exported_again(config);
   EXPECT_FALSE(plain.attn_temperature_tuning);
   EXPECT_EQ(resolve(plain).layers[0].attention().norm, QueryKeyNorm::none);
   EXPECT_FALSE(resolve(plain).layers[3].attention().temperature);
@@ -134,16 +136,16 @@ TEST(Llama4, SwitchesMayBeNumbers) {
 
 TEST(Llama4, RefusesWhatItDoesNotCompute) {
   const json config = golden_config("hf_llama4");
-  expect_refused(config, "is_causal", false, "supported is true");
-  expect_refused(config, "no_rope_layers", {1, 0}, "expected a list of 4 numbers");
-  expect_refused(config, "no_rope_layers", {1, 2, 1, 0}, "expected a list of 4 numbers");
-  expect_refused(config, "layer_types", {"full_attention"}, "expected a list of 4 strings");
-  expect_refused(config, "layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"},
-                 "\"chunked_attention\"");
-  expect_refused(config, "moe_layers", {4}, "expected a list of layers from 0 to 3");
-  expect_refused(config, "num_experts_per_tok", 5, "of 4 experts");
-  expect_refused(config, "num_local_experts", 0, "some layers have experts");
-  expect_refused(config, "floor_scale", 0, "expected");
+  expect_value_refused(config, "is_causal", false, "supported is true");
+  expect_value_refused(config, "no_rope_layers", {1, 0}, "expected a list of 4 numbers");
+  expect_value_refused(config, "no_rope_layers", {1, 2, 1, 0}, "expected a list of 4 numbers");
+  expect_value_refused(config, "layer_types", {"full_attention"}, "expected a list of 4 strings");
+  expect_value_refused(config, "layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"},
+                       "\"chunked_attention\"");
+  expect_value_refused(config, "moe_layers", {4}, "expected a list of layers from 0 to 3");
+  expect_value_refused(config, "num_experts_per_tok", 5, "of 4 experts");
+  expect_value_refused(config, "num_local_experts", 0, "some layers have experts");
+  expect_value_refused(config, "floor_scale", 0, "expected");
   json endless = config;
   endless["attention_chunk_size"] = nullptr;
   expect_error([&] { (void)parse(endless); }, ExitCode::model, {"attention_chunk_size", "some layers attend to their own chunk"});
@@ -151,7 +153,7 @@ TEST(Llama4, RefusesWhatItDoesNotCompute) {
 
 TEST(Llama4, MaxTextsKeysSayTheSame) {
   json config = golden_config("maxtext_llama4");
-  ModelConfig model = again(config);
+  ModelConfig model = exported_again(config);
   EXPECT_EQ(model.layer_positions, (std::vector{rotary, rotary, rotary, no_rotation}));
   EXPECT_EQ(model.layer_kinds, (std::vector{chunked, chunked, chunked, full}));
   EXPECT_EQ(model.attention_chunk, 5);
@@ -164,18 +166,18 @@ TEST(Llama4, MaxTextsKeysSayTheSame) {
   config["interleave_moe_layer_step"] = 2;  // Maverick
   config["use_qk_norm"] = false;
   config["mlp_dim"] = config["base_mlp_dim"] = 20;
-  model = again(config);
+  model = exported_again(config);
   EXPECT_EQ(model.mlp_kinds, (std::vector{MlpKind::dense, MlpKind::sparse, MlpKind::dense, MlpKind::sparse}));
   EXPECT_EQ(resolve(model).layers[0].attention().norm, QueryKeyNorm::none);
   EXPECT_EQ(resolve(model).layers[0].mlp().width, 20);
   config["nope_layer_interval"] = -1;
-  EXPECT_TRUE(again(config).layer_positions.empty());
+  EXPECT_TRUE(exported_again(config).layer_positions.empty());
   config["interleave_moe_layer_step"] = 7;
-  EXPECT_EQ(again(config).mlp_kinds, std::vector(4, MlpKind::dense));
+  EXPECT_EQ(exported_again(config).mlp_kinds, std::vector(4, MlpKind::dense));
 
-  expect_refused(config, "chunk_attn_window_size", 0, "attend to their own chunk");
-  expect_refused(config, "num_experts_per_tok", 2, "supported is 1");
-  expect_refused(config, "shared_experts", 0, "supported is 1");
+  expect_value_refused(config, "chunk_attn_window_size", 0, "attend to their own chunk");
+  expect_value_refused(config, "num_experts_per_tok", 2, "supported is 1");
+  expect_value_refused(config, "shared_experts", 0, "supported is 1");
   model.floor_scale = 5;
   expect_error([&] { (void)config_file_text({model}, "float32"); }, ExitCode::model, {"cannot express model.floor_scale = 5"});
 }

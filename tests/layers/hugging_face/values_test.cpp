@@ -18,15 +18,15 @@ using nlohmann::json;
 using tests::expect_error;
 
 /// The config.json of a golden folder of transformers with a merge patch.
-json changed(const std::string& name, const json& patch) {
-  json config = golden_config("hf_" + name);
+json patched(const std::string& name, const json& patch) {
+  json config = golden_hugging_face(name);
   config.merge_patch(patch);
   return config;
 }
 
 /// Parses the model, and checks that exporting and parsing it again gives the same model.
 ModelConfig model_of(const std::string& name, const json& patch) {
-  const ConfigFile file = parse(changed(name, patch));
+  const ConfigFile file = parse(patched(name, patch));
   EXPECT_TRUE(file.warnings.empty()) << file.warnings[0];
   const ConfigFile again = parse_config_file(config_file_text(file, "float32"), "export");
   EXPECT_EQ(again.model, file.model) << config_file_text(file, "float32");
@@ -75,7 +75,7 @@ TEST(ConfigValues, EveryActivationIsComputed) {
   EXPECT_FALSE(model_of("llama", {{"hidden_act", "swish"}}).hidden_act.has_value());
   expect_error(
       [&] {
-        (void)parse(changed("llama", {{"hidden_act", "nonsense"}}));
+        (void)parse(patched("llama", {{"hidden_act", "nonsense"}}));
       },
       ExitCode::model, {"nonsense", "supported are silu, swish"});
 }
@@ -119,8 +119,8 @@ TEST(ConfigValues, BiasesStandWhereTheClassHasThem) {
   const AttentionSpec qwen = spec_of("qwen2", json::object()).layers[0].attention();
   EXPECT_TRUE(qwen.qkv_bias && !qwen.out_bias);
   for (const char* name : {"mistral", "qwen2"}) {
-    const ConfigFile file = parse(changed(name, {{"attention_bias", true}, {"mlp_bias", true}}));
-    EXPECT_EQ(file.model, parse(changed(name, json::object())).model);
+    const ConfigFile file = parse(patched(name, {{"attention_bias", true}, {"mlp_bias", true}}));
+    EXPECT_EQ(file.model, parse(patched(name, json::object())).model);
     ASSERT_EQ(file.warnings.size(), 2U) << name;
     EXPECT_NE(file.warnings[0].find("attention_bias is not read by transformers"), std::string::npos) << file.warnings[0];
   }
@@ -151,7 +151,7 @@ TEST(ConfigValues, LayersSlideFromTheGivenOneOn) {
     // Without the switch no layer has a sliding window, and a list with sliding layers contradicts it.
     EXPECT_EQ(windows(spec_of(name, {{"sliding_window", 5}, {"max_window_layers", 0}, {"layer_types", nullptr}})), (Windows{0, 0, 0}));
     list["use_sliding_window"] = false;
-    expect_error([&] { (void)parse(changed(name, list)); }, ExitCode::model, {"sliding_window = 5", "layer_types has sliding layers"});
+    expect_error([&] { (void)parse(patched(name, list)); }, ExitCode::model, {"sliding_window = 5", "layer_types has sliding layers"});
   }
   // Gemma 2 accepts any list.
   json list = json::array();
@@ -173,7 +173,7 @@ TEST(ConfigValues, WithoutIsCausalQueriesSeeBothSides) {
       EXPECT_EQ(found.window, causal.window == 0 ? 0 : causal.window + 1) << i;
     }
     // Python treats null as false.
-    json null = changed(name, json::object());
+    json null = patched(name, json::object());
     null["is_causal"] = nullptr;
     EXPECT_FALSE(parse(null).model.causal);
     EXPECT_TRUE(model_of(name, {{"is_causal", true}, {"use_bidirectional_attention", false}}).causal);
@@ -193,9 +193,9 @@ TEST(ConfigValues, Gemma3SeesBothSidesOfHalfAWindow) {
   EXPECT_EQ(window(6, false), 5);  // |query − key| <= 6 // 2 + 1
   EXPECT_EQ(window(1, false), 2);
   const json narrow = {{"use_bidirectional_attention", true}, {"sliding_window", 1}};
-  expect_error([&] { (void)parse(changed("gemma3", narrow)); }, ExitCode::model, {"sliding_window = 1", "expected 2 or more"});
+  expect_error([&] { (void)parse(patched("gemma3", narrow)); }, ExitCode::model, {"sliding_window = 1", "expected 2 or more"});
   for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "olmo3", "gpt2"}) {
-    const ConfigFile file = parse(changed(name, {{"use_bidirectional_attention", true}}));
+    const ConfigFile file = parse(patched(name, {{"use_bidirectional_attention", true}}));
     EXPECT_TRUE(file.model.causal) << name;
     ASSERT_EQ(file.warnings.size(), 1U) << name;
     EXPECT_NE(file.warnings[0].find("use_bidirectional_attention is not read"), std::string::npos) << file.warnings[0];
@@ -204,7 +204,7 @@ TEST(ConfigValues, Gemma3SeesBothSidesOfHalfAWindow) {
 
 /// Gemma 3's class has the key, and hands no cap to its attention.
 TEST(ConfigValues, Gemma3CapsLogitsAlone) {
-  const ConfigFile file = parse(changed("gemma3", {{"attn_logit_softcapping", 5.0}, {"final_logit_softcapping", 7.0}}));
+  const ConfigFile file = parse(patched("gemma3", {{"attn_logit_softcapping", 5.0}, {"final_logit_softcapping", 7.0}}));
   const ModelSpec model = resolve(file.model);
   EXPECT_EQ(model.logit_cap, 7);
   EXPECT_EQ(model.layers[0].attention().soft_cap, 0);
@@ -252,7 +252,7 @@ TEST(ConfigValues, EveryKindOfRotationIsComputed) {
   expect_error([&] { (void)rope_of(longrope); }, ExitCode::model, {"short_factor = [1.0,2.0]", "a list of 4 numbers"});
 
   // YaRN's factor may be null, and a beta of 0 counts as missing, as in Python.
-  json config = changed("llama", json::object());
+  json config = patched("llama", json::object());
   config["rope_parameters"] = {
       {"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}, {"beta_fast", 0}, {"beta_slow", 0.5}};
   const RopeConfig yarn = parse(config).model.rope;
@@ -265,7 +265,7 @@ TEST(ConfigValues, EveryKindOfRotationIsComputed) {
 TEST(ConfigValues, SlidingLayersHaveARotationOfTheirOwn) {
   for (const char* name : {"gemma3", "olmo3"}) {
     SCOPED_TRACE(name);
-    json config = changed(name, json::object());
+    json config = patched(name, json::object());
     config["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e6}}},
                                  {"sliding_attention", {{"rope_type", "dynamic"}, {"factor", 4.0}, {"rope_theta", 5000.0}}}};
     const ConfigFile file = parse(config);
@@ -283,13 +283,13 @@ TEST(ConfigValues, SlidingLayersHaveARotationOfTheirOwn) {
 TEST(ConfigValues, APartOfAHeadTurnsOnlyWhereTransformersTurnsIt) {
   // The default kind does not read the key.
   json patch = {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}}};
-  const ConfigFile file = parse(changed("llama", patch));
+  const ConfigFile file = parse(patched("llama", patch));
   ASSERT_EQ(file.warnings.size(), 1U);
   EXPECT_NE(file.warnings[0].find("partial_rotary_factor = 0.5 is not read"), std::string::npos) << file.warnings[0];
   EXPECT_EQ(file.model.rope.proportion, 1);
   patch["rope_parameters"]["rope_type"] = "linear";
   patch["rope_parameters"]["factor"] = 2.0;
-  expect_error([&] { (void)parse(changed("llama", patch)); }, ExitCode::model, {"partial_rotary_factor = 0.5", "\"linear\""});
+  expect_error([&] { (void)parse(patched("llama", patch)); }, ExitCode::model, {"partial_rotary_factor = 0.5", "\"linear\""});
   // int(8 · 0.9) = 7 features have four pairs, which fill a head of 8: transformers computes that, with frequencies of 7.
   for (const json& kind : {json{{"rope_type", "linear"}, {"factor", 2.0}}, json{{"rope_type", "dynamic"}, {"factor", 2.0}},
                            json{{"rope_type", "llama3"}, {"factor", 2.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}},
@@ -307,12 +307,12 @@ TEST(ConfigValues, APartOfAHeadTurnsOnlyWhereTransformersTurnsIt) {
                         {"rope_parameters",
                          {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 1e6}}},
                           {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e4}}}}}};
-  expect_error([&] { (void)parse(changed("gemma3", outside)); }, ExitCode::model, {"sliding_attention", "\"linear\""});
+  expect_error([&] { (void)parse(patched("gemma3", outside)); }, ExitCode::model, {"sliding_attention", "\"linear\""});
 }
 
 /// A config.json of these classes cannot say that a part of every head is rotated by the default kind.
 TEST(ConfigValues, AnExportKeepsThePartThatIsRotated) {
-  ConfigFile file = parse(changed("llama", json::object()));
+  ConfigFile file = parse(patched("llama", json::object()));
   file.model.rope = {.theta = file.model.rope.theta, .proportion = 0.5};
   expect_error([&] { (void)config_file_text(file, "float32"); }, ExitCode::model, {"cannot express model.rope_proportion = 0.5"});
 }

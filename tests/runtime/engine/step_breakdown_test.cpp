@@ -5,14 +5,14 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr StepId step{3};
+constexpr StepId recorded_step{3};
 
 TraceRecord span(SpanKind kind, std::int64_t begin, std::int64_t end, WaitReason reason = WaitReason::none, std::int64_t produced = 0) {
   TraceRecord record;
   record.begin = begin;
   record.end = end;
   record.produced = produced;
-  record.step = step;
+  record.step = recorded_step;
   record.kind = kind;
   record.reason = reason;
   return record;
@@ -50,7 +50,7 @@ TEST(Summarize, EveryNanosecondHasOnePlace) {
       span(SpanKind::checkpoint_write, 1000, 1900),  // on another lane
       span(SpanKind::step, 990, 1750),
   };
-  const StepBreakdown shares = summarize(records, step);
+  const StepBreakdown shares = summarize(records, recorded_step);
   EXPECT_EQ(shares.wall, 760);
   EXPECT_EQ(shares.compute, 100 + 70 + 60 + 33);
   EXPECT_EQ(shares.bubble, 150 + 30);
@@ -68,7 +68,7 @@ TEST(Summarize, OtherStepsAndTheOutsideAreLeftOut) {
   before.step = StepId{2};
   const TraceRecord records[] = {before, span(SpanKind::forward, 90, 120), span(SpanKind::step, 100, 200),
                                  span(SpanKind::wait, 180, 260, WaitReason::activation, 190)};
-  const StepBreakdown shares = summarize(records, step);
+  const StepBreakdown shares = summarize(records, recorded_step);
   EXPECT_EQ(shares.wall, 100);
   EXPECT_EQ(shares.compute, 20);
   EXPECT_EQ(shares.bubble, 10);
@@ -78,10 +78,10 @@ TEST(Summarize, OtherStepsAndTheOutsideAreLeftOut) {
 
 TEST(Summarize, WithoutAStepRecordTheWallIsFirstToLast) {
   const TraceRecord records[] = {span(SpanKind::forward, 10, 20), span(SpanKind::backward, 30, 50)};
-  EXPECT_EQ(summarize(records, step).wall, 40);
-  EXPECT_EQ(summarize(records, step).other, 10);
-  EXPECT_EQ(summarize({}, step), StepBreakdown{});
-  EXPECT_EQ(summarize({}, step).share(0), 0.0);
+  EXPECT_EQ(summarize(records, recorded_step).wall, 40);
+  EXPECT_EQ(summarize(records, recorded_step).other, 10);
+  EXPECT_EQ(summarize({}, recorded_step), StepBreakdown{});
+  EXPECT_EQ(summarize({}, recorded_step).share(0), 0.0);
 }
 
 TEST(Sum, AddsRanks) {

@@ -9,11 +9,10 @@ namespace {
 
 using testing::fault_at;
 using testing::is_exact;
+using testing::keep_two;
 using testing::save;
 using testing::Scratch;
 using testing::State;
-
-constexpr Retention keep_two{2, 0};
 
 /// The step of the newest usable checkpoint after a restart, 0 if there is none; fails unless it is exactly the state of its
 /// step.

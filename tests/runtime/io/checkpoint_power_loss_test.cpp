@@ -9,16 +9,15 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::is_exact;
+using testing::keep_two;
 using testing::PowerLossDisk;
 using testing::save;
 using testing::Scratch;
 using testing::State;
 using States = testing::PowerLossDisk::States;
 
-constexpr Retention keep_two{2, 0};
-
 /// The step of the newest checkpoint that a start finds, 0 if there is none. Neither it nor an earlier one may be damaged.
-std::uint64_t step_after_restart(const std::string& run) {
+std::uint64_t step_after_power_loss(const std::string& run) {
   CheckpointStore store(run, keep_two);
   const auto found = store.newest_usable();
   EXPECT_TRUE(found.warnings.empty()) << found.warnings.front();
@@ -72,7 +71,7 @@ TEST_P(PowerLossAtEveryCall, LeavesTheOldCheckpointOrTheNew) {
     most_pending = std::max(most_pending, disk.pending());
     states += disk.for_each_state(States::all, scratch / "copy", [&](const std::string& what) {
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, "call " + std::to_string(k) + ", " + what);
-      const auto now = step_after_restart(scratch / "copy/deep/run");
+      const auto now = step_after_power_loss(scratch / "copy/deep/run");
       EXPECT_TRUE(now == old + 10 || (lost && now == old)) << "step " << now;
     });
     ASSERT_FALSE(HasFailure());
@@ -94,7 +93,7 @@ TEST_P(PowerLossAtEveryCall, AndRemovedTemporaryFoldersLeaveTheOldCheckpointOrTh
     disk.for_each_state(States::extremes, scratch / "copy", [&](const std::string& what) {
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, "call " + std::to_string(k) + ", " + what);
       remove_temporary_folders(scratch / "copy/deep/run");
-      const auto now = step_after_restart(scratch / "copy/deep/run");
+      const auto now = step_after_power_loss(scratch / "copy/deep/run");
       EXPECT_TRUE(now == old + 10 || (lost && now == old)) << "step " << now;
     });
     ASSERT_FALSE(HasFailure());
@@ -123,7 +122,7 @@ TEST(PowerLoss, OfTheStartThatFollowsAKillLeavesTheOldCheckpointOrTheNew) {
         disk.for_each_state(States::extremes, scratch / "copy", [&](const std::string& what) {
           const ::testing::ScopedTrace trace(__FILE__, __LINE__,
                                              "killed at call " + std::to_string(k) + ", off at call " + std::to_string(m) + ", " + what);
-          const auto now = step_after_restart(scratch / "copy/deep/run");
+          const auto now = step_after_power_loss(scratch / "copy/deep/run");
           EXPECT_TRUE(now == old + 10 || (killed && now == old)) << "step " << now;
         });
         ASSERT_FALSE(HasFailure());

@@ -9,6 +9,9 @@
 
 namespace millrace::runtime::testing {
 
+/// Keeps the two newest checkpoints.
+inline constexpr Retention keep_two{2, 0};
+
 /// The state of a run at some step, a function of the step.
 struct State {
   std::uint64_t step = 0;

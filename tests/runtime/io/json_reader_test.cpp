@@ -13,7 +13,7 @@ using tests::expect_error;
 
 constexpr const char* text = R"({"a": 3, "none": null, "list": [1, {"b": "x"}], "deep": {"c": {"d": -1.5}}, "rest": true})";
 
-class JsonReaderTest : public testing::Test {
+class JsonReaderTest : public ::testing::Test {
  protected:
   void refuses(const std::function<void()>& read, const std::string& message) const {
     expect_error(read, ExitCode::data, {"[io.json] f.json: " + message});

@@ -118,11 +118,6 @@ TEST(GroupedProducts, ScratchIsThatOfTheKernel) {
   }
 }
 
-void run(Rig& rig) {
-  rig.run(ProgramKind::forward);
-  rig.run_backward();
-}
-
 TEST(GroupedProducts, AnExpertWithoutRowsGetsNoGradient) {
   for (const bool input_major : {false, true})
     for (const auto implementation : {Implementation::reference, Implementation::fast}) {

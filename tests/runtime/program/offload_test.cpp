@@ -11,10 +11,6 @@
 namespace millrace::runtime::testing {
 namespace {
 
-constexpr std::size_t stash_input = static_cast<std::size_t>(Region::stash_input);
-constexpr std::size_t stash_weight = static_cast<std::size_t>(Region::stash_weight);
-constexpr std::size_t offload = static_cast<std::size_t>(Region::offload);
-
 ProgramSet programs(const std::string& policy, const SmallNet& net = {}) {
   return differentiate(build(net), RematerializationPolicy::parse(policy, labels()));
 }
@@ -159,10 +155,10 @@ TEST(Offload, TheOnlyLayersCopyBeginsWithTheProgram) {
 TEST(Offload, ValuesLieInTheirOwnRegion) {
   for (const auto mode : {BackwardMode::split, BackwardMode::fused}) {
     const Rig kept(SmallNet{}, {mode, "context,mlpwi_0"}), put(SmallNet{}, {mode, "context,offload:mlpwi_0"});
-    const auto stashed = [](const Rig& rig) { return rig.plan.region_bytes[stash_input] + rig.plan.region_bytes[stash_weight]; };
+    const auto stashed = [](const Rig& rig) { return rig.planned_bytes(Region::stash_input) + rig.planned_bytes(Region::stash_weight); };
     const auto bytes = kernels::align_up(8U * 12U * sizeof(float));  // rows x sequence, hidden
-    EXPECT_EQ(kept.plan.region_bytes[offload], 0U);
-    EXPECT_EQ(put.plan.region_bytes[offload], 2 * bytes);
+    EXPECT_EQ(kept.planned_bytes(Region::offload), 0U);
+    EXPECT_EQ(put.planned_bytes(Region::offload), 2 * bytes);
     EXPECT_EQ(stashed(put), stashed(kept) - 2 * bytes);
     int placed = 0;
     for (std::size_t i = 0; i < put.set.values.size(); ++i) {

@@ -14,10 +14,6 @@
 namespace millrace::runtime::testing {
 namespace {
 
-constexpr std::size_t stash_input = static_cast<std::size_t>(Region::stash_input);
-constexpr std::size_t stash_weight = static_cast<std::size_t>(Region::stash_weight);
-constexpr std::size_t handoff = static_cast<std::size_t>(Region::handoff);
-
 class CountRecomputed final : public OperationHook {
  public:
   void after(const Call& call) override {
@@ -129,7 +125,7 @@ TEST(Rematerialization, GradientsKeepTheirBitsAndOnlyWhatIsNeededRunsAgain) {
 TEST(Rematerialization, TheStashShrinksWithThePolicy) {
   const auto bytes = [](const char* policy) {
     const Rig rig(SmallNet{}, {BackwardMode::fused, policy});
-    return rig.plan.region_bytes[stash_input];
+    return rig.planned_bytes(Region::stash_input);
   };
   EXPECT_LT(bytes("full"), bytes("save_out_proj"));
   EXPECT_LT(bytes("save_out_proj"), bytes("minimal"));
@@ -183,8 +179,8 @@ TEST(Rematerialization, AChainIsComputedAgainFromItsBegin) {
 TEST(Rematerialization, RecomputedOperandsOfWAreHandedOver) {
   const Rig none(SmallNet{}, {BackwardMode::split, "none"});
   const Rig full(SmallNet{}, {BackwardMode::split, "full"});
-  EXPECT_LT(full.plan.region_bytes[stash_weight], none.plan.region_bytes[stash_weight]);
-  EXPECT_GT(full.plan.region_bytes[handoff], none.plan.region_bytes[handoff]);
+  EXPECT_LT(full.planned_bytes(Region::stash_weight), none.planned_bytes(Region::stash_weight));
+  EXPECT_GT(full.planned_bytes(Region::handoff), none.planned_bytes(Region::handoff));
 }
 
 TEST(Rematerialization, RecomputationStandsRightBeforeItsLayersBackward) {

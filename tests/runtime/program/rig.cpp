@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "kernels/base/check.hpp"
 #include "kernels/packing.hpp"
 
 namespace millrace::runtime::testing {
@@ -147,6 +148,19 @@ std::map<std::pair<std::string, int>, std::vector<float>> Rig::accumulators() {
 void Rig::fill(Region which, std::byte pattern) {
   const auto bytes = region(which);
   std::memset(bytes.data(), static_cast<int>(pattern), bytes.size());
+}
+
+void run(Rig& rig) {
+  rig.run(ProgramKind::forward);
+  rig.run_backward();
+}
+
+std::vector<ValueType> inferred_types(const Operation& operation, const std::vector<ValueType>& inputs) {
+  try {
+    return operation.rule->infer(inputs, operation.attributes);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace millrace::runtime::testing

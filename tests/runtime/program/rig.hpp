@@ -34,6 +34,8 @@ class Rig {
   void run_backward(OperationHook* hook = nullptr, std::span<const std::int64_t> counts = {});
 
   [[nodiscard]] std::span<std::byte> region(Region region) { return buffers_[static_cast<std::size_t>(region)].bytes(); }
+  /// What the plan reserves for a region.
+  [[nodiscard]] std::size_t planned_bytes(Region region) const { return plan.region_bytes[static_cast<std::size_t>(region)]; }
   [[nodiscard]] double loss();
   /// A master parameter in memory, for changes; refresh() updates the bf16 and packed copies.
   [[nodiscard]] std::span<float> master(const std::string& name);
@@ -73,5 +75,11 @@ class Rig {
   kernels::ExecutionContext context_;
   std::unique_ptr<Executor> executor_;
 };
+
+/// Runs the forward program, then run_backward().
+void run(Rig& rig);
+
+/// Types of the results that the operation's rule infers from these operands; empty if it rejects them.
+[[nodiscard]] std::vector<ValueType> inferred_types(const Operation& operation, const std::vector<ValueType>& inputs);
 
 }  // namespace millrace::runtime::testing

@@ -75,11 +75,6 @@ void spread(Rig& rig) {
   rig.refresh();
 }
 
-void run(Rig& rig) {
-  rig.run(ProgramKind::forward);
-  rig.run_backward();
-}
-
 TEST(Route, GradientsAreTheSlopesOfTheLoss) {
   for (const Rule& rule : rules_of_routers()) {
     SCOPED_TRACE(rule.name);
@@ -213,15 +208,6 @@ TEST(Route, ResultsAreNamedAndTyped) {
   EXPECT_EQ(builder.type(routing.experts), (ValueType{DType::i32, {8, 1}}));
 }
 
-/// Whether a rule accepts these operands, and its results if so.
-std::vector<ValueType> yielded(const Operation& operation, const std::vector<ValueType>& inputs) {
-  try {
-    return operation.rule->infer(inputs, operation.attributes);
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 TEST(Route, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Rule& rule : rules_of_routers()) {
@@ -233,12 +219,12 @@ TEST(Route, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
           SCOPED_TRACE(operation.name);
           std::vector<ValueType> types;
           for (const auto id : operation.inputs) types.push_back(set.value(id).type);
-          const auto results = yielded(operation, types);
+          const auto results = inferred_types(operation, types);
           ASSERT_FALSE(results.empty());
           const auto expect_seen = [&](std::size_t i, const char* what, auto&& change) {
             auto changed = types;
             change(changed[i]);
-            EXPECT_NE(yielded(operation, changed), results) << "operand " << i << " with " << what;
+            EXPECT_NE(inferred_types(operation, changed), results) << "operand " << i << " with " << what;
           };
           for (std::size_t i = 0; i < types.size(); ++i) {
             expect_seen(i, "an axis more", [](ValueType& type) { type.shape.push_back(1); });
@@ -254,7 +240,7 @@ TEST(Route, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
               other.push_back(types.back());
             else
               other.pop_back();
-            EXPECT_TRUE(yielded(operation, other).empty());
+            EXPECT_TRUE(inferred_types(operation, other).empty());
           }
         }
     }

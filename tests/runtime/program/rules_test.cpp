@@ -27,14 +27,14 @@ using kernels::DType;
 
 using Body = std::function<ValueId(ProgramBuilder&, ValueId)>;
 
-struct Net {
+struct RuleNet {
   std::string name;
   Body body;                          // from [T, 8] to [T, 8]
   kernels::CrossEntropyOptions head;  // computes the loss
 };
 
 /// An embedding, a product whose input gradient has other contributions, the body and a residual as a layer, the head.
-ForwardProgram program_of(const Net& net, DType compute = DType::f32) {
+ForwardProgram program_of(const RuleNet& net, DType compute = DType::f32) {
   ProgramBuilder builder({compute, 2, 4});
   const auto x = embedding(builder, builder.batch("tokens"), builder.parameter("table", {11, 8}), "embedding");
   const auto h = linear(builder, x, builder.parameter("before", {8, 8}), "before");
@@ -93,8 +93,8 @@ std::vector<ValueId> learned_numbers(ProgramBuilder& builder, Activation activat
   return numbers;
 }
 
-std::vector<Net> nets() {
-  std::vector<Net> list{
+std::vector<RuleNet> nets() {
+  std::vector<RuleNet> list{
       {"bias", [](ProgramBuilder& b, ValueId x) { return add_bias(b, x, b.parameter("bias", {8}, in_f32), "bias"); }, {}},
       {"linear_input_major",
        [](ProgramBuilder& b, ValueId x) {
@@ -194,13 +194,8 @@ std::vector<Net> nets() {
   return list;
 }
 
-void run(Rig& rig) {
-  rig.run(ProgramKind::forward);
-  rig.run_backward();
-}
-
 TEST(Rules, GradientsAreTheSlopesOfTheLoss) {
-  for (const Net& net : nets()) {
+  for (const RuleNet& net : nets()) {
     SCOPED_TRACE(net.name);
     Rig rig(program_of(net), SmallNet{}, {});
     run(rig);
@@ -242,7 +237,7 @@ TEST(Rules, GradientsAreTheSlopesOfTheLoss) {
 
 TEST(Rules, BothBackwardsAndEveryPolicyHaveOneResult) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const Net& net : nets()) {
+    for (const RuleNet& net : nets()) {
       SCOPED_TRACE(net.name);
       Rig split(program_of(net, dtype), SmallNet{}, {BackwardMode::split, "none", kernels::Implementation::fast});
       run(split);
@@ -260,7 +255,7 @@ TEST(Rules, BothBackwardsAndEveryPolicyHaveOneResult) {
     }
 }
 
-double loss_of(const Net& net, DType dtype) {
+double loss_of(const RuleNet& net, DType dtype) {
   Rig rig(program_of(net, dtype), SmallNet{}, {});
   run(rig);
   return rig.loss();
@@ -268,9 +263,9 @@ double loss_of(const Net& net, DType dtype) {
 
 // An option that a rule does not pass to its kernels leaves the gradients consistent but changes the loss.
 TEST(Rules, EveryOptionCounts) {
-  const auto expect_all_differ = [](const std::vector<Net>& variants, DType dtype) {
+  const auto expect_all_differ = [](const std::vector<RuleNet>& variants, DType dtype) {
     std::map<double, std::string> losses;
-    for (const Net& net : variants) {
+    for (const RuleNet& net : variants) {
       const auto [found, is_new] = losses.emplace(loss_of(net, dtype), net.name);
       EXPECT_TRUE(is_new) << net.name << " has the loss of " << found->second;
     }
@@ -286,7 +281,7 @@ TEST(Rules, EveryOptionCounts) {
                     DType::f32);
   const auto same = [](ProgramBuilder&, ValueId x) { return x; };
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    std::vector<Net> heads{
+    std::vector<RuleNet> heads{
         {"plain", same, {}}, {"z", same, {.z_loss = 0.1F}}, {"scale", same, {.scale = 0.5F}}, {"soft cap", same, {.soft_cap = 2.0F}}};
     if (dtype == DType::f32) heads.push_back({"rounded", same, {.round_table = true}});
     expect_all_differ(heads, dtype);
@@ -329,8 +324,12 @@ TEST(Rules, EveryOptionCounts) {
 // Each of a token's vectors is divided by its own root mean square, in bf16 as in fp32 with the bits of weights that are ones.
 TEST(Rules, ANormWithoutWeightHasTheBitsOfOnes) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Net without{"without", [](ProgramBuilder& b, ValueId x) { return rms_norm_without_weight(b, x, 4, {1e-2F, 0.5F}, "norm"); }, {}};
-    const Net ones{
+    const RuleNet without{"without",
+                          [](ProgramBuilder& b, ValueId x) {
+                            return rms_norm_without_weight(b, x, 4, {1e-2F, 0.5F}, "norm");
+                          },
+                          {}};
+    const RuleNet ones{
         "ones", [](ProgramBuilder& b, ValueId x) { return rms_norm(b, x, b.parameter("ones", {4}, in_f32), {1e-2F}, "norm"); }, {}};
     Rig plain(program_of(without, dtype), SmallNet{}, {}), weighted(program_of(ones, dtype), SmallNet{}, {});
     std::ranges::fill(weighted.master("ones"), 1.0F);
@@ -358,15 +357,6 @@ TEST(Rules, OnlyCausalAttentionReliesOnWholeRows) {
   }
 }
 
-/// Whether a rule accepts these operands, and its results if so.
-std::vector<ValueType> yielded(const Operation& operation, const std::vector<ValueType>& inputs) {
-  try {
-    return operation.rule->infer(inputs, operation.attributes);
-  } catch (const millrace::Error&) {
-    return {};
-  }
-}
-
 /// Operands that a rule does not check: their kernel does.
 bool is_free(std::string_view rule, std::size_t operand) {
   if (rule == "attention_input_gradient") return operand >= 5;
@@ -378,7 +368,7 @@ bool is_free(std::string_view rule, std::size_t operand) {
 
 // No operand can change its type unnoticed: either the rule refuses it, or the results have other types.
 TEST(Rules, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
-  for (const Net& net : nets()) {
+  for (const RuleNet& net : nets()) {
     const ProgramSet set = differentiate(program_of(net), {});
     for (const auto kind : all_program_kinds)
       for (const Operation& operation : set.program(kind)) {
@@ -387,12 +377,12 @@ TEST(Rules, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
         SCOPED_TRACE(operation.name);
         std::vector<ValueType> types, found;
         for (const auto id : operation.inputs) types.push_back(set.value(id).type);
-        const auto results = yielded(operation, types);
+        const auto results = inferred_types(operation, types);
         ASSERT_FALSE(results.empty());
         const auto expect_seen = [&](std::size_t i, const char* what, auto&& change) {
           auto changed = types;
           change(changed[i]);
-          EXPECT_NE(yielded(operation, changed), results) << rule << ": operand " << i << " with " << what;
+          EXPECT_NE(inferred_types(operation, changed), results) << rule << ": operand " << i << " with " << what;
         };
         for (std::size_t i = 0; i < types.size(); ++i) {
           if (is_free(rule, i)) continue;
@@ -407,7 +397,7 @@ TEST(Rules, OperandsOfAnotherTypeAreRefusedOrChangeTheResult) {
         if (joins || (rule == "attention" && types.size() == 5) || weighted) continue;  // may have fewer operands
         auto fewer = types;
         fewer.pop_back();
-        EXPECT_TRUE(yielded(operation, fewer).empty()) << rule;
+        EXPECT_TRUE(inferred_types(operation, fewer).empty()) << rule;
       }
   }
 }
@@ -458,7 +448,7 @@ TEST(Rules, CostsAreCounted) {
                                                {"swiglu_input_gradient", 11},
                                                {"geglu_input_gradient", 21},
                                                {"reglu_input_gradient", 5}};
-  for (const Net& net : nets()) {
+  for (const RuleNet& net : nets()) {
     const ProgramSet set = differentiate(program_of(net), {});
     for (const auto kind : all_program_kinds)
       for (const Operation& operation : set.program(kind)) {
@@ -502,7 +492,7 @@ TEST(Rules, ResultsBesideTheFirstAreNamed) {
                                                    {"split", {"", ".1", ".2"}},
                                                    {"split_heads", {"", ".1"}}};
   std::map<std::string_view, int> found;
-  for (const Net& net : nets()) {
+  for (const RuleNet& net : nets()) {
     const ProgramSet set = differentiate(program_of(net), {});
     for (const auto kind : {ProgramKind::evaluate, ProgramKind::input_gradient})
       for (const Operation& operation : set.program(kind)) {
@@ -522,7 +512,7 @@ TEST(Rules, ResultsBesideTheFirstAreNamed) {
 
 // A table could not distinguish several values with the same name.
 TEST(Rules, EveryValueHasANameOfItsOwn) {
-  for (const Net& net : nets()) {
+  for (const RuleNet& net : nets()) {
     const ProgramSet set = differentiate(program_of(net), {});
     std::map<std::tuple<Role, int, WeightForm, std::string>, int> times;
     for (const Value& value : set.values) ++times[{value.role, value.use, value.form, value.name}];
@@ -581,8 +571,8 @@ TEST(Rules, LogitsTakeAMatrixAndATableOfOneDtype) {
   const Operation& operation = program.operations.front();
   using Types = std::vector<ValueType>;
   const Types taken{{DType::f32, {8, 6}}, {DType::f32, {11, 6}}};
-  EXPECT_EQ(yielded(operation, taken), (Types{{DType::f32, {8, 11}}}));
-  EXPECT_EQ(yielded(operation, {{DType::bf16, {8, 6}}, {DType::bf16, {11, 6}}}), (Types{{DType::f32, {8, 11}}}));
+  EXPECT_EQ(inferred_types(operation, taken), (Types{{DType::f32, {8, 11}}}));
+  EXPECT_EQ(inferred_types(operation, {{DType::bf16, {8, 6}}, {DType::bf16, {11, 6}}}), (Types{{DType::f32, {8, 11}}}));
   const std::vector<Types> refused{{taken[0]},
                                    {taken[0], taken[1], taken[1]},
                                    {{DType::bf16, {8, 6}}, taken[1]},
@@ -593,8 +583,8 @@ TEST(Rules, LogitsTakeAMatrixAndATableOfOneDtype) {
                                    {taken[0], {DType::f32, {66}}},
                                    {{DType::i32, {8, 6}}, {DType::i32, {11, 6}}},
                                    {{DType::f64, {8, 6}}, {DType::f64, {11, 6}}}};
-  for (std::size_t i = 0; i < refused.size(); ++i) EXPECT_TRUE(yielded(operation, refused[i]).empty()) << i;
-  const Types results = yielded(operation, taken);
+  for (std::size_t i = 0; i < refused.size(); ++i) EXPECT_TRUE(inferred_types(operation, refused[i]).empty()) << i;
+  const Types results = inferred_types(operation, taken);
   const Cost cost = operation.rule->cost(taken, results, operation.attributes);
   EXPECT_EQ(cost.flops, 2.0 * 8 * 6 * 11);
   EXPECT_EQ(cost.bytes, 4.0 * (8 * 6 + 11 * 6 + 8 * 11));

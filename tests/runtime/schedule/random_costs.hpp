@@ -9,6 +9,13 @@
 
 namespace millrace::runtime {
 
+/// One for every pass of every stage.
+inline Costs unit_costs(const Schedule& schedule) {
+  Costs costs;
+  costs.stages = uniform_costs(schedule.placement, 1, 1, 1);
+  return costs;
+}
+
 /// A random schedule with random costs: any schedule, possibly with entries exchanged as far as it stays live, with any links,
 /// rings, launches and noise.
 struct RandomRun {

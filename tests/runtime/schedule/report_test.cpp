@@ -16,12 +16,6 @@
 namespace millrace::runtime {
 namespace {
 
-Costs unit_costs(const Schedule& schedule) {
-  Costs costs;
-  costs.stages = uniform_costs(schedule.placement, 1, 1, 1);
-  return costs;
-}
-
 TEST(Measures, BothBubbles) {
   const Schedule schedule = zb_h2(4, 8);
   const auto step = measure(schedule, simulate(schedule, unit_costs(schedule)));

@@ -188,12 +188,6 @@ TEST(Simulate, EveryMomentOfEveryRankHasACause) {
   }
 }
 
-Costs unit_costs(const Schedule& schedule) {
-  Costs costs;
-  costs.stages = uniform_costs(schedule.placement, 1, 1, 1);
-  return costs;
-}
-
 TEST(Simulate, WaitsAreGivenToTheirCauses) {
   // Two ranks, one microbatch: F takes 1, B takes 2, a boundary occupies the link for 0.5 and takes 0.25 more to arrive, a launch
   // takes 0.125.

@@ -10,6 +10,7 @@
 #include "runtime/data/tokenizers/unicode.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
+#include "tests/runtime/tokenize/ids_of.hpp"
 #include "tests/support/mixed_text.hpp"
 #include "tests/support/paths.hpp"
 
@@ -51,12 +52,6 @@ const std::string& broken_text() {
   return made;
 }
 
-std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_view of) {
-  std::vector<std::int32_t> ids;
-  tokenizer.encode(of, ids);
-  return ids;
-}
-
 /// Encodes every line as a text, without its line end.
 std::vector<std::int32_t> ids_of_lines(const Tokenizer& tokenizer, std::string_view of) {
   std::vector<std::int32_t> ids;
@@ -75,7 +70,7 @@ TEST(MixedText, IsTheReferences) {
   }
 }
 
-class Reference : public testing::TestWithParam<const char*> {};
+class Reference : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Reference, HasTheSameIds) {
   const auto tokenizer = open_tokenizer(folder + GetParam());

@@ -36,7 +36,7 @@ TEST(Splitter, CutsAsTheirPatternsSay) {
   EXPECT_EQ(pieces_of(*make_splitter(SplitPattern::qwen2), "12 x"), (Pieces{"1", "2", " x"}));
 }
 
-class HandWritten : public testing::TestWithParam<SplitPattern> {};
+class HandWritten : public ::testing::TestWithParam<SplitPattern> {};
 
 // The hand-written splitters agree with PCRE2's matching of the pattern, on text of every kind.
 TEST_P(HandWritten, IsThePattern) {

@@ -9,6 +9,7 @@
 #include "runtime/data/tokenizers/tiktoken.hpp"
 #include "runtime/data/tokenizers/tokenizer_json.hpp"
 #include "runtime/io/file_system.hpp"
+#include "tests/runtime/tokenize/ids_of.hpp"
 #include "tests/support/expect_error.hpp"
 #include "tests/support/mixed_text.hpp"
 #include "tests/support/paths.hpp"
@@ -22,12 +23,6 @@ using tests::TemporaryFolder;
 using Ids = std::vector<std::int32_t>;
 
 const std::string golden = tests::source_path("tests/golden/tokenizers/");
-
-Ids ids_of(const Tokenizer& tokenizer, std::string_view text) {
-  Ids ids;
-  tokenizer.encode(text, ids);
-  return ids;
-}
 
 std::string golden_text(const std::string& name) { return read_text_file(golden + name, 1 << 20, ExitCode::data); }
 
