@@ -1,9 +1,12 @@
 #include "actors/planning/cost_probe.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "cluster/host/host_cores.hpp"
+#include "layers/initial_values.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -16,7 +19,8 @@ constexpr int in_flight = 4;  // as many as 1F1B has on the first of four ranks
 std::vector<runtime::RankStage> with_slots(std::vector<runtime::RankStage> stages) {
   for (auto& stage : stages) {
     const bool first = &stage == &stages.front(), last = &stage == &stages.back();
-    stage.slots = {in_flight, in_flight, in_flight, first ? 0 : in_flight, 0, last ? 0 : in_flight, 0, last ? in_flight : 0};
+    const bool results = !stage.training.losses.empty() || !stage.training.observations.empty();
+    stage.slots = {in_flight, in_flight, in_flight, first ? 0 : in_flight, 0, last ? 0 : in_flight, 0, results ? in_flight : 0};
   }
   return stages;
 }
@@ -31,6 +35,16 @@ runtime::RankOptions options_of(const actors::PlanRequest& request, BackwardMode
   return options;
 }
 
+/// The initial values of a tensor, of a large one the first million again and again: a router's rows all differ, as in a run, while a
+/// model's largest matrices take no time.
+void fill_as_a_run_begins(const layers::ParameterSpec& spec, double range, std::span<float> values) {
+  constexpr std::size_t most = std::size_t{1} << 20;
+  const auto first = values.first(std::min(most, values.size()));
+  layers::initial_values(spec, range, 0, 0, first);
+  for (std::size_t place = most; place < values.size(); place += most)
+    std::ranges::copy(first.first(std::min(most, values.size() - place)), values.subspan(place).begin());
+}
+
 }  // namespace
 
 CostProbe::CostProbe(const ModelParts& parts, const actors::PlanRequest& request, BackwardMode mode, int threads, kernels::Device device)
@@ -39,11 +53,27 @@ CostProbe::CostProbe(const ModelParts& parts, const actors::PlanRequest& request
       device_context_(kernels::make_context(device)),
       context_(team_, kernels::Implementation::fast, device_context_.get()),
       rank_(with_slots(parts.stages()), options_of(request, mode, threads, device)) {
+  fill_weights(parts);
   fill(request);
   for (int microbatch = 0; microbatch < in_flight; ++microbatch) rank_.upload(context_, microbatch);
 }
 
-/// Tokens spread over the whole table, like real ones. The weights stay zero: no kernel's time depends on their values.
+/// With weights of zero every token would choose the same experts, and some processors multiply zeros faster.
+void CostProbe::fill_weights(const ModelParts& parts) {
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const runtime::StageShard& shard = rank_.stages()[part]->shard();
+    const auto specs = layers::parameters(parts.model, parts.layout[part]);
+    for (const auto& tensor : shard.tensors()) {
+      const auto spec = std::ranges::find(specs, tensor.name, &layers::ParameterSpec::name);
+      if (spec == specs.end()) continue;
+      shard.fill(context_, shard.master(tensor),
+                 [&](std::span<float> values) { fill_as_a_run_begins(*spec, parts.model.initializer_range, values); });
+    }
+    shard.refresh_copies(context_);
+  }
+}
+
+/// Tokens spread over the whole table, like real ones.
 void CostProbe::fill(const actors::PlanRequest& request) {
   const auto vocabulary = static_cast<std::size_t>(request.model.vocab_size);
   const auto sequence = static_cast<std::size_t>(request.train.sequence);

@@ -27,6 +27,7 @@ class CostProbe {
   [[nodiscard]] std::vector<PassTimes> run(int repeats);
 
  private:
+  void fill_weights(const ModelParts& parts);
   void fill(const actors::PlanRequest& request);
   [[nodiscard]] runtime::ExecutionSlots slots_of(std::size_t part, int microbatch) const;
   double time(std::size_t part, runtime::Pass pass, int microbatch);

@@ -54,6 +54,12 @@ TEST(Plan, MeasuresThePartsByRunningThem) {
       EXPECT_GT(number_in(result.out, std::string("\n") + part + "(?: +[0-9.]+){" + std::to_string(column) + "} +([0-9.]+)"), 0) << part;
 }
 
+TEST(Plan, MeasuresLayersOfExperts) {
+  const auto result = plan({"model.family=mixtral", "model.experts=4", "model.experts_per_token=2", "--measure", "--repeats", "2"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_GT(number_in(result.out, "\nlayer +([0-9.]+)"), 0) << result.out;
+}
+
 /// Layers of linear attention cost more than those of full attention here: their projections are wider.
 TEST(Plan, PricesEveryKindOfLayerByItself) {
   const auto result = plan({"model.family=qwen3_5", "model.layer_types=linear_attention,linear_attention,full_attention",
