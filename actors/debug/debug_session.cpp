@@ -113,9 +113,10 @@ void DebugSession::run() {
       standing_.inside = false;
       standing_.call = nullptr;
     }
-    if (quitting_) return;
+    if (quitting_) break;
     if (back_to_) rebuild(*std::exchange(back_to_, std::nullopt));
   }
+  if (script_error_) std::rethrow_exception(script_error_);
 }
 
 /// Returns true if the pipeline is to continue, false at the end of the session.
@@ -131,7 +132,12 @@ bool DebugSession::read_commands() {
       if (carry_out(*line)) return !quitting_;
     } catch (const Error& error) {
       std::fflush(stdout);
-      if (!reader_->interactive()) throw;
+      if (!reader_->interactive()) {
+        // Thrown here within an action, it would be taken for a failure of that action.
+        script_error_ = std::current_exception();
+        quitting_ = true;
+        return false;
+      }
       fmt::print("{}\n", error.what());
     }
   }
