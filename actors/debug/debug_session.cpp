@@ -32,13 +32,13 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-std::int64_t count_of(const std::vector<std::string>& words, std::int64_t otherwise) {
-  if (words.size() < 2) return otherwise;
+std::int64_t count_of(const std::vector<std::string>& words, std::int64_t default_count, std::int64_t min_count = 1) {
+  if (words.size() < 2) return default_count;
   std::int64_t count = 0;
   const auto& word = words[1];
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
-  MILLRACE_CHECK(error == std::errc() && end == word.data() + word.size() && count > 0, ExitCode::usage, debugger,
-                 "{} {}, expected a number of 1 or more", words[0], word);
+  MILLRACE_CHECK(error == std::errc() && end == word.data() + word.size() && count >= min_count, ExitCode::usage, debugger,
+                 "{} {}, expected a number of {} or more", words[0], word, min_count);
   return count;
 }
 
@@ -113,9 +113,10 @@ void DebugSession::run() {
       standing_.inside = false;
       standing_.call = nullptr;
     }
-    if (quitting_) return;
+    if (quitting_) break;
     if (back_to_) rebuild(*std::exchange(back_to_, std::nullopt));
   }
+  if (script_error_) std::rethrow_exception(script_error_);
 }
 
 /// Returns true if the pipeline is to continue, false at the end of the session.
@@ -131,7 +132,12 @@ bool DebugSession::read_commands() {
       if (carry_out(*line)) return !quitting_;
     } catch (const Error& error) {
       std::fflush(stdout);
-      if (!reader_->interactive()) throw;
+      if (!reader_->interactive()) {
+        // Thrown here within an action, it would be taken for a failure of that action.
+        script_error_ = std::current_exception();
+        quitting_ = true;
+        return false;
+      }
       fmt::print("{}\n", error.what());
     }
   }
@@ -428,7 +434,7 @@ bool DebugSession::turn_to(const std::vector<std::string>& words) {
   MILLRACE_CHECK(!standing_.inside, ExitCode::usage, debugger, "rank {} is within an action, expected one between actions: step",
                  standing_.rank);
   MILLRACE_CHECK(words.size() == 2, ExitCode::usage, debugger, "rank which? expected 0 to {}", stepper_->plan().ranks() - 1);
-  const auto rank = words[1] == "0" ? 0 : count_of(words, 0);
+  const auto rank = count_of(words, 0, 0);
   MILLRACE_CHECK(rank < stepper_->plan().ranks(), ExitCode::usage, debugger, "rank {}, expected 0 to {}", rank,
                  stepper_->plan().ranks() - 1);
   standing_.rank = runtime::RankId(static_cast<int>(rank));
@@ -522,8 +528,7 @@ bool DebugSession::set(const std::vector<std::string>& words) {
 bool DebugSession::show(const std::vector<std::string>& words) {
   MILLRACE_CHECK(words.size() >= 2 && words[1] == "routing", ExitCode::usage, debugger, "show{}, expected show routing",
                  words.size() < 2 ? " what?" : " " + words[1]);
-  const bool first = words.size() < 3 || words[2] == "0";
-  fmt::print("{}", routing_text(*stepper_, standing_, first ? 0 : count_of({words.begin() + 1, words.end()}, 0)));
+  fmt::print("{}", routing_text(*stepper_, standing_, count_of({words.begin() + 1, words.end()}, 0, 0)));
   return false;
 }
 

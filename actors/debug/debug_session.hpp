@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -112,6 +113,7 @@ class DebugSession : private runtime::OperationHook {
   std::int64_t printed_steps_ = 0;  // number of finished steps whose results were printed
   std::optional<std::size_t> back_to_;
   bool quitting_ = false, replaying_ = false;
+  std::exception_ptr script_error_;  // of the command that ended a script
 };
 
 }  // namespace millrace::actors

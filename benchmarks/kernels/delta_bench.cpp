@@ -1,7 +1,8 @@
 // delta_bench [threads [json]]: the gated delta rule of Qwen3-Next and Qwen3.5, chunk by chunk, beside the recurrence token by token (plain
 // loops in fp32 on the same threads, head by head): milliseconds, thousands of tokens per second and GFLOP/s of the forward and of the
 // gradient, and how many times faster the chunked forward is. FLOPs are those of kernels/gated_delta_rule.hpp. With json it measures one
-// size, that of compare_peers.sh, and prints the milliseconds of a forward and of a forward with its gradient as a line of JSON.
+// size, that of compare_peers.sh, and prints a line of JSON: the milliseconds of a forward and of a forward with its gradient, and how far
+// the results and the gradients of the chunks are from those of the recurrence.
 
 #include <fmt/format.h>
 
@@ -98,18 +99,50 @@ double recurrence_seconds(const Operands& at, ThreadTeam& team) {
   });
 }
 
+void run_forward(const ExecutionContext& context, const Operands& at) {
+  gated_delta_rule_forward(context, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.o, at.scratch.bytes());
+}
+
+void run_gradient(const ExecutionContext& context, const Operands& at) {
+  gated_delta_rule_input_gradient(context, at.d_o, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.dq, at.dk, at.dv, at.dg,
+                                  at.dbeta, at.scratch.bytes());
+}
+
 struct Seconds {
   double forward, gradient;
 };
 
 Seconds seconds_of(const ExecutionContext& context, const Operands& at) {
-  const double forward = millrace::benchmarks::seconds_of(
-      [&] { gated_delta_rule_forward(context, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.o, at.scratch.bytes()); });
-  const double gradient = millrace::benchmarks::seconds_of([&] {
-    gated_delta_rule_input_gradient(context, at.d_o, at.q, at.k, at.v, at.g, at.beta, at.segments, at.options, at.dq, at.dk, at.dv, at.dg,
-                                    at.dbeta, at.scratch.bytes());
-  });
-  return {forward, gradient};
+  return {millrace::benchmarks::seconds_of([&] { run_forward(context, at); }),
+          millrace::benchmarks::seconds_of([&] { run_gradient(context, at); })};
+}
+
+/// The largest difference of an element of the fp32 tensor, relative to the largest expected element.
+double distance_of(const Tensor& found, const Tensor& expected) {
+  double difference = 0, largest = 0;
+  for (std::int64_t i = 0; i < expected.elements(); ++i) {
+    difference = std::max(difference, std::abs(double{found.as<float>()[i]} - expected.as<float>()[i]));
+    largest = std::max(largest, std::abs(double{expected.as<float>()[i]}));
+  }
+  return difference / largest;
+}
+
+struct Distances {
+  double forward, gradient;  // the latter: of the gradient that is farthest
+};
+
+/// How far the chunks are from the recurrence token by token in double, which the reference computes.
+Distances distances_of(ThreadTeam& team, const Case& c) {
+  const ExecutionContext fast(team), reference(team, Implementation::reference);
+  const Operands found(c, team.size()), expected(c, team.size());
+  run_forward(fast, found);
+  run_gradient(fast, found);
+  run_forward(reference, expected);
+  run_gradient(reference, expected);
+  double gradient = 0;
+  for (const auto each : {&Operands::dq, &Operands::dk, &Operands::dv, &Operands::dg, &Operands::dbeta})
+    gradient = std::max(gradient, distance_of(found.*each, expected.*each));
+  return {distance_of(found.o, expected.o), gradient};
 }
 
 void measure(const ExecutionContext& context, const Case& c) {
@@ -134,7 +167,9 @@ int main(int argc, char** argv) {
   const ExecutionContext context(team);
   if (argc > 2 && std::string_view(argv[2]) == "json") {
     const auto [forward, gradient] = seconds_of(context, Operands({2048, 16, 32, 128, DType::f32}, context.threads()));
-    fmt::print("{{\"forward_ms\": {:.2f}, \"step_ms\": {:.2f}}}\n", forward * 1e3, (forward + gradient) * 1e3);
+    const Distances distances = distances_of(team, {2048, 1, 2, 128, DType::f32});  // heads are alike, and the reference is slow
+    fmt::print("{{\"forward_ms\": {:.2f}, \"step_ms\": {:.2f}, \"forward_distance\": {:.3g}, \"gradient_distance\": {:.3g}}}\n",
+               forward * 1e3, (forward + gradient) * 1e3, distances.forward, distances.gradient);
     return 0;
   }
   fmt::print("{} threads\n    S  Hk  Hv    D  type  forward ms  k tok/s  GFLOP/s  gradient ms  k tok/s  GFLOP/s  recurrence ms   ratio\n",

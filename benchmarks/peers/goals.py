@@ -134,6 +134,9 @@ def delta_rule():
     for field, what in (("forward_ms", "forward"), ("step_ms", "forward and gradient")):
         ours, control = Side("millrace", field), Side("transformers", field)
         yield Comparison(12, f"gated delta rule, {what}, over transformers' chunks", "delta rule", ours, control, 0.5, "ratio", False, "ms", SMALLER)
+    for field, what in (("forward_distance", "result"), ("gradient_distance", "farthest gradient")):
+        what = f"gated delta rule, {what}: distance from the recurrence"
+        yield Comparison(12, what, "delta rule", Side("millrace", field), None, 1e-5, "value", False, "of the largest entry", SMALLER)
 
 
 COMPARISONS = [

@@ -205,12 +205,13 @@ ConfigFile parse_config_file(std::string_view text, const std::string& where) {
     result.warnings.push_back(fmt::format("{}: z_loss_multiplier = {}: the loss includes this z-loss", where, result.losses.z_loss));
   if (result.losses.balance_loss > 0)
     result.warnings.push_back(
-        fmt::format("{}: load_balance_loss_weight = {}: the loss includes this balance loss", where, result.losses.balance_loss));
+        fmt::format("{}: load_balance_loss_weight = {}: training adds this balance loss, the held-out loss excludes it", where,
+                    result.losses.balance_loss));
   if (result.losses.indexer_loss > 0)
     result.warnings.push_back(fmt::format("{}: indexer_loss_scaling_factor = {}: {}", where, result.losses.indexer_loss,
                                           result.losses.indexer_warmup
                                               ? "indexers alone are trained, since indexer_sparse_training is false"
-                                              : "the loss includes this loss of indexers"));
+                                              : "training adds this loss of indexers, the held-out loss excludes it"));
   if (result.losses.routed_bias_update_rate > 0)
     result.warnings.push_back(fmt::format("{}: routed_bias_update_rate = {}: training moves the routers' biases by it after each step",
                                           where, result.losses.routed_bias_update_rate));

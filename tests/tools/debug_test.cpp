@@ -96,6 +96,17 @@ TEST(Debug, RunsSplitBackwardsChunksAndReplicas) {
   }
 }
 
+TEST(Debug, AnErrorOfAScriptEndsItWithinAnActionToo) {
+  const TemporaryFolder folder;
+  for (const char* inside : {"until 1F1\nop 3\n", "until 1F1\n", "break op layers.1.mlp.swiglu\nrun\n"}) {
+    const auto result = debug(folder, std::string(inside) + "print nosuch\nwhere\n");
+    EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage)) << inside << result.err;
+    expect_parts(result.err, {"no tensor nosuch"});
+    EXPECT_EQ(result.out.find("(millrace) where"), std::string::npos) << inside << result.out;
+    EXPECT_EQ(result.out.find("failed"), std::string::npos) << inside << result.out;
+  }
+}
+
 TEST(Debug, NamesWhatWasMeant) {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& script, const Words& parts) {

@@ -164,7 +164,8 @@ TEST(Experts, TheDebuggerNamesWhatWasMeant) {
   refused("show tokens\n", {"show tokens, expected show routing"});
   refused("show routing\n", {"rank 0 has run no action yet"});
   refused("step\nshow routing 64\n", {"token 64, expected 0 to 63"});
-  refused("step\nshow routing x\n", {"x, expected a number of 1 or more"});
+  for (const char* word : {"x", "-1", "1.5"})
+    refused(fmt::format("step\nshow routing {}\n", word), {fmt::format("routing {}, expected a number of 0 or more", word)});
   const auto dense = run_millrace({"debug", "--script", folder.write("dense", "step\nshow routing\n"), "configs/runs/tiny.toml",
                                    "data.text=docs", "data.held_out=0", "sample.tokens=0", "train.threads=1"});
   expect_failure(dense, ExitCode::usage, {"stage 0 has no experts"});

@@ -42,7 +42,7 @@ class ModelFolderWords : public ::testing::Test {
     std::string bytes(1024 + 2 * 4096, '\0');
     const std::int32_t header[3] = {20240520, 1, 4096};
     std::memcpy(bytes.data(), header, sizeof header);
-    for (std::size_t i = 0; i < 4096; ++i) bytes[1024 + 2 * i] = static_cast<char>(i * i % 95);
+    for (std::size_t i = 0; i < 4096; ++i) bytes[1024 + 2 * i] = static_cast<char>(i * i % 79);
     folder_.write("tokens.bin", bytes);
   }
 
@@ -145,6 +145,17 @@ TEST_F(ModelFolderWords, AMixtureIsTrainedExportedAndTrainedOn) {
       run_millrace(joined(words, {"model.preset=", "model.from=" + folder_ / "hf", "run.directory=" + folder_ / "further"}));
   EXPECT_EQ(further.code, 0) << further.err;
   EXPECT_EQ(count(further.out + further.err, "parameters, "), 1) << further.out << further.err;  // "127.9k parameters, 78.8k active"
+}
+
+/// The loss of an evaluation has the balance loss beside it, as a term, and the message says so.
+TEST_F(ModelFolderWords, TheHeldOutLossExcludesTheBalanceLoss) {
+  const auto result = run_millrace({"eval", "--model", source_path("tests/golden/maxtext_mixtral"), "--sequence", "16", "--json",
+                                    "data.tokens=" + folder_ / "tokens.bin"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(count(result.err, ": training adds this balance loss, the held-out loss excludes it"), 1) << result.err;
+  const auto evaluation = json::parse(result.out);
+  EXPECT_GT(evaluation.at("moe_lb_loss"), 0) << result.out;
+  EXPECT_EQ(evaluation.at("loss"), evaluation.at("lm_loss")) << result.out;
 }
 
 /// llm.c's file is a model for every command, not only for convert.

@@ -160,6 +160,11 @@ TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
   EXPECT_TRUE(std::regex_search(less, std::regex("per rank, rematerialize [a-z_]*,?[a-z_,]*none"))) << less;
   const auto tight = within(0.4 * free);
   EXPECT_EQ(tight.find("1 chunk per rank, rematerialize none"), std::string::npos) << tight;
+  // A policy for each stage stands alone: beside it, the key for all of them would have no effect.
+  EXPECT_NE(read_file(folder / "plan.toml").find("\nstages = ["), std::string::npos) << read_file(folder / "plan.toml");
+  const auto again = plan({folder / "plan.toml"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(again.err.find("has no effect"), std::string::npos) << again.err;
   for (const char* limit : {"1000", "1KiB"})
     expect_failure(plan({"--memory", limit, "--schedules", "1f1b"}), ExitCode::config,
                    {fmt::format("no schedule fits: a rank may have {} bytes, uniform 1f1b takes ", limit[1] == 'K' ? 1024 : 1000)});

@@ -203,7 +203,8 @@ std::string plan_file(const Planning& planning, const actors::PlanResult& result
   if (!pipeline.plan.empty()) text += "plan = \"\"\n";
   if (pipeline.warmup != -1) text += "warmup = -1\n";
   if (pipeline.group != 0) text += "group = 0\n";
-  text += fmt::format("\n[rematerialize]\npolicy = {}\n", configs::to_text(plan.policy));
+  text += "\n[rematerialize]\n";
+  if (plan.stages.empty()) text += fmt::format("policy = {}\n", configs::to_text(plan.policy));  // has no effect beside stages
   if (!plan.stages.empty() || !planning.config.rematerialize.stages.empty())
     text += fmt::format("stages = {}\n", configs::to_text(plan.stages));
   return text;
