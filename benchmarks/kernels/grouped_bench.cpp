@@ -1,5 +1,5 @@
-// grouped_bench [threads] [fp32|bf16]: the products of experts, compared with our own product of one matrix and as many rows, which has the same FLOPs.
-// Both alternate, and each counts with its best round.
+// grouped_bench [threads] [fp32|bf16]: the products of experts, compared with our own product of one matrix and as many rows, which has the
+// same FLOPs. Both alternate, and each counts with its best round.
 
 #include <fmt/format.h>
 
