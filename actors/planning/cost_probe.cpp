@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cluster/host/host_cores.hpp"
+#include "kernels/base/check.hpp"
 #include "layers/initial_values.hpp"
 
 namespace millrace::actors {
@@ -65,7 +66,7 @@ void CostProbe::fill_weights(const ModelParts& parts) {
     const auto specs = layers::parameters(parts.model, parts.layout[part]);
     for (const auto& tensor : shard.tensors()) {
       const auto spec = std::ranges::find(specs, tensor.name, &layers::ParameterSpec::name);
-      if (spec == specs.end()) continue;
+      MILLRACE_CHECK(spec != specs.end(), ExitCode::internal, "actors.plan", "the part's parameters lack {}", tensor.name);
       shard.fill(context_, shard.master(tensor),
                  [&](std::span<float> values) { fill_as_a_run_begins(*spec, parts.model.initializer_range, values); });
     }

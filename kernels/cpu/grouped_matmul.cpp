@@ -274,7 +274,7 @@ struct Gradient {
     return thread_range(m, kShareGrain, static_cast<int>(index), static_cast<int>(blocks));
   }
   [[nodiscard]] bool by_panels() const { return part({0, m}, kRun).by_panels(); }
-  [[nodiscard]] bool by_tiles() const { return compute == DType::bf16 && multiplies_by_tiles(); }
+  [[nodiscard]] bool by_tiles() const { return multiplies_by_tiles(operands); }
   /// Length of a run of `count` rows with its padding.
   [[nodiscard]] std::int64_t padded(std::int64_t count) const {
     return by_panels() || by_tiles() ? count : (count + kRunGrain - 1) / kRunGrain * kRunGrain;

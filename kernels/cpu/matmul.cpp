@@ -33,7 +33,7 @@ struct Problem {
   /// Whether a is copied: widened, or transposed so that it can be cut. For rows cut out of a transposed matrix oneDNN uses an
   /// older kernel, which is a fifth slower and allocates.
   [[nodiscard]] bool copies_a() const { return widens() || (options.transpose_a && !by_tiles()); }
-  [[nodiscard]] bool by_tiles() const { return compute() == DType::bf16 && multiplies_by_tiles(); }
+  [[nodiscard]] bool by_tiles() const { return multiplies_by_tiles(operands); }
   [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
   /// Whether some columns of c are computed in a matrix of their own and copied. For a packed operand and some columns of c
   /// oneDNN uses its reference loops, which are a thousand times slower.
@@ -269,7 +269,9 @@ std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands,
 const char* matmul_path(DType operands) {
   const DType compute = matmul_compute_dtype(operands);
   if (compute == DType::bf16)
-    return !multiplies_by_tiles() ? "oneDNN in bf16" : cpu_features().models_tiles ? "a model of tile registers" : "tile registers (AMX)";
+    return !multiplies_by_tiles(operands) ? "oneDNN in bf16"
+           : cpu_features().models_tiles  ? "a model of tile registers"
+                                          : "tile registers (AMX)";
   return MatmulPart{.operands = compute}.by_panels() ? "our own loops in fp32" : "oneDNN in fp32";
 }
 

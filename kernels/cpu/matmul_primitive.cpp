@@ -117,9 +117,9 @@ bool MatmulPart::by_panels() const {
   return cpu_features().isa == Isa::avx2 && operands == DType::f32 && result == DType::f32 && !packed_b;
 }
 
-bool multiplies_by_tiles() { return cpu_features().amx_bf16; }
+bool multiplies_by_tiles(DType operands) { return operands == DType::bf16 && cpu_features().amx_bf16; }
 
-bool MatmulPart::by_tiles() const { return operands == DType::bf16 && multiplies_by_tiles(); }
+bool MatmulPart::by_tiles() const { return multiplies_by_tiles(operands); }
 
 namespace {
 

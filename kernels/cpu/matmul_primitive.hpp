@@ -8,8 +8,8 @@
 
 namespace millrace::kernels::cpu {
 
-/// Whether bf16 products are computed by tile registers.
-[[nodiscard]] bool multiplies_by_tiles();
+/// Whether products of these operands, as they are in memory, are computed by tile registers.
+[[nodiscard]] bool multiplies_by_tiles(DType operands);
 
 /// A thread's part of a matmul, as passed to oneDNN or computed here: c[m, n] (+)= a · op(b) with rows and columns cut out of larger
 /// matrices.

@@ -66,9 +66,6 @@ std::size_t product_scratch(const TransposedGemm& at, const Places& places, int 
   return largest;
 }
 
-/// Products of tiles transpose a and pack b themselves, while they copy them to the caches.
-bool by_tiles(const TransposedGemm& at) { return matmul_compute_dtype(at.operands) == DType::bf16 && multiplies_by_tiles(); }
-
 MatmulPart part_for_tiles(const TransposedGemm& at, IndexRange rows) {
   return {.m = rows.size(),
           .n = at.n,
@@ -82,8 +79,8 @@ MatmulPart part_for_tiles(const TransposedGemm& at, IndexRange rows) {
           .accumulate = at.accumulate};
 }
 
-/// Each thread packs all of b for its rows of c, part by part: sharing columns out instead, and so the packing, was slower, since each
-/// thread then transposes all of a.
+/// Products of tiles transpose a and pack b themselves, while they copy them to the caches. Each thread packs all of b for its rows of c,
+/// part by part: sharing columns out instead, and so the packing, was slower, since each thread then transposes all of a.
 void run_by_tiles(const TransposedGemm& at, const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c,
                   Scratch scratch) {
   context.team().run([&](int thread, int threads) {
@@ -100,13 +97,14 @@ void run_by_tiles(const TransposedGemm& at, const ExecutionContext& context, con
 bool TransposedGemm::suits(int threads) const { return k > 0 && n > 0 && m >= kShareGrain * threads; }
 
 std::size_t TransposedGemm::scratch_bytes(int threads) const {
-  if (by_tiles(*this)) return align_up(matmul_part_scratch_bytes(part_for_tiles(*this, {0, m}))) * static_cast<std::size_t>(threads);
+  if (multiplies_by_tiles(operands))
+    return align_up(matmul_part_scratch_bytes(part_for_tiles(*this, {0, m}))) * static_cast<std::size_t>(threads);
   const Places places(*this, threads);
   return places.b + (places.turned + product_scratch(*this, places, threads)) * static_cast<std::size_t>(threads);
 }
 
 void TransposedGemm::run(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, Scratch scratch) const {
-  if (by_tiles(*this)) {
+  if (multiplies_by_tiles(operands)) {
     check_scratch("kernels.matmul", scratch, scratch_bytes(context.threads()));
     return run_by_tiles(*this, context, a, b, c, scratch);
   }

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/gemm/tiles.hpp"
+#include "kernels/cpu/gemm/sum_block.hpp"
 #include "kernels/cpu/simd/pair_lines.hpp"
 #include "kernels/cpu/simd/transpose_16x16.hpp"
 
@@ -110,33 +110,11 @@ struct BlockProduct {
 
 /// A block of 32 x 32 sums: c (+)= a · b over `steps` steps of 32 numbers.
 MILLRACE_INLINE void multiply_block(Tiles& tiles, const BlockProduct& x, std::int64_t steps, bool accumulate) {
-  const std::int64_t c_bytes = x.c_step * 4;
-  if (accumulate) {
-    tiles.load<0>(x.c, c_bytes);
-    tiles.load<1>(x.c + 16, c_bytes);
-    tiles.load<2>(x.c + 16 * x.c_step, c_bytes);
-    tiles.load<3>(x.c + 16 * x.c_step + 16, c_bytes);
-  } else {
-    tiles.clear<0>();
-    tiles.clear<1>();
-    tiles.clear<2>();
-    tiles.clear<3>();
-  }
+  begin_sums(tiles, accumulate ? x.c : nullptr, x.c_step);
   const BFloat16 *a = x.a, *b = x.b;
-  for (std::int64_t step = 0; step < steps; ++step, a += kTileNumbers, b += x.b_step * kTileNumbers) {
-    tiles.load<4>(a, 64);
-    tiles.load<6>(b, 64);
-    tiles.multiply_add<0, 4, 6>();
-    tiles.load<7>(b + kTileNumbers, 64);
-    tiles.multiply_add<1, 4, 7>();
-    tiles.load<5>(a + x.a_rows * kTileNumbers, 64);
-    tiles.multiply_add<2, 5, 6>();
-    tiles.multiply_add<3, 5, 7>();
-  }
-  tiles.store<0>(x.c, c_bytes);
-  tiles.store<1>(x.c + 16, c_bytes);
-  tiles.store<2>(x.c + 16 * x.c_step, c_bytes);
-  tiles.store<3>(x.c + 16 * x.c_step + 16, c_bytes);
+  for (std::int64_t step = 0; step < steps; ++step, a += kTileNumbers, b += x.b_step * kTileNumbers)
+    add_step(tiles, a, a + x.a_rows * kTileNumbers, b, b + kTileNumbers, 64);
+  store_sums(tiles, x.c, x.c_step);
 }
 
 /// c [32, columns] (+)= a · b.

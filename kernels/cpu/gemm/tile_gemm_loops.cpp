@@ -1,6 +1,6 @@
 #include "kernels/cpu/gemm/tile_gemm_loops.hpp"
 
-#include "kernels/cpu/gemm/tiles.hpp"
+#include "kernels/cpu/gemm/sum_block.hpp"
 #include "kernels/cpu/simd/pair_lines.hpp"
 #include "kernels/cpu/simd/transpose_16x16.hpp"
 
@@ -33,7 +33,6 @@ MILLRACE_INLINE void copy_rows(const BFloat16* a, std::int64_t a_step, std::int6
 
 /// Two lines of 32 numbers as pairs: of numbers 0 – 3, 8 – 11, 16 – 19 and 24 – 27, and of the others.
 MILLRACE_INLINE void pair_by_quarters(const BFloat16* even, const BFloat16* odd, f32x16& first, f32x16& second) {
-  using u16x32 = std::uint16_t __attribute__((vector_size(64)));
   u16x32 a, b;
   __builtin_memcpy(&a, even, sizeof a);
   __builtin_memcpy(&b, odd, sizeof b);
@@ -147,38 +146,15 @@ struct Ahead {
 /// to [32, 32] = from + a · b over `steps` steps. Meanwhile the vector units finish the block before this one.
 MILLRACE_INLINE void multiply_block(Tiles& tiles, const BFloat16* a, const BFloat16* b, std::int64_t steps, const Sums& sums,
                                     const TileGemm& x, const Finished& before, const Ahead& ahead) {
-  constexpr std::int64_t size = sizeof(float);
-  if (sums.from == nullptr) {
-    tiles.clear<0>();
-    tiles.clear<1>();
-    tiles.clear<2>();
-    tiles.clear<3>();
-  } else {
-    const std::int64_t step = sums.from_step;
-    tiles.load<0>(sums.from, step * size);
-    tiles.load<1>(sums.from + 16, step * size);
-    tiles.load<2>(sums.from + 16 * step, step * size);
-    tiles.load<3>(sums.from + 16 * step + 16, step * size);
-  }
+  begin_sums(tiles, sums.from, sums.from_step);
   constexpr std::int64_t pairs = kColumnsOfB * 2 * static_cast<std::int64_t>(sizeof(BFloat16));
   const std::int64_t share = (kBlock + steps - 1) / steps;
   for (std::int64_t step = 0; step < steps; ++step, a += kBlockStep, b += kStep * kColumnsOfB) {
-    tiles.load<4>(a, 64);
-    tiles.load<6>(b, pairs);
-    tiles.multiply_add<0, 4, 6>();
-    tiles.load<7>(b + 32, pairs);
-    tiles.multiply_add<1, 4, 7>();
-    tiles.load<5>(a + kBlockStep / 2, 64);
-    tiles.multiply_add<2, 5, 6>();
-    tiles.multiply_add<3, 5, 7>();
+    add_step(tiles, a, a + kBlockStep / 2, b, b + 32, pairs);
     ahead.fetch(step, share);
     finish_rows(x, before, step * share, (step + 1) * share);
   }
-  const std::int64_t step = sums.to_step;
-  tiles.store<0>(sums.to, step * size);
-  tiles.store<1>(sums.to + 16, step * size);
-  tiles.store<2>(sums.to + 16 * step, step * size);
-  tiles.store<3>(sums.to + 16 * step + 16, step * size);
+  store_sums(tiles, sums.to, sums.to_step);
 }
 
 /// A thread's memory: 32 rows of a as tiles [depth / 32, 2, 16, 32], two finished blocks [2, 32, 32], and the sums that are kept between
@@ -286,7 +262,9 @@ class Multiplier {
                         .c = keeps ? reinterpret_cast<const char*>(kept + kBlock * kBlock) : c + (row * x_.c_step + column + kBlock) * size,
                         .c_step = keeps ? kBlock * static_cast<std::int64_t>(sizeof(float)) : x_.c_step * size,
                         .two_lines = keeps || x_.narrow == nullptr,
-                        .b = packed_at(part, index / 2 * kColumnsOfB, ((row - top) / kBlock * 2 + index % 2) * lines * steps() / 2),
+                        .b = part == nullptr
+                                 ? nullptr
+                                 : packed_at(part, index / 2 * kColumnsOfB, ((row - top) / kBlock * 2 + index % 2) * lines * steps() / 2),
                         .b_lines = lines};
       multiply(row, column, rows, kept, ahead);
     }
