@@ -172,7 +172,7 @@ MILLRACE_INLINE void copy_queries(const AttentionBackward<BFloat16>& at, std::in
   copy_transposed_right(d_o, kTile, work.d_o_by_feature);
 }
 
-// Those of tokens beyond the row are zero.
+// Log-sums and deltas of a head; those of tokens beyond the row are zero.
 MILLRACE_INLINE void prepare_sums(const AttentionBackward<BFloat16>& at, std::int64_t row, std::int64_t head, const Workspace& work) {
   const AttentionSizes& sizes = at.sizes;
   const Vectors results = results_of(sizes);

@@ -492,7 +492,7 @@ TEST(LinearCrossEntropy, EveryInstructionSetGivesTheSameLoops) {
     }
 }
 
-// Of all sizes, denormal results included.
+// The logits are spread so that their exponentials have every size, down to denormal numbers.
 TEST(LinearCrossEntropy, EveryInstructionSetHasTheSameExponentials) {
   MILLRACE_CPU_ONLY();
   constexpr std::int64_t count = 1 << 16;

@@ -67,7 +67,8 @@ class ProductStability : public ::testing::TestWithParam<DType> {};
 
 TEST_P(ProductStability, NoRowOfTenThousandProductsDependsOnItsPlace) {
   const bool ours = GetParam() == DType::f32 ? cpu_features().isa == Isa::avx2 : cpu_features().amx_bf16;
-  // Those of oneDNN may depend on their columns and on how many rows there are, which is why experts' have a fixed number.
+  // A row of oneDNN's products may depend on its columns and on how many rows there are, which is why it always multiplies a fixed number
+  // of experts' rows.
   if (!ours) GTEST_SKIP() << "products of this dtype are computed by oneDNN on this processor";
   std::mt19937 random(7);
   std::int64_t rows = 0, different = 0;
