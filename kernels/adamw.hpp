@@ -17,11 +17,13 @@ struct AdamwScalars {
   double weight_decay = 0;
   float gradient_scale = 1;  // from clipping
   std::int64_t update = 1;   // t, from 1
+  bool nesterov = false;     // Nesterov's momentum in the form of optax.nadamw, which MaxText uses beside Muon
 };
 
 /// For each tensor, with its states m and v:
 ///   p ← p·(1 − lr·decay);  g ← gradient·gradient_scale;  m ← β1 m + (1−β1) g;  v ← β2 v + (1−β2) g²;
 ///   p ← p − (lr/(1−β1ᵗ)) · m / (√v/√(1−β2ᵗ) + ε).
+/// With `nesterov` m / (1−β1ᵗ) is replaced by β1·m / (1−β1ᵗ⁺¹) + (1−β1)·g / (1−β1ᵗ) (Dozat, "Incorporating Nesterov momentum into Adam").
 /// On a GPU a few launches update many tensors. Throws Error(internal) for tensors that do not fit.
 void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const OptimizerTensors> tensors);
 

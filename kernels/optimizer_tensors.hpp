@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 
 #include "kernels/base/tensor.hpp"
@@ -9,6 +10,17 @@
 namespace millrace::kernels {
 
 inline constexpr std::size_t max_optimizer_states = 2;
+
+/// A parameter as matrices, for optimizers that treat it as a linear map: `count` row-major matrices [rows, columns], one after another.
+struct MatrixForm {
+  std::int64_t count = 0;  // 0: the parameter is no matrix to the optimizer
+  std::int64_t rows = 0, columns = 0;
+  bool rows_are_outputs = false;  // a row holds the weights of one output, as in torch.nn.Linear; false: of one input
+
+  [[nodiscard]] std::int64_t inputs() const noexcept { return rows_are_outputs ? columns : rows; }
+  [[nodiscard]] std::int64_t outputs() const noexcept { return rows_are_outputs ? rows : columns; }
+  bool operator==(const MatrixForm&) const = default;
+};
 
 /// One parameter with its gradient and optimizer states, as an optimizer's kernel updates them. All are f32 and have the same
 /// shape.
@@ -18,6 +30,7 @@ struct OptimizerTensors {
   Tensor copy;                                      // bf16, gets the rounded parameter; empty if programs read the parameter itself
   std::array<Tensor, max_optimizer_states> states;  // in the order of Optimizer::states(); unused ones are empty
   bool decays = true;                               // false: no weight decay for this parameter
+  MatrixForm matrices = {};
 };
 
 /// Throws Error(internal) unless the tensors have one shape and the dtypes above. `states` names the states that the kernel expects.

@@ -20,6 +20,9 @@ void update(const ExecutionContext& context, const AdamwScalars& scalars, const 
       .rest2 = static_cast<float>(1.0 - scalars.beta2),
       .epsilon = static_cast<float>(scalars.epsilon),
       .gradient_scale = scalars.gradient_scale,
+      .nesterov = scalars.nesterov,
+      .momentum_step = static_cast<float>(scalars.learning_rate * scalars.beta1 / (1.0 - std::pow(scalars.beta1, t + 1))),
+      .gradient_step = static_cast<float>(scalars.learning_rate * (1.0 - scalars.beta1) / (1.0 - std::pow(scalars.beta1, t))),
   };
   context.team().for_ranges(tensors.parameter.elements(), update_grain,
                             [&](std::int64_t begin, std::int64_t end) { pick_adamw_range()(loop, begin, end); });

@@ -14,6 +14,8 @@ struct AdamwLoop {
   float negative_step_size;
   float correction;  // √(1 − β2ᵗ)
   float beta1, rest1, beta2, rest2, epsilon, gradient_scale;
+  bool nesterov;
+  float momentum_step, gradient_step;  // with nesterov: lr·β1/(1−β1ᵗ⁺¹), lr·(1−β1)/(1−β1ᵗ)
 };
 
 MILLRACE_CPU_KERNEL(adamw_range, void(const AdamwLoop& loop, std::int64_t begin, std::int64_t end));

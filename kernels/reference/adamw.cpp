@@ -10,6 +10,8 @@ void update(const AdamwScalars& scalars, const OptimizerTensors& tensors) {
   const double decay = tensors.decays ? scalars.weight_decay : 0.0;
   const auto keep = static_cast<float>(1.0 - scalars.learning_rate * decay);
   const auto step_size = static_cast<float>(scalars.learning_rate / (1.0 - std::pow(scalars.beta1, t)));
+  const auto momentum_step = static_cast<float>(scalars.learning_rate * scalars.beta1 / (1.0 - std::pow(scalars.beta1, t + 1)));
+  const auto gradient_step = static_cast<float>(scalars.learning_rate * (1.0 - scalars.beta1) / (1.0 - std::pow(scalars.beta1, t)));
   const auto correction = static_cast<float>(std::sqrt(1.0 - std::pow(scalars.beta2, t)));
   const auto beta1 = static_cast<float>(scalars.beta1), rest1 = static_cast<float>(1.0 - scalars.beta1);
   const auto beta2 = static_cast<float>(scalars.beta2), rest2 = static_cast<float>(1.0 - scalars.beta2);
@@ -23,7 +25,10 @@ void update(const AdamwScalars& scalars, const OptimizerTensors& tensors) {
     first = beta1 * first + rest1 * g;
     second = beta2 * second + rest2 * g * g;
     const float denominator = std::sqrt(second) / correction + epsilon;
-    parameter = parameter + -step_size * first / denominator;
+    if (scalars.nesterov)
+      parameter = parameter - (momentum_step * first + gradient_step * g) / denominator;
+    else
+      parameter = parameter + -step_size * first / denominator;
     if (tensors.copy) tensors.copy.as<BFloat16>()[i] = to_bfloat16(parameter);
     tensors.gradient.as<float>()[i] = 0.0F;
   }
