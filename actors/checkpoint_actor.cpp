@@ -24,7 +24,9 @@ void add_snapshot(const runtime::StageShard& shard, std::vector<runtime::Checkpo
     const auto shape = tensor.shape.sizes();
     tensors.push_back({tensor.name, runtime::FileDType::f32, shape, shard.snapshot_master(tensor), {}});
     for (std::size_t i = 0; i < shard.states().size(); ++i)
-      tensors.push_back({shard.states()[i].tensor_name(tensor.name), runtime::FileDType::f32, shape, shard.snapshot_state(tensor, i), {}});
+      if (tensor.has_state(i))
+        tensors.push_back(
+            {shard.states()[i].tensor_name(tensor.name), runtime::FileDType::f32, shape, shard.snapshot_state(tensor, i), {}});
   }
 }
 

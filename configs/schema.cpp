@@ -77,10 +77,12 @@ void train_keys(std::vector<Key>& keys) {
                        {"hf", "maxtext"}));
   std::vector<std::string> optimizers;
   for (const auto& choice : runtime::optimizer_choices) optimizers.emplace_back(choice.name);
-  keys.push_back(among(bind("train.optimizer", identity,
-                            "The optimizer: adamw; adam_pax, MaxText's Adam, which stores bias-corrected moments; sgd as in PyTorch.",
-                            MEMBER(train.optimizer)),
-                       std::move(optimizers)));
+  keys.push_back(
+      among(bind("train.optimizer", identity,
+                 "The optimizer: adamw; adam_pax, MaxText's Adam, which stores bias-corrected moments; sgd as in PyTorch; muon for "
+                 "matrices, with AdamW for the other parameters.",
+                 MEMBER(train.optimizer)),
+            std::move(optimizers)));
   keys.push_back(
       between(bind("train.learning_rate", identity, "Peak learning rate, after the warm-up.", MEMBER(train.learning_rate)), 0, 1000));
   keys.push_back(between(
@@ -92,14 +94,16 @@ void train_keys(std::vector<Key>& keys) {
               "steps"));
   keys.push_back(between(bind("train.decay_steps", identity, "wsd, wsd-cosine: steps of the decay at the end.", MEMBER(train.decay_steps)),
                          0, many, "steps"));
+  keys.push_back(between(
+      bind("train.beta1", identity, "adamw, adam_pax, muon's AdamW: decay of the first moment, the gradient's mean.", MEMBER(train.beta1)),
+      0, 0.999999999));
+  keys.push_back(between(bind("train.beta2", identity, "adamw, adam_pax, muon's AdamW: decay of the second moment, the mean of its square.",
+                              MEMBER(train.beta2)),
+                         0, 0.999999999));
   keys.push_back(
-      between(bind("train.beta1", identity, "adamw, adam_pax: decay of the first moment, the gradient's mean.", MEMBER(train.beta1)), 0,
-              0.999999999));
-  keys.push_back(
-      between(bind("train.beta2", identity, "adamw, adam_pax: decay of the second moment, the mean of its square.", MEMBER(train.beta2)), 0,
-              0.999999999));
-  keys.push_back(
-      between(bind("train.epsilon", identity, "adamw, adam_pax: added to the root of the second moment.", MEMBER(train.epsilon)), 0, 1));
+      between(bind("train.epsilon", identity, "adamw, adam_pax: added to the root of the second moment. muon: for the matrix's norm too.",
+                   MEMBER(train.epsilon)),
+              0, 1));
   keys.push_back(
       between(bind("train.momentum", identity, "sgd: momentum, the decay of the sum of past gradients. 0: none, and no optimizer state.",
                    MEMBER(train.momentum)),
@@ -113,6 +117,22 @@ void train_keys(std::vector<Key>& keys) {
   keys.push_back(bind("train.decay_mask", identity,
                       "Regular expressions of parameters without weight decay, searched in the name with / in place of its dots.",
                       MEMBER(train.decay_mask)));
+  keys.push_back(
+      between(bind("train.muon_beta", identity, "muon: decay of the momentum of matrices.", MEMBER(train.muon_beta)), 0, 0.999999999));
+  keys.push_back(
+      between(bind("train.muon_consistent_rms", identity,
+                   "muon: the root mean square of a matrix's step, in units of the learning rate; 0.2 is that of AdamW. 0: steps "
+                   "are scaled by the root of outputs / inputs, where that is above 1.",
+                   MEMBER(train.muon_consistent_rms)),
+              0, 1000));
+  keys.push_back(between(bind("train.muon_weight_decay", identity,
+                              "muon: weight decay of matrices, scaled by the learning rate; train.weight_decay is that of the others.",
+                              MEMBER(train.muon_weight_decay)),
+                         0, 1000));
+  keys.push_back(bind("train.muon_exclude", identity,
+                      "muon: regular expressions of parameters that AdamW updates, searched in the name with / in place of its dots. Those "
+                      "with fewer than two dimensions it updates anyway. Empty: embeddings, output heads, biases and convolutions.",
+                      MEMBER(train.muon_exclude)));
   keys.push_back(
       between(bind("train.clip", identity, "Largest global norm of the gradient; larger gradients are scaled down to it. 0: no clipping.",
                    MEMBER(train.clip)),

@@ -34,13 +34,17 @@ struct TrainConfig {
   bool nesterov = false;
   double weight_decay = 0.1;
   std::vector<std::string> decay_mask;  // regular expressions of the parameters without decay
-  double clip = 1.0;                    // largest global gradient norm; 0: no clipping
-  double z_loss = 0.0;                  // weight of log(Z)^2
-  double balance_loss = 0.0;            // of routers, a mean over the layers with experts
-  double router_z_loss = 0.0;           // weight of log(Z)^2 of routers
-  double indexer_loss = 0.0;            // weight of the divergence of indexers from the attention
-  bool indexer_warmup = false;          // train the indexers alone, on all keys
-  double routed_bias_update_rate = 0;   // by which a step moves the biases of routers towards even loads
+  double muon_beta = 0.95;
+  double muon_consistent_rms = 0.0;       // 0: steps are scaled by the matrix's outputs/inputs
+  double muon_weight_decay = 0.1;         // of the matrices
+  std::vector<std::string> muon_exclude;  // regular expressions of the parameters that are not matrices to Muon; empty: the default ones
+  double clip = 1.0;                      // largest global gradient norm; 0: no clipping
+  double z_loss = 0.0;                    // weight of log(Z)^2
+  double balance_loss = 0.0;              // of routers, a mean over the layers with experts
+  double router_z_loss = 0.0;             // weight of log(Z)^2 of routers
+  double indexer_loss = 0.0;              // weight of the divergence of indexers from the attention
+  bool indexer_warmup = false;            // train the indexers alone, on all keys
+  double routed_bias_update_rate = 0;     // by which a step moves the biases of routers towards even loads
   bool find_nan = false;
 
   bool operator==(const TrainConfig&) const = default;

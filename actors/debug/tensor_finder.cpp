@@ -56,6 +56,7 @@ void TensorFinder::add_weights(runtime::RankId rank, const runtime::StageShard& 
     add(tensor.name, "weight", shard.master(tensor));
     add("grad." + tensor.name, "gradient sum", shard.gradient(tensor));
     for (std::size_t i = 0; i < shard.states().size(); ++i) {
+      if (!tensor.has_state(i)) continue;
       const auto& state = shard.states()[i];
       add(state.tensor_name(tensor.name), "state " + state.name, shard.state(tensor, i));
     }

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "actors/jobs/recorded_steps.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/json_reader.hpp"
+#include "runtime/optimizers/optimizer_config.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -24,8 +26,8 @@ std::int64_t steps_part(std::int64_t steps, double fraction) { return static_cas
 
 void read_optimizer(JsonReader& reader, runtime::TrainConfig& train) {
   train.optimizer = reader.text("opt_type").value_or("adamw");
-  if (train.optimizer != "adamw" && train.optimizer != "adam_pax" && train.optimizer != "sgd")
-    reader.refuse("opt_type", "expected adamw, adam_pax or sgd: no other optimizer of MaxText is supported");
+  if (std::ranges::find(runtime::optimizer_choices, train.optimizer, &runtime::OptimizerChoice::name) == runtime::optimizer_choices.end())
+    reader.refuse("opt_type", "expected adamw, adam_pax, sgd or muon: no other optimizer of MaxText is supported");
   check_only_value(reader, "adam_eps_root", 0.0, "epsilon is added outside of the root");
   check_only_value(reader, "mu_dtype", "float32", "states are fp32");
   check_only_value(reader, "weight_dtype", "float32", "parameters are fp32");
@@ -40,6 +42,13 @@ void read_optimizer(JsonReader& reader, runtime::TrainConfig& train) {
   train.beta2 = number_or(reader, "adam_b2", 0.95);
   train.epsilon = number_or(reader, "adam_eps", 1e-8);
   train.weight_decay = number_or(reader, "adam_weight_decay", 0.1);
+  if (train.optimizer == "muon") {
+    train.muon_beta = number_or(reader, "muon_beta", 0.95);
+    train.muon_weight_decay = number_or(reader, "muon_weight_decay", 0.0);
+    const Json* rms = reader.find("muon_consistent_rms");
+    if (rms != nullptr && !rms->is_null()) train.muon_consistent_rms = number_or(reader, "muon_consistent_rms", 0.0);
+    return;  // its AdamW has no mask
+  }
   if (const Json* mask = reader.find("adamw_mask"); mask != nullptr) {
     if (!mask->is_array()) reader.refuse("adamw_mask", "expected a list of regular expressions");
     for (const Json& expression : *mask) {

@@ -43,8 +43,9 @@ void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& che
   for_each_tensor(rank, [&](const ParameterSpec& spec, const StoredParameter& tensor, const StageShard& shard) {
     shard.fill(rank.context(), shard.master(tensor), [&](Numbers numbers) { checkpoint.read(spec.name, numbers); });
     for (std::size_t i = 0; i < shard.states().size(); ++i)
-      shard.fill(rank.context(), shard.state(tensor, i),
-                 [&](Numbers numbers) { checkpoint.read(shard.states()[i].tensor_name(spec.name), numbers); });
+      if (tensor.has_state(i))
+        shard.fill(rank.context(), shard.state(tensor, i),
+                   [&](Numbers numbers) { checkpoint.read(shard.states()[i].tensor_name(spec.name), numbers); });
   });
 }
 

@@ -141,6 +141,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.losses = loss_weights(train);
   plan.optimizer = runtime::make_optimizer(train);
   plan.decay = runtime::DecayRule(train);
+  plan.matrices = runtime::MatrixRule(train, plan.model.numerics == "maxtext");
   const int replicas = plan.schedule.placement.replicas();
   plan.accumulators = replicas == 1 ? static_cast<int>(train.accumulators) : 1;
   const auto model_layout = plan.layout;

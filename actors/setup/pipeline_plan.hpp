@@ -10,6 +10,7 @@
 #include "layers/models/model.hpp"
 #include "layers/partition.hpp"
 #include "runtime/optimizers/decay.hpp"
+#include "runtime/optimizers/matrix_rule.hpp"
 #include "runtime/optimizers/optimizer.hpp"
 #include "runtime/passes/rematerialize.hpp"
 #include "runtime/program/program.hpp"
@@ -66,7 +67,8 @@ struct PipelinePlan {
   int accumulators = 1;         // contiguous parts of a replica's microbatches, with a gradient sum each
   bool split_backward = false;  // the table has I and W
   std::shared_ptr<const runtime::Optimizer> optimizer;
-  runtime::DecayRule decay;  // which parameters the optimizer lets decay
+  runtime::DecayRule decay;      // which parameters the optimizer lets decay
+  runtime::MatrixRule matrices;  // which it treats as matrices
 
   [[nodiscard]] int ranks() const { return schedule.placement.ranks(); }
   [[nodiscard]] int stages() const { return schedule.placement.stages(); }

@@ -53,11 +53,11 @@ float clip_scale(double norm, const TrainConfig& train) {
 void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const StageShard& shard) {
   const auto updates = shard.updates();
   if (updates.empty()) return;
-  if (!shard.packs()) return shard.optimizer().update(context, scalars, updates);
+  if (!shard.packs()) return shard.optimizer().update(context, scalars, updates, shard.scratch());
   std::size_t next = 0;
   for (const StoredParameter& tensor : shard.tensors()) {
     if (!tensor.trained) continue;
-    shard.optimizer().update(context, scalars, updates.subspan(next++, 1));
+    shard.optimizer().update(context, scalars, updates.subspan(next++, 1), shard.scratch());
     shard.pack_copies(context, tensor);  // before the next tensor, since bf16 copies may share memory
   }
 }

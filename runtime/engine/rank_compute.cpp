@@ -24,7 +24,7 @@ void note_forms(const ProgramSet& programs, StageParameter& parameter) {
       }
 }
 
-RankShards shards_of(const std::vector<RankStage>& stages, kernels::DType compute) {
+RankShards shards_of(const std::vector<RankStage>& stages, const RankOptions& options) {
   std::vector<StageId> ids;
   std::vector<StageParameter> all;
   for (const RankStage& stage : stages) {
@@ -36,7 +36,16 @@ RankShards shards_of(const std::vector<RankStage>& stages, kernels::DType comput
       all.push_back(std::move(parameter));
     }
   }
-  return lay_out_shards(ids, all, compute);
+  return lay_out_shards(ids, all, options.compute, options.optimizer.get());
+}
+
+/// The scratch that the optimizer needs for a tensor of the shard.
+std::size_t optimizer_scratch(const ShardLayout& shard, const RankOptions& options) {
+  std::size_t bytes = 0;
+  if (!options.training || options.optimizer == nullptr) return bytes;
+  for (const StoredParameter& tensor : shard.tensors)
+    if (tensor.trained) bytes = std::max(bytes, options.optimizer->scratch_bytes(tensor.matrices, options.processor()));
+  return bytes;
 }
 
 /// The number of tokens of a microbatch; 0 on a rank whose programs take none.
@@ -49,10 +58,9 @@ std::size_t tokens_in(const std::vector<Stage*>& stages) {
 }  // namespace
 
 RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& options) {
-  RankShards shards = shards_of(stages, options.compute);
+  RankShards shards = shards_of(stages, options);
   RankMemoryRequest demand{options.accumulators,
                            options.training,
-                           options.optimizer == nullptr ? 0 : static_cast<int>(options.optimizer->states().size()),
                            options.staging,
                            options.batches,
                            !kernels::device_type(options.device).facts().host_readable,
@@ -65,6 +73,8 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
                                              options.processor()));
     stages_.push_back(owned_.back().get());
     demand.stages.push_back(stages_.back()->demand(stage.slots));
+    std::size_t& workspace = demand.stages.back().workspace;
+    workspace = std::max(workspace, optimizer_scratch(stages_.back()->shard_layout(), options));
   }
   plan_ = std::make_unique<RankMemoryPlan>(demand);
   if (options.plan_only) return;

@@ -63,11 +63,11 @@ void RankMemoryPlan::add_shards(const RankMemoryRequest& demand) {
   for (const StageMemoryRequest& stage : demand.stages) add(master, stage.stage, stage.master, 1);
   for (const StageMemoryRequest& stage : demand.stages) add(copy, stage.stage, stage.copy, 1);
   add(copy, no_stage, demand.shared_copy, 1);
-  const int states = demand.training ? demand.states : 0;
   for (const StageMemoryRequest& stage : demand.stages) {
-    add(state, stage.stage, stage.master, states);
+    const std::size_t states = demand.training ? stage.state : 0;
+    add(state, stage.stage, states, 1);
     if (demand.training) add(accumulator, stage.stage, stage.accumulator, demand.accumulators);
-    if (demand.staging) add_readable(staging, stage.stage, stage.master, 1 + states);
+    if (demand.staging) add_readable(staging, stage.stage, stage.master + states, 1);
     // A few numbers, which kernels write where the host can read them.
     if (demand.training) add_readable(square, stage.stage, stage.square, 1);
   }

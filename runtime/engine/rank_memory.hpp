@@ -19,12 +19,12 @@ enum class MemoryKind : std::uint8_t {
   // The shard of a stage:
   master,       // fp32 parameters
   copy,         // bf16 and packed copies of the matrices; the rank's own section is the place of those that are only read packed
-  state,        // of the optimizer, fp32: a slot is one state of all parameters
+  state,        // of the optimizer, fp32: all states of all parameters
   accumulator,  // gradient sums; a slot is a whole set
-  staging,      // of a snapshot: slot 0 parameters, then a slot for each state
+  staging,      // of a snapshot: parameters, then states
   square,       // f64: the sum of squares of each gradient
   // The other kinds have one section per rank unless a comment says otherwise:
-  workspace,     // one, shared by all programs of the rank
+  workspace,     // one, shared by all programs of the rank and the optimizer
   batch,         // tokens, positions, segments, targets of a microbatch
   scalar,        // f32 scales of the loss terms of all stages
   constant,      // of a stage: one slot per program
@@ -63,6 +63,7 @@ struct StageMemoryRequest {
   StageId stage;
   StageSlotCounts slots;
   std::size_t master = 0, copy = 0, accumulator = 0, square = 0;  // of its shard
+  std::size_t state = 0;                                          // all states that the optimizer keeps for its parameters
   std::size_t stash_input = 0, stash_weight = 0, handoff = 0;
   std::size_t boundary_in = 0, boundary_out = 0, gradient_in = 0, gradient_out = 0;
   std::size_t constant = 0;  // the largest of the stage's programs
@@ -85,7 +86,6 @@ struct RingDemand {
 struct RankMemoryRequest {
   int accumulators = 1;         // number of sets
   bool training = true;         // accumulators, and the optimizer's states
-  int states = 0;               // that the optimizer keeps for each parameter
   bool staging = false;         // with memory for a snapshot
   int batches = 1;              // number of microbatches whose tokens are held at a time
   bool on_device = false;       // the host cannot access the device's memory: two arenas, one on the device and one of pinned host memory

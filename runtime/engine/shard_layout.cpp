@@ -23,6 +23,7 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
   tensor.in_f32 = tensor.in_f32 || parameter.in_f32;
   tensor.router = parameter.router;
   tensor.trained = parameter.trained;
+  tensor.matrices = parameter.matrices;
   tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
 }
 
@@ -68,6 +69,17 @@ std::size_t place_copies(StoredParameter& tensor, kernels::DType compute, std::s
   return tensor.plain ? 0 : kernels::align_up(copy);
 }
 
+/// Gives the tensors of the stage their optimizer states, one state of all tensors after the other.
+void place_states(ShardLayout& shard, std::vector<StoredParameter>& tensors, const Optimizer& optimizer) {
+  for (std::size_t state = 0; state < optimizer.states().size(); ++state) {
+    for (StoredParameter& tensor : tensors) {
+      if (tensor.home() != shard.stage) continue;
+      const bool has_it = tensor.trained && optimizer.keeps(state, tensor.matrices);
+      tensor.states.push_back(has_it ? take(shard.state_bytes, tensor.bytes()) : no_state);
+    }
+  }
+}
+
 bool used_by(const StoredParameter& tensor, StageId stage) noexcept {
   return std::ranges::find(tensor.uses, stage, &StoredParameter::Use::stage) != tensor.uses.end();
 }
@@ -101,7 +113,8 @@ bool StoredParameter::is_owner() const noexcept {
   return std::any_of(uses.begin(), uses.end(), [](const Use& each) { return each.use == 0 && !each.copy; });
 }
 
-RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<StageParameter>& parameters, kernels::DType compute) {
+RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<StageParameter>& parameters, kernels::DType compute,
+                          const Optimizer* optimizer) {
   std::vector<StoredParameter> tensors = tensors_of(parameters);
   RankShards rank;
   std::size_t masters = 0, copies = 0;  // the ends of the two regions
@@ -116,6 +129,7 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
       tensor.offset = take(masters, tensor.bytes());
       rank.shared_copy = std::max(rank.shared_copy, place_copies(tensor, compute, copies));
     }
+    if (optimizer != nullptr) place_states(shard, tensors, *optimizer);
     shard.master.bytes = masters - shard.master.begin;
     shard.copy.bytes = copies - shard.copy.begin;
     rank.stages.push_back(std::move(shard));

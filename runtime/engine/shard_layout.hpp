@@ -9,7 +9,9 @@
 
 #include "kernels/base/dtype.hpp"
 #include "kernels/base/shape.hpp"
+#include "kernels/optimizer_tensors.hpp"
 #include "runtime/ids.hpp"
+#include "runtime/optimizers/optimizer.hpp"
 #include "runtime/program/memory_plan.hpp"
 
 namespace millrace::runtime {
@@ -29,10 +31,13 @@ struct StageParameter {
   bool in_f32 = false;      // programs read it in fp32 whatever they compute in, as the layer that declares it says
   std::string router = {};  // of a bias by which a router chooses: the scope of the router's observation; empty: it is none
   bool trained = true;      // false: its gradient stays 0, and optimizers leave it as it is
+  kernels::MatrixForm matrices = {};
 };
 
 /// The parameters declared by a stage's programs, in their order, for stages that are written by hand. Matrices decay.
 [[nodiscard]] std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId stage);
+
+inline constexpr std::size_t no_state = static_cast<std::size_t>(-1);
 
 /// A weight that a rank holds once, whichever of its stages use it. It lies in the shard of the stage with the lowest use.
 struct StoredParameter {
@@ -56,10 +61,14 @@ struct StoredParameter {
   std::vector<Use> uses;                     // ascending; two if both uses of a tied table are on this rank
   std::string router;                        // as in StageParameter
   bool trained = true;                       // as in StageParameter
+  kernels::MatrixForm matrices = {};
+  std::vector<std::size_t> states = {};  // where each of the optimizer's states begins in the stage's; no_state: it has none
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
   [[nodiscard]] std::size_t bytes() const noexcept { return elements() * sizeof(float); }
   [[nodiscard]] bool has_use(int use) const noexcept;
+  /// Whether it has this state of the optimizer, by its index in Optimizer::states().
+  [[nodiscard]] bool has_state(std::size_t state) const noexcept { return state < states.size() && states[state] != no_state; }
   /// The stage whose shard holds the weight: for a tied table with both uses on this rank, the embedding's.
   [[nodiscard]] StageId home() const noexcept { return uses.front().stage; }
   /// True on exactly one of the ranks that hold the tensor: its gradient counts in the norm, its values are written to
@@ -85,9 +94,10 @@ struct ShardLayout {
   std::vector<StoredParameter> tensors;   // whose home this stage is, in model order
   std::vector<StoredParameter> borrowed;  // which its programs read in the shard of another stage of the rank
   std::vector<Accumulator> accumulators;  // of this stage's uses of both, in model order
-  Part master;                            // of Region::master; each optimizer state is as large
+  Part master;                            // of Region::master
   Part copy;                              // of Region::copy
   std::size_t accumulator_bytes = 0;      // of one set
+  std::size_t state_bytes = 0;            // of all states of the optimizer
 
   /// A tensor whose home this stage is. Throws Error(internal) if there is none of this name.
   [[nodiscard]] const StoredParameter& at(std::string_view name) const;
@@ -104,8 +114,9 @@ struct RankShards {
 
 /// Lays out the shards of a rank's stages; a stage without parameters gets an empty one. With `compute` bf16 every tensor that programs do
 /// not read in fp32 gets a copy; each packed form that a stage asks for is a copy too. Copies that are read only to make packed forms
-/// share one place, one after another. Throws Error(internal) for a use that is declared twice on the rank or with two shapes.
+/// share one place, one after another. Parameters that are trained have the states that `optimizer` keeps for them; null: there are none.
+/// Throws Error(internal) for a use that is declared twice on the rank or with two shapes.
 [[nodiscard]] RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<StageParameter>& parameters,
-                                        kernels::DType compute);
+                                        kernels::DType compute, const Optimizer* optimizer = nullptr);
 
 }  // namespace millrace::runtime

@@ -105,6 +105,7 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   demand.master = layout_.master.bytes;
   demand.copy = layout_.copy.bytes;
   demand.accumulator = layout_.accumulator_bytes;
+  demand.state = layout_.state_bytes;
   demand.square = layout_.tensors.size() * sizeof(double);
   demand.stash_input = training_.bytes(Region::stash_input);
   demand.stash_weight = training_.bytes(Region::stash_weight);

@@ -36,7 +36,10 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
     update.gradient = gradient(tensor);
     update.copy = copy(tensor);
     update.decays = tensor.decays;
-    for (std::size_t i = 0; i < states().size(); ++i) update.states.at(i) = state(tensor, i);
+    update.matrices = tensor.matrices;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < states().size(); ++i)
+      if (tensor.has_state(i)) update.states.at(next++) = state(tensor, i);
   }
 }
 
@@ -64,7 +67,9 @@ kernels::Tensor StageShard::master(const StoredParameter& tensor) const {
 }
 
 kernels::Tensor StageShard::state(const StoredParameter& tensor, std::size_t state) const {
-  return fp32(memory_.slot(MemoryKind::state, layout_.stage, static_cast<int>(state)) + within(tensor), tensor.shape);
+  MILLRACE_CHECK(tensor.has_state(state), ExitCode::internal, "runtime.stage_shard", "state {} of {}, which it does not have", state,
+                 tensor.name);
+  return fp32(memory_.slot(MemoryKind::state, layout_.stage) + tensor.states[state], tensor.shape);
 }
 
 kernels::Tensor StageShard::copy(const StoredParameter& tensor) const {
@@ -119,16 +124,14 @@ void StageShard::pack_copies(const kernels::ExecutionContext& context, const Sto
 }
 
 void StageShard::take_snapshot(const kernels::ExecutionContext& context) const {
-  const std::size_t bytes = layout_.master.bytes;
-  if (bytes == 0) return;
+  if (layout_.master.bytes == 0) return;
   auto& device = context.device_context();
   device.wait(kernels::StreamKind::background, kernels::StreamKind::compute);
-  const auto keep = [&](int slot, const std::byte* from) {
-    device.copy(kernels::StreamKind::background, memory_.slot(MemoryKind::staging, layout_.stage, slot), from, bytes);
-  };
-  keep(0, memory_.slot(MemoryKind::master, layout_.stage));
-  for (int state = 0; state < static_cast<int>(states().size()); ++state)
-    keep(1 + state, memory_.slot(MemoryKind::state, layout_.stage, state));
+  std::byte* staging = memory_.slot(MemoryKind::staging, layout_.stage);
+  device.copy(kernels::StreamKind::background, staging, memory_.slot(MemoryKind::master, layout_.stage), layout_.master.bytes);
+  if (states().empty() || layout_.state_bytes == 0) return;
+  device.copy(kernels::StreamKind::background, staging + layout_.master.bytes, memory_.slot(MemoryKind::state, layout_.stage),
+              layout_.state_bytes);
 }
 
 void StageShard::after_snapshot(const kernels::ExecutionContext& context) const {
@@ -142,13 +145,17 @@ void StageShard::fill(const kernels::ExecutionContext& context, const kernels::T
   });
 }
 
-std::span<const std::byte> StageShard::staged(const StoredParameter& tensor, int slot) const {
-  return {memory_.slot(MemoryKind::staging, layout_.stage, slot) + within(tensor), tensor.bytes()};
+kernels::Scratch StageShard::scratch() const noexcept {
+  const MemorySection* section = memory_.plan().find(MemoryKind::workspace);
+  if (section == nullptr) return {};
+  return {memory_.slot_or_null(MemoryKind::workspace), section->slot_bytes};
 }
 
-std::span<const std::byte> StageShard::snapshot_master(const StoredParameter& tensor) const { return staged(tensor, 0); }
+std::span<const std::byte> StageShard::snapshot_master(const StoredParameter& tensor) const {
+  return {memory_.slot(MemoryKind::staging, layout_.stage) + (tensor.offset - layout_.master.begin), tensor.bytes()};
+}
 std::span<const std::byte> StageShard::snapshot_state(const StoredParameter& tensor, std::size_t state) const {
-  return staged(tensor, 1 + static_cast<int>(state));
+  return {memory_.slot(MemoryKind::staging, layout_.stage) + layout_.master.bytes + tensor.states.at(state), tensor.bytes()};
 }
 
 std::span<float> StageShard::master(std::string_view name) const { return elements(master(layout_.at(name))); }

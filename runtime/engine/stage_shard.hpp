@@ -30,12 +30,12 @@ class StageShard {
   [[nodiscard]] const std::vector<StoredParameter>& tensors() const noexcept { return layout_.tensors; }
   /// Throws Error(internal) where there is none.
   [[nodiscard]] const Optimizer& optimizer() const;
-  /// The optimizer's states, which the memory holds for each parameter. Empty on a rank that does not train.
+  /// The optimizer's states; StoredParameter::has_state says which of them a parameter has. Empty on a rank that does not train.
   [[nodiscard]] std::span<const OptimizerState> states() const noexcept;
 
   // -- tensors, f32 by default ---------------------------------------------------------------------------------------------------------
   [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
-  /// `state` is an index into states().
+  /// `state` is an index into states(), of one that the parameter has.
   [[nodiscard]] kernels::Tensor state(const StoredParameter& tensor, std::size_t state) const;
   [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty if there is none; see StoredParameter::copy
   /// The gradient sum of one use, which lies in the shard of the stage with that use. Throws Error(internal) for a use that is not on this
@@ -67,6 +67,8 @@ class StageShard {
   /// Updates the packed copies of one tensor, from its bf16 copy if it has one: after the optimizer, which writes that copy
   /// itself.
   void pack_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
+  /// Scratch for the optimizer: the rank's workspace, which no program uses meanwhile.
+  [[nodiscard]] kernels::Scratch scratch() const noexcept;
   /// Whether any tensor has packed copies.
   [[nodiscard]] bool packs() const noexcept { return packs_; }
   /// Enqueues the copies of parameters and states into staging, which must have been planned, on the background stream. What is enqueued on
@@ -87,9 +89,6 @@ class StageShard {
   [[nodiscard]] std::span<float> state(std::string_view name, std::size_t state) const;
 
  private:
-  /// Where a tensor lies in a slot that is as large as the shard's masters.
-  [[nodiscard]] std::size_t within(const StoredParameter& tensor) const noexcept { return tensor.offset - layout_.master.begin; }
-  [[nodiscard]] std::span<const std::byte> staged(const StoredParameter& tensor, int slot) const;
   const ShardLayout& layout_;
   const RankMemory& memory_;
   std::shared_ptr<const Optimizer> optimizer_;

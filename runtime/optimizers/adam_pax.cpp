@@ -13,8 +13,8 @@ class AdamPax final : public Optimizer {
       : scalars_{.beta1 = train.beta1, .beta2 = train.beta2, .epsilon = train.epsilon, .weight_decay = train.weight_decay} {}
 
   [[nodiscard]] const std::vector<OptimizerState>& states() const override { return states_; }
-  void update(const kernels::ExecutionContext& context, const UpdateScalars& step,
-              std::span<const kernels::OptimizerTensors> tensors) const override {
+  void update(const kernels::ExecutionContext& context, const UpdateScalars& step, std::span<const kernels::OptimizerTensors> tensors,
+              kernels::Scratch) const override {
     kernels::AdamPaxScalars scalars = scalars_;
     scalars.learning_rate = step.learning_rate;
     scalars.gradient_scale = step.gradient_scale;

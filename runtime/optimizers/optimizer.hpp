@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/device.hpp"
 #include "kernels/base/execution_context.hpp"
 #include "kernels/optimizer_tensors.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::runtime {
 
-/// One state that an optimizer keeps for every parameter: fp32, in the parameter's shape, zero before the first update.
+/// One state that an optimizer keeps for parameters: fp32, in the parameter's shape, zero before the first update.
 struct OptimizerState {
   std::string name;  // "adamw.m": unique over all optimizers, since states of one mean nothing to another
 
@@ -37,12 +38,22 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  /// At most kernels::max_optimizer_states, in the order of OptimizerTensors::states.
   [[nodiscard]] virtual const std::vector<OptimizerState>& states() const = 0;
-  /// Updates the tensors, writes their bf16 copies and zeroes their gradients. Thread: the rank's compute worker. Each element is
-  /// updated independently, so the result depends neither on threads nor on which tensors share a call.
+  /// Whether parameters with these matrices have the state with this index in states(). A parameter has at most
+  /// kernels::max_optimizer_states of them; OptimizerTensors::states are those that it has, in the order of states().
+  [[nodiscard]] virtual bool keeps([[maybe_unused]] std::size_t state, [[maybe_unused]] const kernels::MatrixForm& matrices) const {
+    return true;
+  }
+  /// Bytes of scratch that the update of a parameter with these matrices needs.
+  [[nodiscard]] virtual std::size_t scratch_bytes([[maybe_unused]] const kernels::MatrixForm& matrices,
+                                                  [[maybe_unused]] const kernels::Processor& processor) const {
+    return 0;
+  }
+  /// Updates the tensors, writes their bf16 copies and zeroes their gradients. `scratch` has at least the largest scratch_bytes of the
+  /// tensors. Thread: the rank's compute worker. The result does not depend on which tensors share a call; of the number of threads only
+  /// products of matrices depend, as in programs.
   virtual void update(const kernels::ExecutionContext& context, const UpdateScalars& scalars,
-                      std::span<const kernels::OptimizerTensors> tensors) const = 0;
+                      std::span<const kernels::OptimizerTensors> tensors, kernels::Scratch scratch) const = 0;
 };
 
 /// The optimizer that `train.optimizer` names, with its scalars from [train]. Throws Error(config) for a name that is not in the table,

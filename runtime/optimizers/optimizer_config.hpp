@@ -14,12 +14,12 @@ struct TrainConfig;
 /// A value of train.optimizer, and the keys of [train] that this optimizer reads besides learning rate and clipping.
 struct OptimizerChoice {
   std::string_view name;
-  std::array<std::string_view, 4> keys;
+  std::array<std::string_view, 8> keys;
   [[nodiscard]] constexpr bool reads(std::string_view key) const { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
 };
 
 using MakeOptimizer = std::shared_ptr<const Optimizer>(const TrainConfig&);
-MakeOptimizer make_adamw, make_adam_pax, make_sgd;
+MakeOptimizer make_adamw, make_adam_pax, make_sgd, make_muon;
 
 struct OptimizerRow : OptimizerChoice {
   MakeOptimizer* make;
@@ -31,6 +31,10 @@ inline constexpr std::array optimizer_table{
     OptimizerRow{{"adamw", {"train.beta1", "train.beta2", "train.epsilon", "train.weight_decay"}}, make_adamw},
     OptimizerRow{{"adam_pax", {"train.beta1", "train.beta2", "train.epsilon", "train.weight_decay"}}, make_adam_pax},
     OptimizerRow{{"sgd", {"train.momentum", "train.nesterov", "train.weight_decay"}}, make_sgd},
+    OptimizerRow{{"muon",
+                  {"train.muon_beta", "train.muon_consistent_rms", "train.muon_weight_decay", "train.muon_exclude", "train.beta1",
+                   "train.beta2", "train.epsilon", "train.weight_decay"}},
+                 make_muon},
 };
 
 /// The table without its functions, for the schema of keys, which must not depend on the optimizers' code.

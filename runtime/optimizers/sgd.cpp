@@ -14,8 +14,8 @@ class Sgd final : public Optimizer {
   }
 
   [[nodiscard]] const std::vector<OptimizerState>& states() const override { return states_; }
-  void update(const kernels::ExecutionContext& context, const UpdateScalars& step,
-              std::span<const kernels::OptimizerTensors> tensors) const override {
+  void update(const kernels::ExecutionContext& context, const UpdateScalars& step, std::span<const kernels::OptimizerTensors> tensors,
+              kernels::Scratch) const override {
     kernels::SgdScalars scalars = scalars_;
     scalars.learning_rate = step.learning_rate;
     scalars.gradient_scale = step.gradient_scale;

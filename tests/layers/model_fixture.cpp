@@ -104,7 +104,8 @@ std::vector<std::uint32_t> Model::parameter_bits() const {
     const runtime::StageShard& shard = stage->shard();
     for (const auto& tensor : shard.tensors()) {
       append_bits(bits, shard.master(tensor));
-      for (std::size_t state = 0; state < shard.states().size(); ++state) append_bits(bits, shard.state(tensor, state));
+      for (std::size_t state = 0; state < shard.states().size(); ++state)
+        if (tensor.has_state(state)) append_bits(bits, shard.state(tensor, state));
     }
   }
   return bits;

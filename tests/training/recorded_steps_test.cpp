@@ -49,7 +49,7 @@ TEST_P(RecordedSteps, AreTrainedAgainWithTheBitsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, RecordedSteps,
-                         ::testing::Combine(::testing::Values("adamw", "sgd", "adam_pax"),
+                         ::testing::Combine(::testing::Values("adamw", "sgd", "adam_pax", "muon"),
                                             ::testing::ValuesIn(std::vector<Layout>{
                                                 {"three_ranks_1f1b", 1, {"--ranks", "3"}},
                                                 {"four_ranks_zb_h1", 1, {"--ranks", "4", "--schedule", "zb-h1"}},
@@ -60,9 +60,9 @@ INSTANTIATE_TEST_SUITE_P(Golden, RecordedSteps,
 /// A copy of the recorded AdamW steps with other keys in config.json.
 class ChangedRecording : public ::testing::Test {
  protected:
-  JobResult parity_with(const nlohmann::json& changes) {
+  JobResult parity_with(const nlohmann::json& changes, const std::string& optimizer = "adamw") {
     const TemporaryFolder folder;
-    std::filesystem::copy(source_path("tests/golden/maxtext_train_adamw"), folder.path());
+    std::filesystem::copy(source_path("tests/golden/maxtext_train_" + optimizer), folder.path());
     std::ifstream in(folder / "config.json");
     auto config = nlohmann::json::parse(in);
     config.update(changes);
@@ -91,9 +91,24 @@ TEST_F(ChangedRecording, IsMissed) {
   }
 }
 
+TEST_F(ChangedRecording, OfMuonIsMissed) {
+  for (const auto& change : std::vector<nlohmann::json>{{{"muon_beta", 0.9}},
+                                                        {{"muon_consistent_rms", 0.2}},
+                                                        {{"muon_weight_decay", 0.1}},
+                                                        {{"adam_b1", 0.8}},
+                                                        {{"adam_weight_decay", 0.3}},
+                                                        {{"opt_type", "adamw"}}}) {
+    const auto result = parity_with(change, "muon");
+    EXPECT_EQ(result.code, 1) << change << "\n" << result.out << result.err;
+    EXPECT_NE(result.out.find("BEYOND TOLERANCE"), std::string::npos) << change;
+  }
+  const auto masked = parity_with({{"adamw_mask", {"scale$"}}}, "muon");  // which MaxText's Muon does not read
+  EXPECT_EQ(masked.code, 0) << masked.out << masked.err;
+}
+
 TEST_F(ChangedRecording, IsRefusedWhereItNeedsWhatIsNotHere) {
   const std::pair<nlohmann::json, std::vector<std::string>> cases[] = {
-      {{{"opt_type", "muon"}}, {"opt_type = \"muon\"", "expected adamw, adam_pax or sgd"}},
+      {{{"opt_type", "lion"}}, {"opt_type = \"lion\"", "expected adamw, adam_pax, sgd or muon"}},
       {{{"gradient_accumulation_steps", 2}}, {"gradient_accumulation_steps = 2", "MaxText's gradient accumulation is not supported"}},
       {{{"skip_step_on_spikes", true}}, {"skip_step_on_spikes = true", "skipping steps is not supported"}},
       {{{"mu_dtype", "bfloat16"}}, {"mu_dtype = \"bfloat16\"", "states are fp32"}},

@@ -16,7 +16,6 @@ RankMemoryRequest demand() {
   RankMemoryRequest demand;
   demand.accumulators = 2;
   demand.staging = true;
-  demand.states = 2;
   demand.batches = 3;
   demand.shared_copy = 200;
   demand.stages.resize(2);
@@ -27,6 +26,7 @@ RankMemoryRequest demand() {
     stage.copy = i == 0 ? 256 : 0;
     stage.accumulator = i == 0 ? 512 : 640;
     stage.square = 8;
+    stage.state = 2 * stage.master;
     stage.stash_input = 1000;
     stage.boundary_in = i == 0 ? 0 : 300;
     stage.workspace = i == 0 ? 5000 : 700;
@@ -49,8 +49,8 @@ TEST(RankMemory, SectionsFollowEachOtherWithoutOverlap) {
   }
   EXPECT_EQ(plan.total_bytes(), end);
   EXPECT_EQ(plan.bytes(MemoryKind::accumulator), 2 * 1152U);
-  EXPECT_EQ(plan.bytes(MemoryKind::state), 2 * 640U);
-  EXPECT_EQ(plan.bytes(MemoryKind::staging), 3 * 640U) << "parameters and both states";
+  EXPECT_EQ(plan.bytes(MemoryKind::state), 1024U + 256U);
+  EXPECT_EQ(plan.bytes(MemoryKind::staging), 512U + 1024U + 320U) << "parameters and states";
   EXPECT_EQ(plan.bytes(MemoryKind::copy), 256U + 256U) << "a stage's, and the rank's own place";
   EXPECT_EQ(plan.bytes(MemoryKind::stash_input), 7 * 1024U);
   EXPECT_EQ(plan.bytes(MemoryKind::workspace), 5120U) << "shared: the largest, not the sum";
@@ -144,7 +144,7 @@ TEST(RankMemory, OfAGpuLiesWhereItSays) {
   EXPECT_TRUE(in_device(memory.slot(MemoryKind::stash_input, StageId{0}, 3)));
   EXPECT_TRUE(in_device(memory.ring(1).data()));
   for (std::byte* at : {memory.slot(MemoryKind::batch_copy, no_stage, 2), memory.slot(MemoryKind::offload, StageId{0}, 3),
-                        memory.slot(MemoryKind::staging, StageId{1}, 2), memory.link_ring(1).data()}) {
+                        memory.slot(MemoryKind::staging, StageId{1}), memory.link_ring(1).data()}) {
     EXPECT_FALSE(in_device(at));
     EXPECT_EQ(*at, std::byte{0});
     *at = std::byte{1};  // the host writes there

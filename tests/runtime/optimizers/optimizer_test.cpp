@@ -6,6 +6,8 @@
 
 #include "kernels/adam_pax.hpp"
 #include "kernels/adamw.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/muon.hpp"
 #include "kernels/sgd.hpp"
 #include "runtime/optimizers/optimizer_config.hpp"
 #include "tests/support/expect_error.hpp"
@@ -29,6 +31,26 @@ TEST(Optimizer, NamesItsStates) {
   EXPECT_TRUE(names_of(train).empty());
   train.momentum = 0.5;
   EXPECT_EQ(names_of(train), (std::vector<std::string>{"sgd.momentum/w"}));
+  train.optimizer = "muon";
+  EXPECT_EQ(names_of(train), (std::vector<std::string>{"muon.momentum/w", "muon.adamw.m/w", "muon.adamw.v/w"}));
+  train.numerics = "maxtext";
+  EXPECT_EQ(names_of(train), (std::vector<std::string>{"muon.momentum/w", "muon.nadamw.m/w", "muon.nadamw.v/w"}));
+}
+
+TEST(Optimizer, KeepsForMatricesWhatMuonNeeds) {
+  TrainConfig train;
+  train.optimizer = "muon";
+  const auto muon = make_optimizer(train);
+  const kernels::MatrixForm matrix{.count = 1, .rows = 3, .columns = 5}, none;
+  const kernels::Processor processor{{}, 2};
+  EXPECT_TRUE(muon->keeps(0, matrix));
+  EXPECT_FALSE(muon->keeps(1, matrix));
+  EXPECT_FALSE(muon->keeps(2, matrix));
+  EXPECT_FALSE(muon->keeps(0, none));
+  EXPECT_TRUE(muon->keeps(1, none));
+  EXPECT_TRUE(muon->keeps(2, none));
+  EXPECT_EQ(muon->scratch_bytes(none, processor), 0U);
+  EXPECT_GE(muon->scratch_bytes(matrix, processor), (15 + 9 + 9) * sizeof(float));
 }
 
 TEST(Optimizer, HasNamesThatNoOtherHas) {
@@ -38,7 +60,11 @@ TEST(Optimizer, HasNamesThatNoOtherHas) {
   for (const auto& choice : optimizer_choices) {
     train.optimizer = choice.name;
     const auto optimizer = make_optimizer(train);
-    EXPECT_LE(optimizer->states().size(), kernels::max_optimizer_states);
+    for (const kernels::MatrixForm& form : {kernels::MatrixForm{}, kernels::MatrixForm{1, 2, 2}}) {
+      std::size_t kept = 0;
+      for (std::size_t state = 0; state < optimizer->states().size(); ++state) kept += optimizer->keeps(state, form) ? 1 : 0;
+      EXPECT_LE(kept, kernels::max_optimizer_states);
+    }
     for (const auto& state : optimizer->states()) EXPECT_TRUE(names.insert(state.name).second) << state.name;
   }
 }
@@ -46,7 +72,8 @@ TEST(Optimizer, HasNamesThatNoOtherHas) {
 TEST(Optimizer, RefusesANameThatIsNotInTheTable) {
   TrainConfig train;
   train.optimizer = "adamv";
-  tests::expect_error([&] { (void)make_optimizer(train); }, ExitCode::config, {"\"adamv\"", "adamw, adam_pax, sgd", "did you mean adamw?"});
+  tests::expect_error([&] { (void)make_optimizer(train); }, ExitCode::config,
+                      {"\"adamv\"", "adamw, adam_pax, sgd, muon", "did you mean adamw?"});
 }
 
 /// One element before and after one update, by the optimizer or by its kernel.
@@ -74,13 +101,32 @@ TEST(Optimizer, HandsItsKeysToItsKernel) {
   kernels::ThreadTeam team(1);
   const kernels::ExecutionContext context(team);
   const UpdateScalars step{.learning_rate = 0.1, .gradient_scale = 0.75F, .update = 4};
-  for (const char* name : {"adamw", "adam_pax", "sgd"}) {
-    train.optimizer = name;
-    const bool both = train.optimizer != "sgd";
+  train.muon_beta = 0.9;
+  train.muon_consistent_rms = 0.4;
+  train.muon_weight_decay = 0.2;
+  for (const char* name : {"adamw", "adam_pax", "sgd", "muon", "muon of a matrix", "muon of maxtext", "muon of a maxtext matrix"}) {
+    const std::string_view which = name;
+    train.optimizer = which.starts_with("muon") ? "muon" : name;
+    train.numerics = which.find("maxtext") == std::string_view::npos ? "hf" : "maxtext";
+    const bool matrix = which.ends_with("matrix"), both = which != "sgd" && !matrix;
+    const auto tensors_of = [&](Element& element) {
+      auto tensors = element.tensors(true, both);
+      if (matrix) tensors.matrices = {.count = 1, .rows = 1, .columns = 1};
+      return tensors;
+    };
     Element found, expected;
-    auto all = found.tensors(true, both);
-    make_optimizer(train)->update(context, step, {&all, 1});
-    all = expected.tensors(true, both);
+    auto all = tensors_of(found);
+    const auto optimizer = make_optimizer(train);
+    const kernels::Buffer scratch(std::max<std::size_t>(optimizer->scratch_bytes(all.matrices, context.processor()), 1));
+    optimizer->update(context, step, {&all, 1}, scratch.bytes());
+    all = tensors_of(expected);
+    const auto muon = [&](kernels::MuonForm form) {
+      kernels::muon(context, {form, 0.1, 0.9, 0.01, 0.4, 0.2, 0.75F, 4}, {&all, 1}, scratch.bytes());
+    };
+    if (which == "muon") kernels::adamw(context, {0.1, 0.7, 0.8, 0.01, 0.3, 0.75F, 4}, {&all, 1});
+    if (which == "muon of maxtext") kernels::adamw(context, {0.1, 0.7, 0.8, 0.01, 0.3, 0.75F, 4, true}, {&all, 1});
+    if (which == "muon of a matrix") muon(kernels::MuonForm::torch);
+    if (which == "muon of a maxtext matrix") muon(kernels::MuonForm::optax);
     if (train.optimizer == "adamw") kernels::adamw(context, {0.1, 0.7, 0.8, 0.01, 0.3, 0.75F, 4}, {&all, 1});
     if (train.optimizer == "adam_pax") kernels::adam_pax(context, {0.1, 0.7, 0.8, 0.01, 0.3, 0.75F, 4}, {&all, 1});
     if (train.optimizer == "sgd") kernels::sgd(context, {0.1, 0.6, true, 0.3, 0.75F}, {&all, 1});
