@@ -14,13 +14,13 @@ constexpr std::int32_t magic = 20240522, version = 1;
 constexpr std::int32_t begin_of_example = 65535;
 
 template <class T>
-T load(std::span<const std::byte> bytes, std::size_t at) noexcept {
+T number_at(std::span<const std::byte> bytes, std::size_t at) noexcept {
   T value;
   std::memcpy(&value, bytes.data() + at, sizeof(T));
   return value;
 }
 
-std::int32_t number(std::span<const std::byte> bytes, std::size_t index) noexcept { return load<std::uint16_t>(bytes, 2 * index); }
+std::int32_t number(std::span<const std::byte> bytes, std::size_t index) noexcept { return number_at<std::uint16_t>(bytes, 2 * index); }
 
 }  // namespace
 
@@ -31,10 +31,11 @@ class ChoiceFile::Reader {
       : file_(file), bytes_(file.file_.bytes()), path_(std::move(path)), vocabulary_(vocabulary) {}
 
   void read() {
-    MILLRACE_CHECK(bytes_.size() >= header_bytes && load<std::int32_t>(bytes_, 0) == magic && load<std::int32_t>(bytes_, 4) == version,
-                   ExitCode::data, "data", "{}: expected llm.c's multiple-choice file: {} bytes that begin with {} and {}", path_,
-                   header_bytes, magic, version);
-    const auto examples = load<std::int32_t>(bytes_, 8), longest = load<std::int32_t>(bytes_, 12);
+    MILLRACE_CHECK(
+        bytes_.size() >= header_bytes && number_at<std::int32_t>(bytes_, 0) == magic && number_at<std::int32_t>(bytes_, 4) == version,
+        ExitCode::data, "data", "{}: expected llm.c's multiple-choice file: {} bytes that begin with {} and {}", path_, header_bytes, magic,
+        version);
+    const auto examples = number_at<std::int32_t>(bytes_, 8), longest = number_at<std::int32_t>(bytes_, 12);
     MILLRACE_CHECK(examples > 0, ExitCode::data, "data", "{}: {} examples, expected one or more", path_, examples);
     for (example_ = 0; example_ < examples; ++example_) {
       const std::size_t first = at_;

@@ -145,10 +145,10 @@ BytePairModel make_model(const std::vector<std::string>& pieces, const std::stri
     MILLRACE_CHECK(ids.emplace(pieces[id], static_cast<std::int32_t>(id)).second, ExitCode::data, tokenize_component,
                    "{}: the piece of rank {} appears twice", where, id);
   }
-  struct Merge {
+  struct Joined {
     std::int32_t left, right, merged;
   };
-  std::vector<Merge> merges;
+  std::vector<Joined> merges;
   for (std::size_t id = 0; id < pieces.size(); ++id) {
     const std::string_view piece = pieces[id];
     for (std::size_t cut = 1; cut < piece.size(); ++cut) {
@@ -159,7 +159,7 @@ BytePairModel make_model(const std::vector<std::string>& pieces, const std::stri
     }
   }
   BytePairModel model(merges.size());
-  for (const Merge& merge : merges) static_cast<void>(model.pairs.add(merge.left, merge.right, merge.merged, merge.merged));
+  for (const Joined& merge : merges) static_cast<void>(model.pairs.add(merge.left, merge.right, merge.merged, merge.merged));
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const char one = static_cast<char>(static_cast<unsigned char>(byte));
     const auto found = ids.find(std::string_view(&one, 1));

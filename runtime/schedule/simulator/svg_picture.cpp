@@ -63,7 +63,7 @@ Colour colour_of(ActionKind kind, int chunk, int chunks) {
 // At most two decimals.
 std::string number(double value) { return fmt::format("{}", std::round(value * 100) / 100 + 0.0); }
 // A time with six significant digits.
-std::string plain(double value) { return fmt::format("{:.6g}", value); }
+std::string number_text(double value) { return fmt::format("{:.6g}", value); }
 
 std::string escaped(std::string_view text) {
   std::string result;
@@ -164,9 +164,9 @@ class SvgPicture {
   }
 
   std::string subtitle(const std::string& note) const {
-    std::string text = fmt::format("makespan {}, idle {:.1f} %", plain(measures_.makespan), 100 * measures_.bubble);
-    text += fmt::format(" · span {}, idle {:.1f} %", plain(measures_.span), 100 * measures_.span_bubble);
-    text += fmt::format(" · peak {} microbatches", plain(measures_.worst_peak()));
+    std::string text = fmt::format("makespan {}, idle {:.1f} %", number_text(measures_.makespan), 100 * measures_.bubble);
+    text += fmt::format(" · span {}, idle {:.1f} %", number_text(measures_.span), 100 * measures_.span_bubble);
+    text += fmt::format(" · peak {} microbatches", number_text(measures_.worst_peak()));
     return note.empty() ? text : text + " · " + note;
   }
 
@@ -209,7 +209,7 @@ class SvgPicture {
       const double x = left + tick * step * scale_;
       put("<path d=\"M{0} {1}V{2}M{0} {3}V{4}\" stroke=\"#ccd2db\"/>", number(x), number(top - 4), number(rows_end() + 4),
           number(memory_top()), number(bottom));
-      put("<text class=\"m q\" x=\"{}\" y=\"{}\">{}</text>\n", number(x), number(rows_end() + 17), plain(tick * step));
+      put("<text class=\"m q\" x=\"{}\" y=\"{}\">{}</text>\n", number(x), number(rows_end() + 17), number_text(tick * step));
     }
   }
 
@@ -250,7 +250,7 @@ class SvgPicture {
 
   // The tooltip of a box.
   std::string story(const Action& action, std::size_t at) const {
-    std::string text = fmt::format("{}: {} to {}", action, plain(simulation_.begin[at]), plain(simulation_.end[at]));
+    std::string text = fmt::format("{}: {} to {}", action, number_text(simulation_.begin[at]), number_text(simulation_.end[at]));
     if (const auto source = table_.boundary_source(action); source && source->index >= 0) {
       const Action& maker = schedule_.ranks[source->rank.index()][static_cast<std::size_t>(source->index)];
       text += fmt::format(", needs {} of rank {}", maker, source->rank);
@@ -274,7 +274,7 @@ class SvgPicture {
         path += fmt::format("H{}V{}", number(curve[i].time * scale_), number(strip_height * (1 - curve[i].held / peak)));
       }
       put("<path d=\"{}H{}V{}Z\" fill=\"#c7d2e3\" stroke=\"#5f7191\" stroke-width=\".8\"/>", path, number(plot_), number(strip_height));
-      put("<text class=\"q\" x=\"{}\" y=\"15\">peak {}</text></g>\n", number(plot_ + 8), plain(measures_.peak[rank]));
+      put("<text class=\"q\" x=\"{}\" y=\"15\">peak {}</text></g>\n", number(plot_ + 8), number_text(measures_.peak[rank]));
     }
   }
 
