@@ -53,6 +53,12 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
     const Rank& rank = **found;
     std::vector<runtime::CheckpointTensor> tensors;
     for (const auto* stage : rank.compute().stages()) add_snapshot(stage->shard(), tensors);
+    for (const auto& tensor : request.run)
+      tensors.push_back({tensor.name,
+                         runtime::FileDType::f64,
+                         {static_cast<std::int64_t>(tensor.values.size())},
+                         std::as_bytes(std::span(tensor.values)),
+                         {}});
     result.report = runtime::write_shard(request.folder, request.rank, rank.plan().ranks(), tensors).text();
   } catch (const std::exception& error) {
     result.error = error.what();

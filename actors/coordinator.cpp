@@ -29,8 +29,11 @@ Coordinator::Coordinator(CoordinatorSetup setup, CoordinatorPort& port)
     : setup_(std::move(setup)),
       port_(port),
       step_(setup_.first_step),
+      rule_(setup_.train, setup_.learning_rate),
       reports_(static_cast<std::size_t>(setup_.ranks)),
-      evaluations_(reports_.size()) {}
+      evaluations_(reports_.size()) {
+  if (step_ > 0) rule_.restore(setup_.run_state);
+}
 
 void Coordinator::receive(const ToCoordinator& message) {
   if (phase_ == Phase::ended) return;
@@ -86,7 +89,8 @@ void Coordinator::handle(const StepReport& message) {
 /// Sums the ranks' results in model order and lets them update. Nothing is updated unless loss and norm are finite, so that a bad
 /// step can be replayed.
 void Coordinator::update() {
-  const auto loss = loss_of(reports_, setup_.model_stages, {setup_.valid_targets(step_), setup_.train.microbatches});
+  const auto loss =
+      loss_of(reports_, setup_.model_stages, {setup_.valid_targets(step_), setup_.train.microbatches, setup_.train.accumulation_steps});
   if (loss.bad)
     return not_finite(fmt::format("step {}: {} of microbatch {} is {}; no parameter was changed", step_ + 1, term_text(loss),
                                   loss.bad->microbatch, loss.bad->value));
@@ -108,13 +112,14 @@ void Coordinator::update() {
   loss_ = loss;
   std::vector<runtime::ObservedSums> observed;
   for (const auto& report : reports_) observed.insert(observed.end(), report.observed.begin(), report.observed.end());
+  auto biases = runtime::bias_update(setup_.train.routed_bias_update_rate, observed, setup_.model_stages, setup_.train.accumulation_steps);
   observed_ = runtime::add_observations(std::move(observed), setup_.model_stages);
   norm_ = runtime::global_norm(squares);
-  rate_ = setup_.learning_rate(step_);
+  update_ = rule_.next(step_, loss_.total, norm_);
   phase_ = Phase::optimizing;
   answers_ = 0;
-  port_.to_ranks(Optimize{step_, step_ + 1, runtime::clip_scale(norm_, setup_.train), rate_,
-                          runtime::bias_update(setup_.train.routed_bias_update_rate, observed_)});
+  port_.to_ranks(Optimize{step_, update_.update, update_.gradient_scale, update_.learning_rate, std::move(biases), update_.skipped,
+                          runtime::qk_clip(setup_.train.qk_clip, observed_)});
 }
 
 /// The step is run again from its start, whose state is unchanged, so that the operation at fault raises the error.
@@ -143,7 +148,10 @@ StepRecord Coordinator::record() const {
   record.experts = runtime::expert_loads(observed_);
   record.activations = runtime::layer_activations(observed_);
   record.gradient_norm = norm_;
-  record.learning_rate = rate_;
+  record.learning_rate = update_.step_rate;
+  record.max_logits = runtime::largest_score(observed_);
+  record.skipped = rule_.skipped();
+  if (rule_.skips()) record.skipped_this = update_.skipped;
   record.tokens = setup_.train.batch * setup_.train.sequence * setup_.train.microbatches;
   record.targets = setup_.valid_targets(step_);
   record.seconds = static_cast<double>(port_.now() - step_begin_) * 1e-9;
@@ -214,7 +222,7 @@ void Coordinator::snapshot() {
   shards_ = 0;
   shard_reports_.clear();
   copies_.clear();
-  port_.to_ranks(TakeSnapshot{step_, *folder});
+  port_.to_ranks(TakeSnapshot{step_, *folder, rule_.state()});
 }
 
 void Coordinator::handle(const SnapshotTaken& message) {

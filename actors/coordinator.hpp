@@ -12,6 +12,7 @@
 #include "runtime/engine/layer_activation.hpp"
 #include "runtime/engine/observation_sums.hpp"
 #include "runtime/engine/step_loss.hpp"
+#include "runtime/engine/update_rule.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::actors {
@@ -36,6 +37,7 @@ struct CoordinatorSetup {
   double flops_per_step = 0;
   std::function<std::int64_t(std::int64_t step)> valid_targets;
   std::function<double(std::int64_t step)> learning_rate;
+  runtime::RunState run_state = {};  // of the checkpoint that was resumed
 };
 
 /// One finished step, with the numbers of the log line and metrics.jsonl.
@@ -50,7 +52,9 @@ struct StepRecord {
   double flops = 0;
   MetricValues metrics{};                           // of step_metrics, over all ranks
   std::uint64_t device_used = 0, device_total = 0;  // bytes of the GPU with the largest fraction in use; 0: none
-  std::int64_t skipped = 0;  // steps without an update so far; always 0, since a step that is not finite ends the run
+  std::int64_t skipped = 0;          // steps without an update so far, with train.skip_spikes; a step that is not finite ends the run
+  std::optional<double> max_logits;  // the largest attention score, with train.qk_clip
+  std::optional<bool> skipped_this;  // whether this step was skipped; empty if none may be
   std::vector<StepTimes> ranks;
 };
 
@@ -102,6 +106,9 @@ class Coordinator {
   /// repeats the evaluation.
   void stop();
 
+  /// What the run carries from step to step beside its parameters and their states.
+  [[nodiscard]] runtime::RunState run_state() const { return rule_.state(); }
+
   /// The current phase for error messages, such as "step 12" or "evaluation after step 40".
   [[nodiscard]] std::string describe() const;
 
@@ -146,7 +153,9 @@ class Coordinator {
   std::int64_t step_begin_ = 0;
   runtime::StepLoss loss_;
   std::vector<runtime::Observation> observed_;  // of the step, from before its update
-  double norm_ = 0, rate_ = 0;
+  runtime::UpdateRule rule_;
+  runtime::StepUpdate update_;
+  double norm_ = 0;
   std::vector<StepReport> reports_;            // by rank
   std::vector<EvaluationReport> evaluations_;  // by rank
   std::vector<std::int32_t> sample_;

@@ -251,7 +251,12 @@ class Checker {
       for (const std::string_view key : other.keys)
         if (!key.empty() && !optimizer.reads(key)) unread.emplace(key);
     for (const std::string& key : unread) warn(key.c_str(), fmt::format("train.optimizer is {}", train.optimizer));
-    if (train.decay == "constant") warn("train.final_learning_rate", "train.decay is constant");
+    if (!train.skip_spikes) {
+      warn("train.skip_window", "train.skip_spikes is false");
+      warn("train.skip_factor", "train.skip_spikes is false");
+    }
+    if (train.decay == "constant" || train.decay == "rsqrt")
+      warn("train.final_learning_rate", fmt::format("train.decay is {}", train.decay));
     if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan determines the order of actions");
     if (!config_.rematerialize.stages.empty()) warn("rematerialize.policy", "rematerialize.stages has a policy for each stage");
     if (config_.tensorboard && config_.directory.empty()) warn("run.tensorboard", "run.directory, where the files go, is empty");

@@ -65,6 +65,12 @@ void train_keys(std::vector<Key>& keys) {
                    "Compute threads per rank. 0: cores / ranks of the process, or the value of the checkpoint when a run is resumed.",
                    MEMBER(train.threads)),
               0, 4096, "threads"));
+  keys.push_back(between(bind("train.accumulation_steps", identity,
+                              "With train.numerics = maxtext: its gradient_accumulation_steps, which share the step's microbatches. Their "
+                              "number divides the gradient of auxiliary losses as MaxText does, and each step of them moves the biases of "
+                              "routers.",
+                              MEMBER(train.accumulation_steps)),
+                         1, 1 << 20));
   keys.push_back(between(bind("train.accumulators", identity,
                               "Number of gradient sums, each over a contiguous part of the microbatches, as data-parallel replicas would "
                               "have them. dualpipe always has 2.",
@@ -88,7 +94,7 @@ void train_keys(std::vector<Key>& keys) {
   keys.push_back(between(
       bind("train.final_learning_rate", identity, "Learning rate at the end of the decay.", MEMBER(train.final_learning_rate)), 0, 1000));
   keys.push_back(among(bind("train.decay", identity, "Shape of the learning rate after the warm-up.", MEMBER(train.decay)),
-                       {"cosine", "linear", "wsd", "wsd-cosine", "constant"}));
+                       {"cosine", "linear", "wsd", "wsd-cosine", "rsqrt", "constant"}));
   keys.push_back(
       between(bind("train.warmup_steps", identity, "Warm-up steps, in which the learning rate rises.", MEMBER(train.warmup_steps)), 0, many,
               "steps"));
@@ -134,9 +140,29 @@ void train_keys(std::vector<Key>& keys) {
                       "with fewer than two dimensions it updates anyway. Empty: embeddings, output heads, biases and convolutions.",
                       MEMBER(train.muon_exclude)));
   keys.push_back(
+      bind("train.trainable", identity,
+           "Regular expressions of the parameters that are trained, searched in the name with / in place of its dots. The others "
+           "stay as they are and have no optimizer state; their gradients count in the norm. Empty: all are trained.",
+           MEMBER(train.trainable)));
+  keys.push_back(
       between(bind("train.clip", identity, "Largest global norm of the gradient; larger gradients are scaled down to it. 0: no clipping.",
                    MEMBER(train.clip)),
               0, 1e30));
+  keys.push_back(between(bind("train.qk_clip", identity,
+                              "QK-clip: after an update, scale down the weights of queries and keys of heads with a score above this. For "
+                              "latent attention. 0: none.",
+                              MEMBER(train.qk_clip)),
+                         0, 1e6));
+  keys.push_back(bind("train.skip_spikes", identity,
+                      "Skip the update of a step whose loss or gradient norm exceeds those of the last steps by too much.",
+                      MEMBER(train.skip_spikes)));
+  keys.push_back(
+      between(bind("train.skip_window", identity, "Number of last steps that a step is compared with.", MEMBER(train.skip_window)), 1,
+              1 << 20, "steps"));
+  keys.push_back(
+      between(bind("train.skip_factor", identity, "Number of standard deviations above the mean from which on a loss or norm is a spike.",
+                   MEMBER(train.skip_factor)),
+              0, 1e6));
   keys.push_back(between(
       bind("train.z_loss", identity, "Weight of the squared logarithm of the softmax's sum. 0: none.", MEMBER(train.z_loss)), 0, 1000));
   keys.push_back(

@@ -18,13 +18,14 @@ struct TrainConfig {
   std::int64_t sequence = 128;
   std::int64_t microbatches = 8;
   std::int64_t seed = 1;
-  std::int64_t threads = 0;         // per rank; 0: cores / hosted ranks
-  std::int64_t accumulators = 1;    // number of gradient sums, each over a contiguous part of the microbatches
-  std::string numerics = "hf";      // hf | maxtext: the rules of the learning rate, clipping and decay
-  std::string optimizer = "adamw";  // a row of runtime/optimizers/optimizer_config.hpp
+  std::int64_t threads = 0;             // per rank; 0: cores / hosted ranks
+  std::int64_t accumulation_steps = 1;  // MaxText's microsteps; each has as many of the microbatches
+  std::int64_t accumulators = 1;        // number of gradient sums, each over a contiguous part of the microbatches
+  std::string numerics = "hf";          // hf | maxtext: the rules of the learning rate, clipping and decay
+  std::string optimizer = "adamw";      // a row of runtime/optimizers/optimizer_config.hpp
   double learning_rate = 3e-4;
   double final_learning_rate = 0.0;
-  std::string decay = "cosine";  // cosine | linear | wsd | wsd-cosine | constant
+  std::string decay = "cosine";  // cosine | linear | wsd | wsd-cosine | rsqrt | constant
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;  // wsd: number of steps at the end over which the rate decays
   double beta1 = 0.9;
@@ -34,11 +35,21 @@ struct TrainConfig {
   bool nesterov = false;
   double weight_decay = 0.1;
   std::vector<std::string> decay_mask;  // regular expressions of the parameters without decay
+  std::vector<std::string> trainable;   // regular expressions of the parameters that are trained; empty: all
+  std::string first_moment = "fp32";    // fp32 | bf16: dtype in which adamw and muon store it
+  double average_decay = 0.0;           // of the moving average of the parameters; 0: none is kept
   double muon_beta = 0.95;
   double muon_consistent_rms = 0.0;       // 0: steps are scaled by the matrix's outputs/inputs
   double muon_weight_decay = 0.1;         // of the matrices
   std::vector<std::string> muon_exclude;  // regular expressions of the parameters that are not matrices to Muon; empty: the default ones
   double clip = 1.0;                      // largest global gradient norm; 0: no clipping
+  bool skip_spikes = false;               // drop the gradient of a step whose loss or norm is a spike
+  std::int64_t skip_window = 128;         // steps that it is compared with
+  double skip_factor = 6.0;               // standard deviations from which on it is a spike
+  double qk_clip = 0.0;                   // largest attention score of a head; 0: no QK-clip
+  std::int64_t ramp_microbatches = 0;     // microbatches of the first steps; 0: all steps have train.microbatches
+  std::int64_t ramp_increment = 1;        // by which they grow
+  std::int64_t ramp_rows = 0;             // rows until they have grown to train.microbatches
   double z_loss = 0.0;                    // weight of log(Z)^2
   double balance_loss = 0.0;              // of routers, a mean over the layers with experts
   double router_z_loss = 0.0;             // weight of log(Z)^2 of routers

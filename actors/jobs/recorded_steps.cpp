@@ -11,6 +11,7 @@
 #include "actors/jobs/tensor_gather.hpp"
 #include "layers/formats/stored_elements.hpp"
 #include "runtime/engine/optimizer_step.hpp"
+#include "runtime/engine/update_rule.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 
 namespace millrace::actors {
@@ -29,7 +30,9 @@ struct StepsSetup {
 class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> {
  public:
   RecordedStepsActor(caf::actor_config& config, Setup setup, StepsSetup steps)
-      : DriverActor(config, std::move(setup)), setup_(std::move(steps)), rate_(runtime::learning_rate(setup_.train)) {}
+      : DriverActor(config, std::move(setup)),
+        setup_(std::move(steps)),
+        rule_(setup_.train, [rate = runtime::learning_rate(setup_.train)](std::int64_t step) { return rate.at(step); }) {}
 
   using DriverActor::handle;
   void handle(const RankReady&) {
@@ -55,19 +58,23 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     std::vector<runtime::LossTermSums> terms;
     for (const auto& [rank, report] : reports_) terms.insert(terms.end(), report.losses.begin(), report.losses.end());
     const auto& plan = *setup_.plan;
-    result.loss =
-        runtime::add_loss_terms(std::move(terms), plan.schedule.placement.model_stages(), {result.targets, plan.schedule.microbatches});
+    result.loss = runtime::add_loss_terms(std::move(terms), plan.schedule.placement.model_stages(),
+                                          {result.targets, plan.schedule.microbatches, plan.accumulation_steps});
     std::vector<runtime::TensorSquareSum> squares;
     for (const auto& [rank, report] : reports_) squares.insert(squares.end(), report.squares.begin(), report.squares.end());
     result.raw_grad_norm = runtime::global_norm(squares);
-    const auto scale = runtime::clip_scale(result.raw_grad_norm, setup_.train);
-    result.grad_norm = result.raw_grad_norm * static_cast<double>(scale);
-    result.learning_rate = rate_.at(step);
+    const runtime::StepUpdate update = rule_.next(step, result.loss.total, result.raw_grad_norm);
+    result.grad_norm = update.clipped_norm;
+    result.learning_rate = update.step_rate;
+    result.skipped = update.skipped;
     std::vector<runtime::ObservedSums> observed;
     for (const auto& [rank, report] : reports_) observed.insert(observed.end(), report.observed.begin(), report.observed.end());
+    const auto biases = runtime::bias_update(setup_.train.routed_bias_update_rate, observed, plan.schedule.placement.model_stages(),
+                                             plan.accumulation_steps);
     const auto observations = runtime::add_observations(std::move(observed), plan.schedule.placement.model_stages());
-    broadcast(Optimize{step, step + 1, static_cast<double>(scale), result.learning_rate,
-                       runtime::bias_update(setup_.train.routed_bias_update_rate, observations)});
+    result.max_logits = runtime::largest_score(observations).value_or(0);
+    broadcast(Optimize{step, update.update, static_cast<double>(update.gradient_scale), update.learning_rate, biases, update.skipped,
+                       runtime::qk_clip(setup_.train.qk_clip, observations)});
   }
 
   void end_step() {
@@ -95,11 +102,22 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
   }
 
   const StepsSetup setup_;
-  const runtime::LearningRate rate_;
+  runtime::UpdateRule rule_;
   std::map<int, StepReport> reports_;  // by rank
   TensorGather gather_;
   TrainedSteps output_;
 };
+
+/// The rows step by step of G accumulation steps: MaxText's step m has the rows m, m + G, m + 2G, …
+std::vector<GivenRow> in_accumulation_order(std::vector<GivenRow> rows, std::int64_t steps, const std::string& folder) {
+  const auto count = static_cast<std::size_t>(steps);
+  MILLRACE_CHECK(rows.size() % count == 0, ExitCode::model, "actors.parity",
+                 "{}: gradient_accumulation_steps = {} does not divide the {} rows of a step", folder, steps, rows.size());
+  std::vector<GivenRow> ordered;
+  for (std::size_t step = 0; step < count; ++step)
+    for (std::size_t row = step; row < rows.size(); row += count) ordered.push_back(std::move(rows[row]));
+  return ordered;
+}
 
 }  // namespace
 
@@ -120,7 +138,8 @@ bool run_recorded_steps(Session& session, const ParitySettings& settings, const 
   for (const auto after : driver.parameters_after)
     MILLRACE_CHECK(after >= 1 && after <= steps, ExitCode::model, component, "{}: parameters after {} steps, expected 1 to {}",
                    golden.path(), after, steps);
-  const std::size_t rows = parity_rows(config.model, recorded.front().size());
+  for (auto& rows : recorded) rows = in_accumulation_order(std::move(rows), driver.train.accumulation_steps, settings.folder);
+  const std::size_t rows = parity_rows(config.model, recorded.front().size() / static_cast<std::size_t>(driver.train.accumulation_steps));
   const auto plan = make_plan(parity_request(settings, config, driver.train, recorded.front(), rows));
   const GivenSteps batches(std::move(recorded), rows);
   driver.plan = &plan;

@@ -105,6 +105,8 @@ StepScalar scalar_of(const std::string& name, const TrainedStep& step, double ex
   if (name == "param_norm")
     return {step.param_norm, tolerance.parameter_rms * rates * std::sqrt(elements) + StepsTolerance::parameter_norm * size};
   if (name == "current_learning_rate") return {step.learning_rate, StepsTolerance::learning_rate * size};
+  if (name == "max_logits") return {step.max_logits, tolerance.loss * size};
+  if (name == "step_skipped") return {step.skipped ? 1.0 : 0.0, 0};
   if (name == "total_weights") return {static_cast<double>(step.targets), 0};
   // Loss terms that the supported families do not have.
   if (name == "moe_lb_loss" || name == "mtp_loss" || name == "indexer_loss") return {0, 0};

@@ -21,6 +21,8 @@ struct TrainedStep {
   double param_norm = 0;     // after the update
   double learning_rate = 0;
   std::int64_t targets = 0;
+  bool skipped = false;
+  double max_logits = 0;  // with QK-clip
 };
 
 /// The trained steps, and the parameters in the order of model files after some of the steps (keyed by the number of steps done).

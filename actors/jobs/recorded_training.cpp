@@ -24,6 +24,16 @@ double number_or(JsonReader& reader, const char* key, double missing) { return r
 /// int(steps · fraction), as Python rounds.
 std::int64_t steps_part(std::int64_t steps, double fraction) { return static_cast<std::int64_t>(static_cast<double>(steps) * fraction); }
 
+std::vector<std::string> expressions(JsonReader& reader, const char* key, const Json& list) {
+  std::vector<std::string> all;
+  if (!list.is_array()) reader.refuse(key, "expected a list of regular expressions");
+  for (const Json& expression : list) {
+    if (!expression.is_string()) reader.refuse(key, "expected a list of regular expressions");
+    all.push_back(expression.get<std::string>());
+  }
+  return all;
+}
+
 void read_optimizer(JsonReader& reader, runtime::TrainConfig& train) {
   train.optimizer = reader.text("opt_type").value_or("adamw");
   if (std::ranges::find(runtime::optimizer_choices, train.optimizer, &runtime::OptimizerChoice::name) == runtime::optimizer_choices.end())
@@ -32,7 +42,8 @@ void read_optimizer(JsonReader& reader, runtime::TrainConfig& train) {
   check_only_value(reader, "mu_dtype", "float32", "states are fp32");
   check_only_value(reader, "weight_dtype", "float32", "parameters are fp32");
   check_only_value(reader, "grad_dtype", "float32", "gradients are fp32");
-  check_only_value(reader, "trainable_parameters_mask", Json::array(), "every parameter is trained");
+  if (const Json* mask = reader.find("trainable_parameters_mask"); mask != nullptr)
+    train.trainable = expressions(reader, "trainable_parameters_mask", *mask);
   if (train.optimizer == "sgd") {  // MaxText's sgd has neither
     train.momentum = 0;
     train.weight_decay = 0;
@@ -50,11 +61,7 @@ void read_optimizer(JsonReader& reader, runtime::TrainConfig& train) {
     return;  // its AdamW has no mask
   }
   if (const Json* mask = reader.find("adamw_mask"); mask != nullptr) {
-    if (!mask->is_array()) reader.refuse("adamw_mask", "expected a list of regular expressions");
-    for (const Json& expression : *mask) {
-      if (!expression.is_string()) reader.refuse("adamw_mask", "expected a list of regular expressions");
-      train.decay_mask.push_back(expression.get<std::string>());
-    }
+    train.decay_mask = expressions(reader, "adamw_mask", *mask);
   }
 }
 
@@ -83,10 +90,14 @@ runtime::TrainConfig recorded_training(const std::string& folder) {
   if (reader.find("decoder_block") == nullptr) reader.refuse("decoder_block", "expected MaxText's keys, which recorded steps need");
   runtime::TrainConfig train;
   train.numerics = "maxtext";
-  check_only_value(reader, "gradient_accumulation_steps", 1, "MaxText's gradient accumulation is not supported");
-  check_only_value(reader, "skip_step_on_spikes", false, "skipping steps is not supported");
+  train.accumulation_steps = reader.integer("gradient_accumulation_steps", 1, 1 << 20).value_or(1);
+  check_only_value(reader, "use_tunix_gradient_accumulation", false, "a step's gradient is divided by its valid targets");
   read_optimizer(reader, train);
   read_learning_rate(reader, train);
+  train.skip_spikes = reader.boolean("skip_step_on_spikes").value_or(false);
+  train.skip_window = reader.integer("skip_step_interval", 1, 1 << 20).value_or(128);
+  train.skip_factor = number_or(reader, "skip_step_scaling_factor", 6.0);
+  if (reader.boolean("use_qk_clip").value_or(false)) train.qk_clip = number_or(reader, "qk_clip_threshold", 100.0);
   train.clip = std::fmax(0.0, number_or(reader, "gradient_clipping_threshold", 1.0));
   return train;
 }

@@ -1,6 +1,7 @@
 #include "actors/jobs/run_setup.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "actors/rank/initial_state.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
@@ -66,6 +67,18 @@ runtime::BatchShape batch_shape(const runtime::TrainConfig& train, const runtime
   shape.seed = static_cast<std::uint64_t>(train.seed);
   shape.packing = data.packing;
   return shape;
+}
+
+runtime::RunState run_state_of(const runtime::CheckpointReader& checkpoint) {
+  runtime::RunState state;
+  for (const auto& record : checkpoint.manifest().tensors) {
+    if (!record.name.starts_with(runtime::run_state_prefix)) continue;
+    auto& tensor = state.emplace_back();
+    tensor.name = record.name;
+    tensor.values.resize(static_cast<std::size_t>(record.shape.at(0)));
+    checkpoint.read_bytes(record.name, std::as_writable_bytes(std::span(tensor.values)));
+  }
+  return state;
 }
 
 void initialize(Rank& rank, const runtime::CheckpointReader* checkpoint, const std::string& model_from, std::int64_t seed) {

@@ -33,6 +33,8 @@ struct HeldOut {
 [[nodiscard]] HeldOut held_out(const runtime::EvaluateConfig& evaluate, const DatasetBatches& batches);
 /// The threads per rank of the run that wrote the checkpoint; 0 if they are not recorded.
 [[nodiscard]] std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint);
+/// The state of the run that wrote the checkpoint beside parameters and their states; empty if it had none.
+[[nodiscard]] runtime::RunState run_state_of(const runtime::CheckpointReader& checkpoint);
 /// Parameters and optimizer states of a rank: from `checkpoint` if it is not null, else from the folder `model_from` if it is not empty,
 /// else from the seed.
 void initialize(Rank& rank, const runtime::CheckpointReader* checkpoint, const std::string& model_from, std::int64_t seed);

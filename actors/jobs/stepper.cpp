@@ -171,6 +171,10 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   auto coordinator = coordinator_setup(setup.train, plan, *setup.batches, setup.first_step);
   coordinator.replays = false;
   coordinator.train.find_nan = false;  // break points serve this purpose
+  if (setup.state != nullptr)
+    coordinator.run_state = setup.state->run;
+  else if (setup.checkpoint != nullptr)
+    coordinator.run_state = run_state_of(*setup.checkpoint);
   desk_ = std::make_unique<SteppedCoordinatorPort>(*this);
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator), *desk_);
   for (auto& stepped : stepped_ranks_) stepped->control->begin();
@@ -197,6 +201,7 @@ void Stepper::begin_step(std::int64_t step) {
     stepped->done = 0;
     state->ranks.push_back(copy_of(*stepped->rank));
   }
+  state->run = coordinator_->run_state();
   beginning_ = std::move(state);
 }
 

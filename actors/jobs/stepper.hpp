@@ -22,6 +22,7 @@ namespace millrace::actors {
 struct StateCopy {
   std::int64_t step = 0;                      // number of finished steps
   std::vector<std::vector<std::byte>> ranks;  // the bytes of each rank
+  runtime::RunState run;
 };
 
 /// The setup of a stepper.

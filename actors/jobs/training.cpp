@@ -196,13 +196,14 @@ void train(Session& session, const RunSettings& settings) {
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint) {
     CoordinatorActorSetup setup;
     setup.coordinator = whole_run(settings, plan, batches, beginning.step, held.microbatches);
+    if (newest != nullptr) setup.coordinator.run_state = run_state_of(*newest);
     setup.coordinator.evaluation_recorded = directory && directory->is_evaluated(beginning.step);
     setup.reporter = &telemetry.reporter();
     for (const auto& parameter : plan.parameters) {
       const auto matrices = plan.matrices.matrices(parameter.name, parameter.shape, parameter.stored);
       std::uint64_t tensors = 1;
       for (std::size_t state = 0; state < plan.optimizer->states().size(); ++state)
-        tensors += parameter.trained && plan.optimizer->keeps(state, matrices) ? 1 : 0;
+        tensors += plan.is_trained(parameter) && plan.optimizer->keeps(state, matrices) ? 1 : 0;
       setup.state_bytes += tensors * sizeof(float) * static_cast<std::uint64_t>(parameter.shape.elements());
     }
     setup.to_ranks = std::move(to_ranks);

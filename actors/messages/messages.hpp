@@ -14,9 +14,11 @@
 #include "runtime/engine/load_balance.hpp"
 #include "runtime/engine/observation_sums.hpp"
 #include "runtime/engine/optimizer_step.hpp"
+#include "runtime/engine/qk_clip.hpp"
 #include "runtime/engine/stage.hpp"
 #include "runtime/engine/step_loss.hpp"
 #include "runtime/ids.hpp"
+#include "runtime/optimizers/run_state.hpp"
 #include "runtime/schedule/action.hpp"
 
 /// All messages between actors. Messages between the coordinator and the ranks concern phases, O(ranks) per step whatever the
@@ -35,20 +37,25 @@ struct RunStep {
   auto tie() { return std::tie(step, find_nan, again); }
 };
 
-/// All gradients are known and finite: update, and then move the routers' biases. gradient_scale is the clipping factor, update is counted
-/// from 1.
+/// All gradients are known and finite: update or, if the step is skipped, drop the gradients; then move the routers' biases, and then
+/// scale down the heads whose scores are too large.
+/// gradient_scale is the clipping factor, update is counted from 1.
 struct Optimize {
   std::int64_t step = 0, update = 1;
   double gradient_scale = 1, learning_rate = 0;
   runtime::BiasUpdate biases = {};
-  auto tie() { return std::tie(step, update, gradient_scale, learning_rate, biases); }
+  bool skip = false;
+  runtime::QkClip scores = {};
+  auto tie() { return std::tie(step, update, gradient_scale, learning_rate, biases, skip, scores); }
 };
 
-/// Copy parameters and optimizer states into staging; the process's checkpoint actor writes them to `folder` meanwhile.
+/// Copy parameters and optimizer states into staging; the process's checkpoint actor writes them to `folder` meanwhile, and that of rank 0
+/// the state of the run too.
 struct TakeSnapshot {
   std::int64_t step = 0;
   std::string folder;
-  auto tie() { return std::tie(step, folder); }
+  runtime::RunState run = {};
+  auto tie() { return std::tie(step, folder, run); }
 };
 
 /// Run the forward-only table over the first `microbatches` held-out microbatches. 0: abandon the running evaluation, whose
@@ -253,11 +260,12 @@ struct TaskFailed {
   std::string cause;
 };
 
-/// Rank actor → checkpoint actor: write the rank's staged state to `folder`.
+/// Rank actor → checkpoint actor: write the rank's staged state to `folder`, and the state of the run, which only rank 0 has.
 struct WriteShard {
   std::int32_t rank = 0;
   std::int64_t step = 0;
   std::string folder;
+  runtime::RunState run = {};
 };
 
 /// Coordinator actor → checkpoint actor of process 0, after all ranks have written: commit the attempt in `folder`, or discard

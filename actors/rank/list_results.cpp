@@ -1,5 +1,6 @@
 #include "actors/rank/list_results.hpp"
 
+#include <algorithm>
 #include <span>
 
 namespace millrace::actors {
@@ -47,10 +48,15 @@ void observations_of(const Rank& rank, const runtime::RankPlan& list, std::vecto
       own.scope = observation.scope;
       own.width = static_cast<std::int32_t>(type.shape.elements());
       own.values.clear();
+      const auto width = static_cast<std::size_t>(own.width);
+      const bool integers = type.dtype == kernels::DType::i32;
+      const auto steps = static_cast<std::size_t>(rank.plan().accumulation_steps);
+      const std::size_t of_a_step = std::max<std::size_t>(static_cast<std::size_t>(list.microbatches) / steps, 1);
+      if (integers) own.values.resize(steps * width, 0.0);
       for_each_forward(list, stage->stage(), [&](runtime::MicrobatchId microbatch) {
-        const auto width = static_cast<std::size_t>(own.width);
-        if (type.dtype != kernels::DType::i32 || own.values.empty()) own.values.resize(own.values.size() + width, 0.0);
-        stage->add_observed(place, microbatch.value, std::span(own.values).last(width));
+        if (!integers) own.values.resize(own.values.size() + width, 0.0);
+        const std::size_t begin = integers ? std::min(microbatch.index() / of_a_step, steps - 1) * width : own.values.size() - width;
+        stage->add_observed(place, microbatch.value, std::span(own.values).subspan(begin, width));
       });
     }
   }

@@ -20,7 +20,8 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
           .decays = plan.decay.decays(spec.name, spec.shape),
           .copy = plan.schedule.placement.replica_of(stage) > 0,
           .router = spec.router,
-          .trained = spec.trained,
+          .trained = plan.is_trained(spec),
+          .scores = spec.scores,
           .matrices = plan.matrices.matrices(spec.name, spec.shape, spec.stored)};
 }
 

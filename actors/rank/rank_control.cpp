@@ -85,7 +85,8 @@ void RankControl::slot_writable(int channel, std::int64_t sequence) {
 
 void RankControl::handle(const RunStep& message) {
   step_ = message.step;
-  rank_.compute().set_loss_scales({setup_.batches->valid_targets(step_), rank_.plan().schedule.microbatches});
+  rank_.compute().set_loss_scales(
+      {setup_.batches->valid_targets(step_), rank_.plan().schedule.microbatches, rank_.plan().accumulation_steps});
   if (message.find_nan && hash_hook_) hash_hook_->next = &nan_hook_;
   if (message.find_nan && !hash_hook_) rank_.set_hook(&nan_hook_);
   if (message.again) {
@@ -123,15 +124,15 @@ void RankControl::handle(const ComputeLogits& message) {
 }
 
 void RankControl::handle(const Optimize& message) {
-  const runtime::UpdateScalars scalars{message.learning_rate, static_cast<float>(message.gradient_scale), message.update};
+  const runtime::UpdateScalars scalars{message.learning_rate, static_cast<float>(message.gradient_scale), message.update, message.skip};
   show("optimizer", runtime::no_stage, runtime::no_microbatch);
   tasks_.set_bias_update(message.biases);
+  tasks_.set_qk_clip(message.scores);
   port_.work({RankTaskKind::optimizer, scalars});
 }
 
 void RankControl::handle(const TakeSnapshot& message) {
-  folders_.push_back(message.folder);
-  snapshot_steps_.push_back(message.step);
+  snapshots_.push_back(message);
   show("snapshot", runtime::no_stage, runtime::no_microbatch);
   port_.work({RankTaskKind::snapshot, {}});
 }
@@ -399,13 +400,13 @@ void RankControl::work_done(const TaskDone& finished) {
       trace(runtime::SpanKind::optimizer, step_);
       return port_.report(Optimized{rank_.id().value, step_});
     case RankTaskKind::snapshot: {
-      const std::int64_t step = snapshot_steps_.front();
+      TakeSnapshot snapshot = std::move(snapshots_.front());
+      snapshots_.pop_front();
+      const std::int64_t step = snapshot.step;
       trace(runtime::SpanKind::snapshot, step - 1);  // it belongs to the step that it follows
       port_.report(SnapshotTaken{rank_.id().value, step, tasks_.copy_hashes()});
-      port_.write_shard({rank_.id().value, step, folders_.front()});
-      snapshot_steps_.erase(snapshot_steps_.begin());
-      folders_.erase(folders_.begin());
-      return;
+      if (rank_.id().value != 0) snapshot.run.clear();
+      return port_.write_shard({rank_.id().value, step, std::move(snapshot.folder), std::move(snapshot.run)});
     }
   }
 }

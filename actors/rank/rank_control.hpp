@@ -139,8 +139,7 @@ class RankControl {
   ToCoordinator report_ = StepReport();
   std::int64_t steps_reported_ = 0;
   kernels::DeviceMemory device_memory_;  // as of the last query
-  std::vector<std::string> folders_;     // of requested snapshots, oldest first
-  std::vector<std::int64_t> snapshot_steps_;
+  std::deque<TakeSnapshot> snapshots_;   // requested, oldest first
   bool starting_ = false, failed_ = false;
   // An abandoned evaluation: its actions are completed without computing, in order, after those that the worker already has.
   bool abandoned_ = false, passing_over_ = false;

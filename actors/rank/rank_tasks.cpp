@@ -34,6 +34,7 @@ void RankTasks::perform(const RankTask& task) {
         shard.after_snapshot(rank_.context());
         runtime::apply_optimizer(rank_.context(), task.scalars, shard);
         runtime::update_biases(rank_.context(), bias_update_, shard);
+        runtime::apply_qk_clip(rank_.context(), qk_clip_, shard);
       });
     case RankTaskKind::snapshot:
       return for_each_shard([this](const auto& shard) { shard.take_snapshot(rank_.context()); });

@@ -25,6 +25,8 @@ class RankTasks {
 
   /// How the next RankTaskKind::optimizer moves the routers' biases after it.
   void set_bias_update(const runtime::BiasUpdate& update) { bias_update_ = update; }
+  /// Which heads it scales down after that.
+  void set_qk_clip(const runtime::QkClip& clip) { qk_clip_ = clip; }
   /// Performs the task or, on an asynchronous device, enqueues it.
   void perform(const RankTask& task);
   /// Completes the task when its work is done.
@@ -48,6 +50,7 @@ class RankTasks {
   Rank& rank_;
   const SumExchangeState& exchange_;
   runtime::BiasUpdate bias_update_;
+  runtime::QkClip qk_clip_;
   std::vector<kernels::Tensor> exchanged_sums_;
   std::vector<runtime::TensorSquareSum> squares_;  // kept, so that a steady step reuses its memory
   std::vector<CopyHash> copy_hashes_;

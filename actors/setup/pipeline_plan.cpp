@@ -79,6 +79,22 @@ std::vector<std::size_t> bytes_of_edges(const PipelinePlan& plan) {
   return bytes;
 }
 
+/// QK-clip needs latent attention, whose scores are all of what a query sees.
+void check_qk_clip(const PipelinePlan& plan, const runtime::TrainConfig& train) {
+  if (train.qk_clip == 0) return;
+  const auto has_scores = [](const auto& spec) { return !spec.scores.scope.empty(); };
+  MILLRACE_CHECK(std::ranges::any_of(plan.parameters, has_scores), ExitCode::config, "actors.plan",
+                 "train.qk_clip = {}, but {} has no latent attention, expected 0 or a model of DeepSeek's kind", train.qk_clip,
+                 layers::family_title(plan.model));
+  MILLRACE_CHECK(
+      plan.model.index_topk == 0 || train.sequence <= plan.model.index_topk, ExitCode::config, "actors.plan",
+      "train.qk_clip = {} with an indexer that chooses {} of {} keys, expected 0: only the scores of attention to all keys are observed",
+      train.qk_clip, plan.model.index_topk, train.sequence);
+  MILLRACE_CHECK(plan.model.attn_logit_softcapping == 0, ExitCode::config, "actors.plan",
+                 "train.qk_clip = {} with capped scores (attn_logit_softcapping = {}), expected one of them", train.qk_clip,
+                 plan.model.attn_logit_softcapping);
+}
+
 /// Rejects more stages than the model can fill, and parts that do not divide.
 void check_sizes(const PlanRequest& request) {
   const auto& pipeline = request.pipeline;
@@ -89,6 +105,13 @@ void check_sizes(const PlanRequest& request) {
                  "pipeline.ranks = {} and pipeline.chunks = {} make {} stages; a model of {} layers fills {} at most (embedding and head "
                  "may be stages of their own)",
                  pipeline.ranks, pipeline.chunks, stages, layers, layers + 2);
+  MILLRACE_CHECK(
+      train.accumulation_steps == 1 || train.numerics == "maxtext", ExitCode::config, "actors.plan",
+      "train.accumulation_steps = {} with train.numerics = {}, expected 1: the microbatches of a step are accumulated anyway, and "
+      "only MaxText counts them in its own way",
+      train.accumulation_steps, train.numerics);
+  MILLRACE_CHECK(train.microbatches % train.accumulation_steps == 0, ExitCode::config, "actors.plan",
+                 "train.accumulation_steps = {} does not divide train.microbatches = {}", train.accumulation_steps, train.microbatches);
   MILLRACE_CHECK(train.accumulators <= train.microbatches && train.microbatches % train.accumulators == 0, ExitCode::config, "actors.plan",
                  "train.accumulators = {} does not divide train.microbatches = {}", train.accumulators, train.microbatches);
 }
@@ -131,8 +154,10 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
       train.routed_bias_update_rate == 0 || std::ranges::any_of(plan.parameters, [](const auto& spec) { return !spec.router.empty(); }),
       ExitCode::config, "actors.plan", "train.routed_bias_update_rate = {}, but no router of the model has a bias",
       train.routed_bias_update_rate);
+  check_qk_clip(plan, train);
   plan.rematerialize = policies_of(request.rematerialize, plan.model, static_cast<std::size_t>(stages));
   plan.compute = runtime::compute_dtype(train);
+  plan.accumulation_steps = train.accumulation_steps;
   plan.device = request.device;
   plan.one_segment = request.one_segment;
   plan.internal_metrics = request.internal_metrics;
@@ -141,6 +166,10 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   plan.losses = loss_weights(train);
   plan.optimizer = runtime::make_optimizer(train);
   plan.decay = runtime::DecayRule(train);
+  plan.trainable = runtime::NamePatterns("train.trainable", train.trainable);
+  MILLRACE_CHECK(std::ranges::any_of(plan.parameters, [&](const auto& spec) { return plan.is_trained(spec); }), ExitCode::config,
+                 "actors.plan", "train.trainable = [\"{}\"] finds no parameter that can be trained, expected parts of names such as {}",
+                 fmt::join(train.trainable, "\", \""), plan.parameters.front().name);
   plan.matrices = runtime::MatrixRule(train, plan.model.numerics == "maxtext");
   const int replicas = plan.schedule.placement.replicas();
   plan.accumulators = replicas == 1 ? static_cast<int>(train.accumulators) : 1;

@@ -37,7 +37,8 @@ struct PlanRequest {
           .balance_loss = train.balance_loss,
           .router_z_loss = train.router_z_loss,
           .indexer_loss = train.indexer_loss,
-          .indexer_warmup = train.indexer_warmup};
+          .indexer_warmup = train.indexer_warmup,
+          .qk_clip = train.qk_clip > 0};
 }
 
 /// Two ranks that hold the same weights, a tied table or all weights of a replica: after a step's list each sends its gradient
@@ -64,14 +65,20 @@ struct PipelinePlan {
   bool internal_metrics = false;
   std::int64_t rows = 1, sequence = 1;  // of a microbatch
   runtime::LossWeights losses;
+  std::int64_t accumulation_steps = 1;
   int accumulators = 1;         // contiguous parts of a replica's microbatches, with a gradient sum each
   bool split_backward = false;  // the table has I and W
   std::shared_ptr<const runtime::Optimizer> optimizer;
-  runtime::DecayRule decay;      // which parameters the optimizer lets decay
-  runtime::MatrixRule matrices;  // which it treats as matrices
+  runtime::DecayRule decay;         // which parameters the optimizer lets decay
+  runtime::MatrixRule matrices;     // which it treats as matrices
+  runtime::NamePatterns trainable;  // the only ones that it updates, if not empty
 
   [[nodiscard]] int ranks() const { return schedule.placement.ranks(); }
   [[nodiscard]] int stages() const { return schedule.placement.stages(); }
+  /// Whether the optimizer updates the parameter.
+  [[nodiscard]] bool is_trained(const layers::ParameterSpec& parameter) const {
+    return parameter.trained && (trainable.empty() || trainable.match(parameter.name));
+  }
   /// The layout string of one replica.
   [[nodiscard]] std::string layout_text() const;
   [[nodiscard]] int replicas() const { return schedule.placement.replicas(); }

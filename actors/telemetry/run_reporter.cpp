@@ -52,6 +52,8 @@ void RunReporter::step(const StepRecord& record) {
                                          {"learning_rate", record.learning_rate},
                                          {"tokens", record.tokens},
                                          {"targets", record.targets}});
+  if (record.max_logits) line.fields.emplace_back("max_logits", *record.max_logits);
+  if (record.skipped_this) line.fields.emplace_back("step_skipped", static_cast<std::int64_t>(*record.skipped_this));
   add_fields(record, line);
   line.fields.insert(line.fields.end(), {// Wall times and derived values; all fields before them are the same in every run and layout.
                                          {"seconds", record.seconds},

@@ -23,6 +23,8 @@ void TensorboardLog::step(const StepRecord& record) {
                                  {"train/learning_rate", record.learning_rate},
                                  {"speed/tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
                                  {"speed/step_seconds", record.seconds}});
+  if (record.max_logits) scalars.emplace_back("train/max_logits", *record.max_logits);
+  if (record.skipped_this) scalars.emplace_back("train/step_skipped", *record.skipped_this ? 1.0 : 0.0);
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
     if (!step_metrics[i].tensorboard.empty()) scalars.emplace_back(step_metrics[i].tensorboard, record.metrics[i]);
   add_scalars(record, scalars);

@@ -5,6 +5,7 @@
 
 #include "kernels/base/check.hpp"
 #include "layers/rotary.hpp"
+#include "runtime/program/observation.hpp"
 
 namespace millrace::layers {
 namespace {
@@ -32,6 +33,12 @@ const char* latent_matrix_name(LatentMatrix which) {
 }
 
 }  // namespace
+
+kernels::HeadOutputs score_outputs(LatentMatrix which, const LatentAttentionSpec& spec, bool rows) {
+  if (which == LatentMatrix::query || which == LatentMatrix::query_up) return {spec.heads, spec.nope_head_dim, spec.rope_head_dim, 0, rows};
+  if (which == LatentMatrix::kv_up) return {spec.heads, spec.nope_head_dim, 0, spec.v_head_dim, rows};
+  return {};
+}
 
 ValueId LatentAttention::rotated(ValueId x, std::int64_t unrotated, const std::string& name) const {
   const auto frequencies =
@@ -93,12 +100,16 @@ ValueId LatentAttention::output(ValueId context) const {
 ValueId LatentAttention::operator()(ValueId x) const {
   const LatentQueries q = queries(x);
   const LatentKeys kv = keys(x);
+  if (builder_.options().observe_scores)
+    builder_.observe(runtime::score_maxima_name,
+                     runtime::score_maxima(builder_, q.heads, kv.keys, builder_.batch("segments"), form(), name_ + ".score_maxima"));
   return output(runtime::attention(builder_, q.heads, kv.keys, kv.values, builder_.batch("segments"), form(), name_ + ".attention"));
 }
 
 ValueId HuggingFaceLatentWeights::project(LatentMatrix which, ValueId x, std::int64_t inputs, std::int64_t outputs) const {
   const std::string name = latent_matrix_name(which);
-  const ValueId weight = builder_.parameter(module_ + "." + name + ".weight", {outputs, inputs});
+  const ValueId weight =
+      builder_.parameter(module_ + "." + name + ".weight", {outputs, inputs}, {.heads = score_outputs(which, spec_, true)});
   const ValueId y = runtime::linear(builder_, x, weight, "self_attn." + name);
   const bool has_bias = which == LatentMatrix::query_down || which == LatentMatrix::kv_down || which == LatentMatrix::out;
   if (!spec_.bias || !has_bias) return y;

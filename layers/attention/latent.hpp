@@ -13,6 +13,10 @@ namespace millrace::layers {
 /// latent vector in between; keys and values always have the latter.
 enum class LatentMatrix : std::uint8_t { query, query_down, query_up, kv_down, kv_up, out };
 
+/// How QK-clip scales this matrix by the scores of the heads: queries and keys without position by their root, rotated queries by the
+/// whole, values not at all. No heads for another matrix.
+[[nodiscard]] kernels::HeadOutputs score_outputs(LatentMatrix which, const LatentAttentionSpec& spec, bool rows);
+
 /// The two latent vectors, which are normalised.
 enum class LatentVector : std::uint8_t { query, key_value };
 

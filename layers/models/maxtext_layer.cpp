@@ -50,6 +50,7 @@ struct MaxTextLayer::Kernel {
   Shape stored;
   bool bias = false;
   Shape stored_bias = {};
+  kernels::HeadOutputs heads = {};  // for QK-clip
 };
 
 MaxTextLayer::MaxTextLayer(ProgramBuilder& builder, const MaxTextBlocks& blocks, const ModelSpec& model, int index, const LayerSpec& spec,
@@ -103,7 +104,8 @@ ValueId MaxTextLayer::dropout(ValueId x, const std::string& name) const { return
 
 ValueId MaxTextLayer::dense(ValueId x, const Kernel& kernel) const {
   const std::string name = module_ + "." + kernel.path;
-  const ValueId weight = builder_.parameter(name + ".kernel", {kernel.inputs, kernel.outputs}, {.stored = {.shape = kernel.stored}});
+  const ValueId weight =
+      builder_.parameter(name + ".kernel", {kernel.inputs, kernel.outputs}, {.stored = {.shape = kernel.stored}, .heads = kernel.heads});
   const ValueId y = runtime::linear_input_major(builder_, x, weight, kernel.path);
   if (!kernel.bias) return y;
   const runtime::ParameterForm form{.dtype = kernels::DType::f32, .stored = {.shape = kernel.stored_bias}};
@@ -131,8 +133,11 @@ class MaxTextLayer::LatentKernels final : public LatentWeights {
 
   [[nodiscard]] ValueId project(LatentMatrix which, ValueId x, std::int64_t inputs, std::int64_t outputs) const override {
     const std::int64_t heads = spec_.heads;
+    // MaxText's QK-clip leaves queries without a latent vector alone.
+    const kernels::HeadOutputs scored = which == LatentMatrix::query ? kernels::HeadOutputs{} : score_outputs(which, spec_, false);
     const auto dense = [&](const char* name, Shape stored) {
-      return layer_.dense(x, {.path = layer_.attention_ + "." + name, .inputs = inputs, .outputs = outputs, .stored = stored});
+      return layer_.dense(
+          x, {.path = layer_.attention_ + "." + name, .inputs = inputs, .outputs = outputs, .stored = stored, .heads = scored});
     };
     switch (which) {
       case LatentMatrix::query:

@@ -25,7 +25,7 @@ StageLayout whole_model(const ModelConfig& config) { return {true, 0, static_cas
 std::string receiver(int index, int layers) { return index == layers ? "the head" : fmt::format("layer {}", index); }
 
 ProgramBuilder builder_of(const StageOptions& options) {
-  return ProgramBuilder({options.compute, options.rows, options.sequence, -1, options.one_segment});
+  return ProgramBuilder({options.compute, options.rows, options.sequence, -1, options.one_segment, options.losses.qk_clip});
 }
 
 Streams detached(ProgramBuilder& builder, const Streams& x) {
@@ -92,6 +92,7 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .stored = value.stored,
                      .active = value.active,
                      .router = value.router,
+                     .scores = value.scores,
                      .trained = value.trained && (!losses.indexer_warmup || is_of_indexer(value.name))});
   }
   return specs;

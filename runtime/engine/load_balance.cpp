@@ -1,14 +1,22 @@
 #include "runtime/engine/load_balance.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "kernels/base/check.hpp"
 #include "kernels/elementwise.hpp"
+#include "runtime/program/observation.hpp"
 
 namespace millrace::runtime {
 
-BiasUpdate bias_update(double rate, const std::vector<Observation>& observations) {
-  return rate == 0 ? BiasUpdate{} : BiasUpdate{rate, expert_loads(observations)};
+BiasUpdate bias_update(double rate, const std::vector<ObservedSums>& observed, int model_stages, std::int64_t accumulation_steps) {
+  BiasUpdate update{rate, {}};
+  if (rate == 0) return update;
+  for (std::size_t step = 0; step < static_cast<std::size_t>(accumulation_steps); ++step) {
+    const auto loads = expert_loads(add_observations_of_step(observed, model_stages, expert_load_name, step));
+    update.loads.insert(update.loads.end(), loads.begin(), loads.end());
+  }
+  return update;
 }
 
 std::vector<float> bias_steps(double rate, const ExpertLoad& load) {
@@ -27,10 +35,15 @@ void update_biases(const kernels::ExecutionContext& context, const BiasUpdate& u
   if (update.rate == 0) return;
   for (const StoredParameter& tensor : shard.tensors()) {
     if (tensor.router.empty()) continue;
-    const auto load = std::ranges::find(update.loads, tensor.router, &ExpertLoad::scope);
-    MILLRACE_CHECK(load != update.loads.end() && load->counts.size() == tensor.elements(), ExitCode::internal, "runtime.load_balance",
+    std::vector<float> steps;  // added over the accumulation steps
+    for (const ExpertLoad& load : update.loads) {
+      if (load.scope != tensor.router || load.counts.size() != tensor.elements()) continue;
+      const std::vector<float> own = bias_steps(update.rate, load);
+      if (steps.empty()) steps.resize(own.size(), 0.0F);
+      std::ranges::transform(steps, own, steps.begin(), std::plus());
+    }
+    MILLRACE_CHECK(!steps.empty(), ExitCode::internal, "runtime.load_balance",
                    "{} of the router in {} without the {} counts of its experts", tensor.name, tensor.router, tensor.elements());
-    const std::vector<float> steps = bias_steps(update.rate, *load);
     const kernels::Tensor sum = shard.gradient(tensor);
     shard.fill(context, sum, [&](std::span<float> elements) { std::ranges::copy(steps, elements.begin()); });
     kernels::accumulate(context, sum, shard.master(tensor));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -11,8 +12,9 @@ namespace millrace::runtime {
 struct ObservedSums {
   std::int32_t stage = 0, layer = -1;
   std::string name, scope;
-  std::int32_t width = 0;      // entries of the observed value
-  std::vector<double> values;  // [width], the exact sums of integers; or [microbatches, width], in the order in which the stage has them
+  std::int32_t width = 0;  // entries of the observed value
+  // [accumulation steps, width], the exact sums of integers; or [microbatches, width], in the order in which the stage has them
+  std::vector<double> values;
   auto tie() { return std::tie(stage, layer, name, scope, width, values); }
 };
 
@@ -25,8 +27,12 @@ struct Observation {
 };
 
 /// The observations of a step in model order: by stage of one replica, then in the order in which the stage declared them. A value's rows
-/// are added in the order of microbatches, so that the sums do not depend on the layout. `reported` may come in any order of stages;
-/// `model_stages`: stages of one replica; a second replica's stages follow and have the later microbatches.
+/// are added in the order of microbatches, so that the sums do not depend on the layout; of the scores of heads the largest is taken.
+/// `reported` may come in any order of stages; `model_stages`: stages of one replica; a second replica's stages follow and have the later
+/// microbatches.
 [[nodiscard]] std::vector<Observation> add_observations(std::vector<ObservedSums> reported, int model_stages);
+/// The same for the observations of this name, which are integers, of one accumulation step.
+[[nodiscard]] std::vector<Observation> add_observations_of_step(const std::vector<ObservedSums>& reported, int model_stages,
+                                                                std::string_view name, std::size_t accumulation_step);
 
 }  // namespace millrace::runtime

@@ -51,6 +51,8 @@ float clip_scale(double norm, const TrainConfig& train) {
 }
 
 void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const StageShard& shard) {
+  if (scalars.skip) return shard.zero_accumulators(context);
+  for (const kernels::Tensor& gradient : shard.frozen_gradients()) kernels::fill_zero(context, gradient);
   const auto updates = shard.updates();
   if (updates.empty()) return;
   if (!shard.packs()) return shard.optimizer().update(context, scalars, updates, shard.scratch());

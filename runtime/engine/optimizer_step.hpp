@@ -36,7 +36,8 @@ void read_square_sums(const StageShard& shard, std::vector<TensorSquareSum>& sum
 /// The same with train.clip as the limit, by the rule of train.numerics: MaxText's is 1 where norm < limit, else limit / norm.
 [[nodiscard]] float clip_scale(double norm, const TrainConfig& train);
 
-/// One update of every tensor of the shard by its optimizer: copies are refreshed, gradients zeroed.
+/// One update of every tensor of the shard by its optimizer: copies are refreshed, gradients zeroed. If it is to be skipped, gradients
+/// alone are zeroed.
 void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScalars& scalars, const StageShard& shard);
 
 }  // namespace millrace::runtime

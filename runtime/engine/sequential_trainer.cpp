@@ -141,7 +141,7 @@ StraightStep SequentialTrainer::step(const kernels::ExecutionContext& context, s
   MILLRACE_CHECK(std::isfinite(step.loss) && std::isfinite(step.norm), ExitCode::numerics, "runtime.straight_loop",
                  "loss {}, gradient norm {}, expected finite numbers", step.loss, step.norm);
   scalars.gradient_scale = clip_scale(step.norm, clip);
-  const BiasUpdate biases = bias_update(bias_rate, add_observations(step.sums.observed, static_cast<int>(rank_.stages().size())));
+  const BiasUpdate biases = bias_update(bias_rate, step.sums.observed, static_cast<int>(rank_.stages().size()), 1);
   for (const Stage* stage : rank_.stages()) {
     apply_optimizer(context, scalars, stage->shard());
     update_biases(context, biases, stage->shard());

@@ -24,6 +24,7 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
   tensor.router = parameter.router;
   tensor.trained = parameter.trained;
   tensor.matrices = parameter.matrices;
+  tensor.scores = parameter.scores;
   tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
 }
 

@@ -31,6 +31,7 @@ struct StageParameter {
   bool in_f32 = false;      // programs read it in fp32 whatever they compute in, as the layer that declares it says
   std::string router = {};  // of a bias by which a router chooses: the scope of the router's observation; empty: it is none
   bool trained = true;      // false: its gradient stays 0, and optimizers leave it as it is
+  ScoreMatrix scores = {};  // of a matrix that QK-clip scales
   kernels::MatrixForm matrices = {};
 };
 
@@ -62,6 +63,7 @@ struct StoredParameter {
   std::string router;                        // as in StageParameter
   bool trained = true;                       // as in StageParameter
   kernels::MatrixForm matrices = {};
+  ScoreMatrix scores = {};               // as in StageParameter
   std::vector<std::size_t> states = {};  // where each of the optimizer's states begins in the stage's; no_state: it has none
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }

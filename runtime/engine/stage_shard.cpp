@@ -30,6 +30,7 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
     packs_ = packs_ || std::ranges::count(tensor.packed, true) > 0;
     if (accumulators_.empty()) continue;
     if (tensor.is_owner()) owned_gradients_.push_back(gradient(tensor));
+    if (!tensor.trained) frozen_gradients_.push_back(gradient(tensor));
     if (!tensor.trained) continue;
     auto& update = updates_.emplace_back();
     update.parameter = master(tensor);

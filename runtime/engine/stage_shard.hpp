@@ -57,6 +57,8 @@ class StageShard {
   /// the host can read.
   [[nodiscard]] std::span<const kernels::Tensor> owned_gradients() const noexcept { return owned_gradients_; }
   [[nodiscard]] kernels::Tensor square_sums() const;
+  /// The gradients of parameters that are not trained, which no update zeroes.
+  [[nodiscard]] std::span<const kernels::Tensor> frozen_gradients() const noexcept { return frozen_gradients_; }
   /// The optimizer's operands, tensor by tensor; parameters that are not trained have none.
   [[nodiscard]] std::span<const kernels::OptimizerTensors> updates() const noexcept { return updates_; }
 
@@ -94,6 +96,7 @@ class StageShard {
   std::shared_ptr<const Optimizer> optimizer_;
   std::vector<std::vector<kernels::Tensor>> accumulators_;  // by set
   std::vector<kernels::Tensor> owned_gradients_;
+  std::vector<kernels::Tensor> frozen_gradients_;
   std::vector<kernels::OptimizerTensors> updates_;
   bool packs_ = false;
 };

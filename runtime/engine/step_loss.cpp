@@ -53,7 +53,7 @@ StepLoss add_loss_terms(std::vector<LossTermSums> reported, int model_stages, co
     const double mean = term.mean(sum, counts);
     StepLoss::Named& shown = named(loss, term);
     shown.sum += sum;
-    shown.value += mean;
+    shown.value += term.auxiliary ? mean * static_cast<double>(counts.accumulation_steps) : mean;
     if (!term.evaluation_only) loss.total += mean;
     if (!term.auxiliary) loss.main += mean;
   }

@@ -32,8 +32,10 @@ struct StepLoss {
   struct Named {
     std::string name;
     bool auxiliary = false;
-    double sum = 0;    // over microbatches, stages and layers, without weight
-    double value = 0;  // weight · sum / (denominator · divisor), added over the stages and layers that have the term
+    double sum = 0;  // over microbatches, stages and layers, without weight
+    // weight · sum / (denominator · divisor), added over the stages and layers that have the term. Of an auxiliary term with G > 1
+    // accumulation steps it is G times that, the sum of the steps' means, as MaxText shows it; the loss has the mean.
+    double value = 0;
     bool evaluation_only = false;
   };
   double total = 0;          // of all terms but those of evaluations: what training minimises

@@ -23,6 +23,10 @@ double hugging_face_rate(const LearningRate& rate, std::int64_t step) {
   };
   if (rate.rule == "cosine") return cosine(rate.peak, rate.final_rate, progress(rate.warmup_steps));
   if (rate.rule == "linear") return line(rate.peak, rate.final_rate, progress(rate.warmup_steps));
+  if (rate.rule == "rsqrt") {
+    const double scale = rate.warmup_steps > 0 ? static_cast<double>(rate.warmup_steps) : 10'000.0;
+    return rate.peak * std::sqrt(scale / (static_cast<double>(step - rate.warmup_steps) + scale));
+  }
   const std::int64_t begin = rate.steps - rate.decay_steps;
   if (!is_wsd(rate.rule) || step < begin) return rate.peak;
   return rate.rule == "wsd" ? line(rate.peak, rate.final_rate, progress(begin)) : cosine(rate.peak, rate.final_rate, progress(begin));
@@ -44,8 +48,8 @@ double maxtext_rate(const LearningRate& rate, std::int64_t step) {
 void LearningRate::validate() const {
   constexpr const char* component = "runtime.learning_rate";
   const bool decays = rule == "cosine" || is_wsd(rule);
-  MILLRACE_CHECK(decays || rule == "constant" || rule == "linear", ExitCode::config, component,
-                 "train.decay = \"{}\", expected constant, cosine, linear, wsd or wsd-cosine", rule);
+  MILLRACE_CHECK(decays || rule == "constant" || rule == "linear" || rule == "rsqrt", ExitCode::config, component,
+                 "train.decay = \"{}\", expected constant, cosine, linear, wsd, wsd-cosine or rsqrt", rule);
   MILLRACE_CHECK(decays || numerics != "maxtext", ExitCode::config, component,
                  "train.decay = \"{}\" with train.numerics = maxtext, expected cosine, wsd or wsd-cosine: MaxText has no other", rule);
   MILLRACE_CHECK(warmup_steps >= 0 && warmup_steps <= steps, ExitCode::config, component,

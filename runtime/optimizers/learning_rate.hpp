@@ -7,7 +7,8 @@
 
 namespace millrace::runtime {
 
-/// The learning rate of a run of `steps` steps. `rule`: constant, cosine, linear, wsd (warm-up, stable, linear decay) or wsd-cosine.
+/// The learning rate of a run of `steps` steps. `rule`: constant, cosine, linear, wsd (warm-up, stable, linear decay), wsd-cosine
+/// or rsqrt (inverse square root).
 struct LearningRate {
   std::string rule = "cosine";
   double peak = 3e-4;
@@ -24,7 +25,8 @@ struct LearningRate {
   ///
   /// hf: while s < w: peak·(s+1)/w. Then with p = (s−w)/(N−w): cosine final + (peak−final)(1+cos πp)/2, linear peak +
   /// (final−peak)·p; wsd keeps the peak and decays to final over the last d steps with p = (s−(N−d))/d: linearly or, for
-  /// wsd-cosine, along a cosine. From step N on: the rate at p = 1.
+  /// wsd-cosine, along a cosine. From step N on: the rate at p = 1. rsqrt is peak·√(t/(s−w+t)) with t = w, or 10,000 without warm-up, as
+  /// transformers' get_inverse_sqrt_schedule; it has no end.
   ///
   /// maxtext (its create_learning_rate_schedule): while s < w: peak·s/w, so that step 0 has rate 0. A decay of C steps, of which this is
   /// number j, has p = j/(C−1), so that its first step has the peak and step N−1 exactly `final`; from step N on the rate is 0. A

@@ -26,6 +26,7 @@ struct UpdateScalars {
   double learning_rate = 0;
   float gradient_scale = 1;  // from clipping: the kernel multiplies the gradient with it
   std::int64_t update = 1;   // counts from 1
+  bool skip = false;         // the gradient is zeroed, and nothing else is done
 };
 
 /// An optimizer: its states by name, and how a set of tensors is updated. Code that stores, copies, names, saves or restores states

@@ -112,6 +112,7 @@ ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const 
   value.active = form.active;
   value.trained = form.trained;
   if (form.chooses_experts) value.router = scope_;
+  if (form.heads.heads > 0) value.scores = {scope_, form.heads};
   return add_named("parameter " + std::to_string(form.use) + " " + name, std::move(value));
 }
 

@@ -18,7 +18,9 @@ struct ParameterForm {
   int use = 0;                               // 1: the output head's use of a tied table
   double active = 1;                         // the share of the tokens that it is multiplied with; K / E for experts
   bool chooses_experts = false;  // a bias [E] by which the scope's router chooses: loads move it (runtime/engine/load_balance.hpp)
-  bool trained = true;           // false: no gradient may flow to it, and optimizers leave it as it is
+  kernels::HeadOutputs heads =
+      {};               // of a matrix from which queries or keys are computed, if QK-clip may scale it: the outputs of each head
+  bool trained = true;  // false: no gradient may flow to it, and optimizers leave it as it is
 };
 
 /// For parameters that are used in fp32 whatever the compute dtype is: those that multiply or are added elementwise (norm scales,
@@ -35,6 +37,7 @@ class ProgramBuilder {
     std::int64_t sequence = 1;
     std::int16_t tokens_bound = -1;  // index of the runtime count that bounds T (a multiple of `sequence`); -1: always all rows
     bool one_segment = false;        // every row is one segment: attention need not look at segments
+    bool observe_scores = false;     // attentions that QK-clip may scale observe the largest score of every head
   };
   explicit ProgramBuilder(Options options);
 

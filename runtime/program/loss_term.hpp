@@ -14,6 +14,9 @@ enum class Denominator : std::uint8_t { valid_targets, microbatches };
 /// These counts for one step, or for one evaluation.
 struct StepCounts {
   std::int64_t valid_targets = 0, microbatches = 0;
+  /// MaxText's gradient_accumulation_steps. With G > 1 of them it adds the means of an auxiliary term over each step's rows, and divides
+  /// their gradient by the valid targets, as it does with the sum of the main term (its train.py, gradient_accumulation.py).
+  std::int64_t accumulation_steps = 1;
   [[nodiscard]] std::int64_t of(Denominator denominator) const {
     return std::array{valid_targets, microbatches}.at(static_cast<std::size_t>(denominator));
   }
@@ -30,9 +33,14 @@ struct LossTerm {
   bool evaluation_only = false;  // the other way round: nothing is trained by it
 
   /// 1 / (denominator · divisor) · weight; 0 if the count is 0 or the term trains nothing. The scalar that the term's gradient begins with.
+  /// For an auxiliary term with G > 1 accumulation steps it is multiplied by G / valid targets.
   [[nodiscard]] float gradient_scale(const StepCounts& counts) const {
     const std::int64_t count = evaluation_only ? 0 : counts.of(denominator);
-    return count > 0 ? static_cast<float>(weight / divisor) / static_cast<float>(count) : 0.0F;
+    if (count == 0) return 0.0F;
+    const float scale = static_cast<float>(weight / divisor) / static_cast<float>(count);
+    if (!auxiliary || counts.accumulation_steps == 1) return scale;
+    return counts.valid_targets > 0 ? scale * static_cast<float>(counts.accumulation_steps) / static_cast<float>(counts.valid_targets)
+                                    : 0.0F;
   }
   /// weight · sum / (denominator · divisor); 0 if the count is 0.
   [[nodiscard]] double mean(double sum, const StepCounts& counts) const {

@@ -180,6 +180,10 @@ ValueId balance_loss(ProgramBuilder& builder, ValueId logits, ValueId experts, c
                      std::string_view name);
 /// The z-loss of a router: logits [T, E] → f64 [1], a sum over the microbatch's tokens for a loss term.
 ValueId router_z_loss(ProgramBuilder& builder, ValueId logits, std::string_view name);
+/// The largest score of every head, f64 [H], of q [T, H·head_dim] and k [T, K·head_dim], for an observation; without gradient. Within the
+/// builder's rows, as attention.
+ValueId score_maxima(ProgramBuilder& builder, ValueId q, ValueId k, ValueId segments, kernels::AttentionOptions options,
+                     std::string_view name);
 /// {number of elements, number of zeros, Σ x, Σ x²} f64 [4] of x [T, D], for an observation; without gradient.
 ValueId moments(ProgramBuilder& builder, ValueId x, std::string_view name);
 

@@ -6,6 +6,7 @@
 
 #include "kernels/base/dtype.hpp"
 #include "kernels/base/shape.hpp"
+#include "kernels/scale_heads.hpp"
 
 namespace millrace::runtime {
 
@@ -43,6 +44,13 @@ struct StoredForm {
   friend bool operator==(const StoredForm&, const StoredForm&) = default;
 };
 
+/// A matrix from which the queries or keys of an attention are computed, which QK-clip scales by the scores of its heads.
+struct ScoreMatrix {
+  std::string scope;             // of the observation of these scores; empty: it is none
+  kernels::HeadOutputs outputs;  // how its outputs belong to heads
+  friend bool operator==(const ScoreMatrix&, const ScoreMatrix&) = default;
+};
+
 /// The layout in which a program reads a weight: row-major, or packed for matrix products (kernels/packing.hpp), plain or
 /// transposed.
 enum class WeightForm : std::uint8_t { plain, packed, packed_turned };
@@ -58,6 +66,7 @@ struct Value {
   StoredForm stored;                // for a parameter
   double active = 1;                // for a parameter: the share of the tokens that it is multiplied with; K / E for experts
   std::string router = {};          // for a bias by which a router chooses: the scope of its observation expert_load; empty: it is none
+  ScoreMatrix scores = {};          // for a matrix that QK-clip scales
   bool trained = true;              // for a parameter: false if no gradient may flow to it and optimizers leave it as it is
   WeightForm form = WeightForm::plain;  // for a parameter; one that is read in two forms is two values
   bool offloaded = false;               // in host memory, even if the program computes on a GPU

@@ -295,6 +295,62 @@ TEST(Coordinator, AFinishedRunThatIsStartedAgainSamples) {
   EXPECT_EQ(port.ended, ExitCode::ok);
 }
 
+/// Steps of one loss, whose norm is 3 but for that of step `spike`.
+void run_with_a_spike(Coordinator& coordinator, std::int64_t first, std::int64_t end, std::int64_t spike) {
+  for (std::int64_t step = first; step < end; ++step) {
+    answer_step(coordinator, step, step == spike ? 400.0 : 4.0);
+    answer_optimize(coordinator, step);
+  }
+}
+
+TEST(Coordinator, SkipsASpikeAndSavesWhatItIsFoundBy) {
+  auto setup = two_ranks(8);
+  setup.train.skip_spikes = true;
+  setup.train.skip_window = 4;
+  setup.writes_checkpoints = true;
+  setup.checkpoint.every = 4;
+  RecordingPort port;
+  Coordinator coordinator(setup, port);
+  coordinator.receive(RankReady{0, 0});
+  coordinator.receive(RankReady{1, 0});
+  run_with_a_spike(coordinator, 0, 4, 2);
+  std::vector<bool> skipped;
+  std::vector<std::int64_t> updates;
+  runtime::RunState saved;
+  for (const auto& message : port.sent) {
+    if (const auto* optimize = std::get_if<Optimize>(&message)) {
+      skipped.push_back(optimize->skip);
+      updates.push_back(optimize->update);
+    }
+    if (const auto* snapshot = std::get_if<TakeSnapshot>(&message)) saved = snapshot->run;
+  }
+  EXPECT_EQ(skipped, (std::vector<bool>{false, false, true, false}));
+  EXPECT_EQ(updates, (std::vector<std::int64_t>{1, 2, 3, 3}));
+  ASSERT_EQ(port.records.size(), 4U);
+  EXPECT_EQ(port.records[2].skipped, 1);
+  EXPECT_EQ(port.records[2].skipped_this, true);
+  EXPECT_EQ(port.records[3].skipped, 1);
+  EXPECT_EQ(port.records[3].skipped_this, false);
+  ASSERT_FALSE(saved.empty());
+  EXPECT_EQ(saved, coordinator.run_state());
+
+  // A run that resumes there decides as this one does.
+  coordinator.receive(ShardWritten{0, 4, "{}", ""});
+  coordinator.receive(ShardWritten{1, 4, "{}", ""});
+  coordinator.committed(4, "");
+  run_with_a_spike(coordinator, 4, 8, 5);
+  setup.first_step = 4;
+  setup.run_state = saved;
+  RecordingPort port_again;
+  Coordinator again(setup, port_again);
+  again.receive(RankReady{0, 0});
+  again.receive(RankReady{1, 0});
+  run_with_a_spike(again, 4, 8, 5);
+  ASSERT_EQ(port_again.records.size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(port_again.records[i].skipped, port.records[4 + i].skipped) << i;
+  EXPECT_EQ(again.run_state(), coordinator.run_state());
+}
+
 CoordinatorSetup saving_and_evaluating(std::int64_t steps) {
   auto setup = two_ranks(steps);
   setup.writes_checkpoints = true;

@@ -36,7 +36,6 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
   refused("mlp_activations", {"silu", "silu"}, "[f, \"linear\"]");
   refused("quantization", "int8", "supported is \"\"");
   refused("grad_dtype", "bfloat16", "supported is \"float32\"");
-  refused("use_qk_clip", true, "supported is false");
   refused("attention_output_dim", 48, "supported is -1");
   // Keys from which MaxText would derive other sizes.
   refused("base_emb_dim", 64, "expected emb_dim = 32");
@@ -369,8 +368,8 @@ TEST(ConfigFile, ReadsAndWritesMaxTextsDeepSeek) {
   json grouped = maxtext("deepseek");
   grouped["base_num_kv_heads"] = grouped["num_kv_heads"] = 2;
   expect_error([&] { (void)parse(grouped); }, ExitCode::model, {"num_kv_heads = 2", "expected num_query_heads = 4"});
-  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, json>>{
-           {"mtp_num_layers", 1}, {"mhc_expansion_rate", 4}, {"engram_layers", {1}}, {"use_qk_clip", true}})
+  for (const auto& [key, value] :
+       std::initializer_list<std::pair<const char*, json>>{{"mtp_num_layers", 1}, {"mhc_expansion_rate", 4}, {"engram_layers", {1}}})
     refused(key, value, "supported is");
 }
 

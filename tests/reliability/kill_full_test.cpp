@@ -8,5 +8,46 @@ TEST(KillAndResume, TwentyTimesGivesTheBitsOfAnUndisturbedRun) {
   for (int trial = 0; trial < 20; ++trial) kill_and_resume(training, static_cast<Blow>(trial % blows), 100 + trial);
 }
 
+/// A way of training, as keys of the run.
+struct Recipe {
+  const char* name;
+  std::vector<std::string> keys;
+};
+void PrintTo(const Recipe& recipe, std::ostream* out) { *out << recipe.name; }
+
+/// The smallest model with latent attention and routers whose biases move.
+const std::vector<std::string> deepseek{"model.family=deepseek_v3",  "model.experts=4",
+                                        "model.experts_per_token=2", "model.moe_intermediate_size=24",
+                                        "model.shared_experts=1",    "model.first_dense_layers=1",
+                                        "model.kv_heads=4",          "model.q_lora_rank=12",
+                                        "model.kv_lora_rank=10",     "model.qk_nope_head_dim=6",
+                                        "model.qk_rope_head_dim=4",  "model.v_head_dim=5"};
+
+std::vector<std::string> with(std::vector<std::string> keys, const std::vector<std::string>& more) {
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+class RecipeKilled : public ::testing::TestWithParam<Recipe> {};
+
+TEST_P(RecipeKilled, TenTimesGivesTheBitsOfAnUndisturbedRun) {
+  Training training(GetParam().keys);
+  for (int trial = 0; trial < 10; ++trial) kill_and_resume(training, static_cast<Blow>(trial % blows), 300 + trial);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, RecipeKilled,
+    ::testing::Values(
+        Recipe{"muon", {"train.optimizer=muon", "train.muon_consistent_rms=0.2"}},
+        Recipe{"muon_of_maxtext", {"train.optimizer=muon", "train.numerics=maxtext", "train.decay=wsd", "train.decay_steps=8"}},
+        Recipe{"skipped_steps", {"train.skip_spikes=true", "train.skip_window=8", "train.skip_factor=1"}},
+        Recipe{"skipped_steps_of_maxtext",
+               {"train.skip_spikes=true", "train.skip_window=8", "train.skip_factor=1", "train.numerics=maxtext", "train.clip=0"}},
+        Recipe{"accumulation", with(deepseek, {"train.numerics=maxtext", "train.accumulation_steps=2", "train.balance_loss=0.1",
+                                               "train.routed_bias_update_rate=0.01"})},
+        Recipe{"qk_clip", with(deepseek, {"train.qk_clip=0.01", "train.routed_bias_update_rate=0.01"})},
+        Recipe{"trainable", {"train.trainable=[\"mlp\", \"embed\"]", "train.decay=rsqrt"}}),
+    [](const auto& recipe) { return std::string(recipe.param.name); });
+
 }  // namespace
 }  // namespace millrace::tests

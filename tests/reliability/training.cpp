@@ -6,7 +6,7 @@
 
 namespace millrace::tests {
 
-Training::Training() {
+Training::Training(std::vector<std::string> recipe) : recipe_(std::move(recipe)) {
   for (int file = 0; file < 12; ++file) {
     std::string text;
     for (int line = 0; line < 60; ++line) text += "line " + std::to_string(line * 7 % (file + 5)) + " of a small story\n";
@@ -20,6 +20,7 @@ std::vector<std::string> Training::words(const std::string& directory, const std
                                  "evaluate.every=10", "evaluate.batches=4", "checkpoint.every=5", "pipeline.ranks=4",
                                  // for busy test machines; a death closes the connection and is detected at once
                                  "cluster.timeout_ms=20000"};
+  words.insert(words.end(), recipe_.begin(), recipe_.end());
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

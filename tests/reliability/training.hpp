@@ -26,7 +26,8 @@ class Training {
   static constexpr int steps = 40;
   static constexpr auto patience = Job::Seconds(120);  // a run that takes longer than this hangs, however busy the machine is
 
-  Training();
+  /// `recipe`: further keys of every run, key=value.
+  explicit Training(std::vector<std::string> recipe = {});
   /// The arguments of the command. `more` are key=value and take precedence.
   [[nodiscard]] std::vector<std::string> words(const std::string& directory, const std::vector<std::string>& more = {}) const;
   /// Runs the command to its end; a hang is a test failure with code -1.
@@ -40,6 +41,7 @@ class Training {
 
  private:
   TemporaryFolder folder_;
+  std::vector<std::string> recipe_;
   std::optional<TrainingResult> undisturbed_;
 };
 

@@ -39,9 +39,10 @@ TEST_P(RecordedSteps, AreTrainedAgainWithTheBitsOfOneRank) {
   if (is_new) found->second = parity(folder, 1, {});
   const auto& expected = found->second;
   ASSERT_EQ(expected.code, 0) << expected.out << expected.err;
-  EXPECT_EQ(expected.err, "") << "a key of the training is unknown";
+  for (std::size_t at = 0; at < expected.err.size(); at = expected.err.find('\n', at) + 1)
+    EXPECT_NE(expected.err.find("training adds this balance loss", at), std::string::npos) << "a key is unknown: " << expected.err;
   ASSERT_EQ(printed_hash(expected.out).size(), 32U) << expected.out;
-  for (const char* line : {"step.loss ", "step.param_norm ", "step.current_learning_rate ", "after3 parameters", "after6 parameters"})
+  for (const char* line : {"step.loss ", "step.param_norm ", "step.current_learning_rate ", "after3 parameters"})
     EXPECT_NE(expected.out.find(line), std::string::npos) << line << " is missing in\n" << expected.out;
   const auto here = parity(folder, layout.processes, layout.words);
   ASSERT_EQ(here.code, 0) << here.out << here.err;
@@ -49,7 +50,8 @@ TEST_P(RecordedSteps, AreTrainedAgainWithTheBitsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, RecordedSteps,
-                         ::testing::Combine(::testing::Values("adamw", "sgd", "adam_pax", "muon"),
+                         ::testing::Combine(::testing::Values("adamw", "sgd", "adam_pax", "muon", "skip_spikes", "accumulation",
+                                                              "mixtral_accumulation", "qk_clip"),
                                             ::testing::ValuesIn(std::vector<Layout>{
                                                 {"three_ranks_1f1b", 1, {"--ranks", "3"}},
                                                 {"four_ranks_zb_h1", 1, {"--ranks", "4", "--schedule", "zb-h1"}},
@@ -78,6 +80,7 @@ TEST_F(ChangedRecording, IsMissed) {
                                                         {{"adam_eps", 1e-2}},
                                                         {{"adam_weight_decay", 0.3}},
                                                         {{"adamw_mask", {"scale$"}}},
+                                                        {{"trainable_parameters_mask", {"mlp"}}},
                                                         {{"gradient_clipping_threshold", 2.0}},
                                                         {{"learning_rate", 0.021}},
                                                         {{"learning_rate_final_fraction", 0.2}},
@@ -106,14 +109,30 @@ TEST_F(ChangedRecording, OfMuonIsMissed) {
   EXPECT_EQ(masked.code, 0) << masked.out << masked.err;
 }
 
+TEST_F(ChangedRecording, OfARecipeIsMissed) {
+  const std::pair<const char*, nlohmann::json> cases[] = {
+      {"skip_spikes", {{"skip_step_on_spikes", false}}},
+      {"skip_spikes", {{"skip_step_scaling_factor", 6.0}}},
+      {"skip_spikes", {{"skip_step_interval", 16}}},
+      {"mixtral_accumulation", {{"gradient_accumulation_steps", 1}}},
+      {"mixtral_accumulation", {{"gradient_accumulation_steps", 4}}},
+      {"qk_clip", {{"use_qk_clip", false}}},
+      {"qk_clip", {{"qk_clip_threshold", 1.6}}},
+  };
+  for (const auto& [recording, change] : cases) {
+    const auto result = parity_with(change, recording);
+    EXPECT_EQ(result.code, 1) << change << "\n" << result.out << result.err;
+    EXPECT_NE(result.out.find("BEYOND TOLERANCE"), std::string::npos) << change;
+  }
+}
+
 TEST_F(ChangedRecording, IsRefusedWhereItNeedsWhatIsNotHere) {
   const std::pair<nlohmann::json, std::vector<std::string>> cases[] = {
       {{{"opt_type", "lion"}}, {"opt_type = \"lion\"", "expected adamw, adam_pax, sgd or muon"}},
-      {{{"gradient_accumulation_steps", 2}}, {"gradient_accumulation_steps = 2", "MaxText's gradient accumulation is not supported"}},
-      {{{"skip_step_on_spikes", true}}, {"skip_step_on_spikes = true", "skipping steps is not supported"}},
+      {{{"gradient_accumulation_steps", 3}}, {"gradient_accumulation_steps = 3", "the 2 rows of a step"}},
+      {{{"use_tunix_gradient_accumulation", true}}, {"use_tunix_gradient_accumulation = true", "divided by its valid targets"}},
       {{{"mu_dtype", "bfloat16"}}, {"mu_dtype = \"bfloat16\"", "states are fp32"}},
       {{{"adam_eps_root", 1e-3}}, {"adam_eps_root = 0.001", "outside of the root"}},
-      {{{"trainable_parameters_mask", {"mlp"}}}, {"trainable_parameters_mask", "every parameter is trained"}},
       {{{"num_experts", 4}}, {"num_experts = 4"}},
   };
   for (const auto& [change, sentence] : cases) {

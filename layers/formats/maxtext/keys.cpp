@@ -22,7 +22,7 @@ bool is_off(const Json& value) { return value == false || value == 0 || value ==
 /// Parts that are disabled by a fixed key, or read by read_maxtext_experts where layers have experts (else num_experts = 1): prediction
 /// modules (mtp_num_layers = 0), hyper-connections (mhc_expansion_rate = 1), engrams (engram_layers = []), the sparse indexer (use_indexer
 /// = false), MoBA (moba = false), multi-head latent attention (attention_type = "global"), multimodal positions (use_mrope = false),
-/// clipping of products of queries and keys (use_qk_clip = false), scanned layers (scan_layers = false). Blocks that norm queries and keys
+/// scanned layers (scan_layers = false). Blocks that norm queries and keys
 /// fix qk_norm_with_scale; in others it has no effect.
 constexpr std::array parts_that_are_off = {
     "base_moe_mlp_dim",
@@ -56,7 +56,6 @@ constexpr std::array parts_that_are_off = {
     "num_experts_per_tok",
     "param_scan_axis",
     "q_lora_rank",
-    "qk_clip_threshold",
     "qk_nope_head_dim",
     "qk_norm_with_scale",
     "qk_rope_head_dim",
@@ -116,11 +115,13 @@ constexpr std::array keys_of_training = {
     "muon_consistent_rms",
     "muon_weight_decay",
     "opt_type",
+    "qk_clip_threshold",
     "skip_step_interval",
     "skip_step_on_spikes",
     "skip_step_scaling_factor",
     "steps",
     "trainable_parameters_mask",
+    "use_qk_clip",
     "warmup_steps_fraction",
     "wsd_decay_steps_fraction",
     "wsd_decay_style",
@@ -205,7 +206,6 @@ const std::vector<FixedKey>& common_fixed_keys() {
       {"use_multimodal", false},
       {"use_post_attn_norm", false},
       {"use_post_ffw_norm", false},
-      {"use_qk_clip", false},
       {"use_qk_norm", false},
   };
   return keys;

@@ -37,6 +37,16 @@ TEST(LearningRate, FollowsItsRule) {
   EXPECT_NEAR(wsd.at(99), 0.1, 1e-15);
 }
 
+TEST(LearningRate, FallsAsTheInverseSquareRoot) {
+  const LearningRate rate{"rsqrt", 1.0, 0.1, 12, 4, 0};
+  EXPECT_DOUBLE_EQ(rate.at(3), 1.0);
+  EXPECT_DOUBLE_EQ(rate.at(4), 1.0);
+  EXPECT_DOUBLE_EQ(rate.at(16), 0.5) << "√(4/16)";
+  const LearningRate without{"rsqrt", 1.0, 0.1, 12, 0, 0};
+  EXPECT_DOUBLE_EQ(without.at(0), 1.0);
+  EXPECT_DOUBLE_EQ(without.at(30'000), 0.5);
+}
+
 TEST(LearningRate, HoldsTheEndAfterTheLastStep) {
   for (const char* rule : {"cosine", "linear", "wsd"}) {
     const LearningRate rate{rule, 1.0, 0.25, 10, 0, 5};
