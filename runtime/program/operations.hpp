@@ -12,6 +12,7 @@
 #include "kernels/base/capacity_options.hpp"
 #include "kernels/base/clamped_glu_options.hpp"
 #include "kernels/base/route_options.hpp"
+#include "kernels/base/shift_options.hpp"
 #include "kernels/choose_keys.hpp"
 #include "kernels/delta_gates.hpp"
 #include "kernels/gated_delta_rule.hpp"
@@ -109,6 +110,11 @@ ValueId learned_scale(ProgramBuilder& builder, ValueId x, ValueId numbers, std::
 ValueId dropout(ProgramBuilder& builder, ValueId x, double rate, std::string_view name);
 /// Splits the columns of x [T, N]: one result [T, width] per width; the widths add up to N.
 std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name);
+/// Puts matrices side by side: [T, N₀], [T, N₁], … of one dtype → [T, N₀ + N₁ + …].
+ValueId join(ProgramBuilder& builder, const std::vector<ValueId>& parts, std::string_view name);
+/// A field of the batch, `distance` tokens later in the same document (kernels/shift_left.hpp): x i32 [T], segments i32 [T] → i32 [T], the
+/// filling where the row or the document ends. The length of a row is the builder's, whatever the options say.
+ValueId shift_left(ProgramBuilder& builder, ValueId x, ValueId segments, const kernels::ShiftOptions& options, std::string_view name);
 /// The softmax over each row: x [T, N] → same.
 ValueId softmax(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// x in fp32: x [T, D] f32 or bf16 → f32 [T, D]; x itself if it is f32 already. The gradient is rounded to x's dtype.

@@ -9,7 +9,18 @@
 namespace millrace::runtime {
 namespace {
 
-/// Concatenates the gradients of a split's results: [T, N₀], [T, N₁], … → [T, N₀ + N₁ + …].
+const OperationRule& join_rule();
+const OperationRule& split_rule();
+
+constexpr std::size_t most_parts = 4;
+
+struct SplitOptions {
+  std::vector<std::int64_t> widths;
+
+  static constexpr auto members() { return std::tuple(kernels::member("widths", &SplitOptions::widths)); }
+};
+
+/// [T, N₀], [T, N₁], … → [T, N₀ + N₁ + …], at most four. Each of the two operations is the gradient of the other.
 class Join final : public OperationRule {
  public:
   std::string_view name() const override { return "join"; }
@@ -25,6 +36,20 @@ class Join final : public OperationRule {
     return {{inputs[0].dtype, {inputs[0].shape.dimension(0), width}}};
   }
 
+  void input_gradient(GradientBuilder& builder) const override {
+    const std::size_t parts = builder.forward().inputs.size();
+    SplitOptions options;
+    bool wanted = false;
+    for (std::size_t i = 0; i < parts; ++i) {
+      options.widths.push_back(builder.type(builder.forward().inputs[i]).shape[1]);
+      wanted = wanted || builder.wants(i);
+    }
+    if (!wanted) return;
+    const std::vector<ValueId> gradients = builder.append(split_rule(), {builder.output_gradient(0)}, options, "dx");
+    for (std::size_t i = 0; i < parts; ++i)
+      if (builder.wants(i)) builder.add_gradient(i, gradients[i]);
+  }
+
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
     return {0, rules::traffic(inputs, outputs)};
   }
@@ -34,14 +59,6 @@ class Join final : public OperationRule {
            const Attributes&, kernels::Scratch) const override {
     kernels::join_columns(context, inputs, outputs[0]);
   }
-};
-
-constexpr std::size_t most_parts = 4;
-
-struct SplitOptions {
-  std::vector<std::int64_t> widths;
-
-  static constexpr auto members() { return std::tuple(kernels::member("widths", &SplitOptions::widths)); }
 };
 
 class Split final : public OperationRule {
@@ -65,11 +82,10 @@ class Split final : public OperationRule {
   }
 
   void input_gradient(GradientBuilder& builder) const override {
-    static const Join rule;
     if (!builder.wants(0)) return;
     std::vector<ValueId> gradients;
     for (std::size_t i = 0; i < builder.forward().outputs.size(); ++i) gradients.push_back(builder.output_gradient(i));
-    builder.add_gradient(0, builder.append(rule, std::move(gradients), {}, "dx")[0]);
+    builder.add_gradient(0, builder.append(join_rule(), std::move(gradients), {}, "dx")[0]);
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
@@ -83,13 +99,28 @@ class Split final : public OperationRule {
   }
 };
 
+const OperationRule& join_rule() {
+  static const Join rule;
+  return rule;
+}
+
+const OperationRule& split_rule() {
+  static const Split rule;
+  return rule;
+}
+
 }  // namespace
 
+ValueId join(ProgramBuilder& builder, const std::vector<ValueId>& parts, std::string_view name) {
+  MILLRACE_CHECK(!parts.empty() && parts.size() <= most_parts, ExitCode::internal, "runtime.program",
+                 "{} matrices joined, expected 1 to {}", parts.size(), most_parts);
+  return builder.append(join_rule(), parts, {}, name)[0];
+}
+
 std::vector<ValueId> split(ProgramBuilder& builder, ValueId x, const std::vector<std::int64_t>& widths, std::string_view name) {
-  static const Split rule;
   MILLRACE_CHECK(!widths.empty() && widths.size() <= most_parts, ExitCode::internal, "runtime.program", "a split into {}, expected 1 to {}",
                  widths.size(), most_parts);
-  return builder.append(rule, {x}, SplitOptions{widths}, name);
+  return builder.append(split_rule(), {x}, SplitOptions{widths}, name);
 }
 
 }  // namespace millrace::runtime
