@@ -6,8 +6,7 @@
 
 namespace millrace::actors {
 
-RankTasks::RankTasks(Rank& rank, const SumExchangeState& exchange)
-    : rank_(rank), exchange_(exchange), exchanged_sums_(exchanged_sums(rank)) {}
+RankTasks::RankTasks(Rank& rank, const SumExchangeState& exchange) : rank_(rank), exchange_(exchange), exchanged_(rank, exchange) {}
 
 /// Calls body(shard) for the shard of each of the rank's stages, in their order.
 template <class Body>
@@ -44,9 +43,12 @@ void RankTasks::perform(const RankTask& task) {
 void RankTasks::finish(const RankTask& task) {
   switch (task.work) {
     case RankTaskKind::sums_sent:
-      return rank_.link(exchange_.channel()).send(exchange_.sequence(), exchange_.bytes(), runtime::steady_now());
+      for (const SumMessage* message : exchange_.round().outgoing)
+        rank_.link(message->channel).send(exchange_.sequence(), message->bytes(), runtime::steady_now());
+      return;
     case RankTaskKind::sums_added:
-      return rank_.link(exchange_.arrival().channel).release(exchange_.arrival().sequence);
+      for (const auto& each : exchange_.round().incoming) rank_.link(each.arrival->channel).release(each.arrival->sequence);
+      return;
     case RankTaskKind::squares:
       squares_.clear();
       return for_each_shard([this](const auto& shard) { runtime::read_square_sums(shard, squares_); });
@@ -62,27 +64,37 @@ kernels::StreamKind RankTasks::lane(const RankTask& task) const {
   return task.work == RankTaskKind::sums_sent ? kernels::StreamKind::copy_out : kernels::StreamKind::compute;
 }
 
-/// Sends the sums that another rank also has to that rank: for a tied table those of this rank's use, for a replica all of them.
+/// Writes the messages of the exchange's round with the sums that other ranks need.
 void RankTasks::send_sums() {
-  std::byte* slot = rank_.link(exchange_.channel()).slot(exchange_.sequence());
-  for_each_part(exchanged_sums_, rank_.program_place(exchange_.channel(), slot, false),
-                [this](const auto& sum, const auto& part) { kernels::convert(rank_.context(), sum, part); });
+  const auto& outgoing = exchange_.round().outgoing;
+  const auto slot = [this](int channel) { return rank_.link(channel).slot(exchange_.sequence()); };
+  for (std::size_t index = 0; index < outgoing.size(); ++index) {
+    const int channel = outgoing[index]->channel;
+    exchanged_.write(rank_.context(), index, rank_.program_place(channel, slot(channel), false));
+  }
   rank_.context().device_context().wait(kernels::StreamKind::copy_out, kernels::StreamKind::compute);
-  rank_.copy_out(rank_.outgoing(exchange_.channel(), slot, exchange_.bytes(), exchange_.sequence()));
+  for (const SumMessage* message : outgoing)
+    rank_.copy_out(rank_.outgoing(message->channel, slot(message->channel), message->bytes(), exchange_.sequence()));
 }
 
-/// Adds the other side's sums: use 0 + use 1 of a tied table, or the first half of the microbatches + the second. Both ranks get
-/// the same bits, since addition commutes. Uses that share a rank are added afterwards, as with a single rank.
+/// Adds the sums of the other ranks. Uses that share a rank are added afterwards, as with a single rank, unless the exchange has added them
+/// among those of other ranks.
 void RankTasks::add_sums() {
-  const auto& arrival = exchange_.arrival();
-  rank_.copy_in(rank_.incoming(arrival.channel, arrival.data, exchange_.bytes()));
-  for_each_part(exchanged_sums_, rank_.program_place(arrival.channel, arrival.data, true),
-                [this](const auto& sum, const auto& part) { kernels::accumulate(rank_.context(), part, sum); });
-  add_local_uses();
+  places_.clear();
+  for (const auto& each : exchange_.round().incoming) {
+    const auto& arrival = *each.arrival;
+    rank_.copy_in(rank_.incoming(arrival.channel, arrival.data, each.message->bytes()));
+    places_.push_back(rank_.program_place(arrival.channel, arrival.data, true));
+  }
+  exchanged_.add(rank_.context(), places_);
+  if (exchange_.in_last_round()) add_local_uses();
 }
 
 void RankTasks::add_local_uses() {
-  for_each_shard([this](const auto& shard) { shard.add_local_uses(rank_.context()); });
+  for_each_shard([this](const auto& shard) {
+    for (const auto& tensor : shard.tensors())
+      if (!exchanged_.completes(tensor)) shard.add_local_uses(rank_.context(), tensor);
+  });
 }
 
 /// Hashes the weights that another rank also has.
@@ -90,7 +102,7 @@ void RankTasks::hash_copies() {
   copy_hashes_.clear();
   for_each_shard([this](const auto& shard) {
     for (const auto& tensor : shard.tensors())
-      if (rank_.plan().held_twice(tensor.name))
+      if (rank_.plan().held_by_several(tensor.name))
         copy_hashes_.push_back({tensor.name, runtime::hash_of(shard.snapshot_master(tensor)).hex()});
   });
 }

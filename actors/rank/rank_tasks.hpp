@@ -51,7 +51,8 @@ class RankTasks {
   const SumExchangeState& exchange_;
   runtime::BiasUpdate bias_update_;
   runtime::QkClip qk_clip_;
-  std::vector<kernels::Tensor> exchanged_sums_;
+  ExchangedSums exchanged_;
+  std::vector<std::byte*> places_;                 // of the incoming messages of a round
   std::vector<runtime::TensorSquareSum> squares_;  // kept, so that a steady step reuses its memory
   std::vector<CopyHash> copy_hashes_;
 };

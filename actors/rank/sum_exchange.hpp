@@ -2,95 +2,101 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "actors/rank/rank.hpp"
 #include "cluster/links/link.hpp"
-#include "kernels/base/buffer.hpp"
 #include "kernels/base/tensor.hpp"
 
 namespace millrace::actors {
 
-/// One rank's side of the exchange of gradient sums with the rank that holds the same weights, once per step: its own sums are
-/// sent, the other's arrive, they are added, and the sent message's slot becomes free. Plain state; the rank actor asks it what
-/// may follow.
+/// One rank's side of the exchange of gradient sums with ranks that hold the same weights, once per step, in one round or two (SumRound):
+/// its own sums are sent, those of the others arrive, they are added, and the slots of the sent messages become free. Plain state; the rank
+/// actor asks it what may follow.
 class SumExchangeState {
  public:
   SumExchangeState() = default;
-  /// For `rank` of the plan; without a partner there is no exchange.
-  SumExchangeState(const PipelinePlan& plan, runtime::RankId rank) {
-    for (const auto& exchange : plan.exchanges()) {
-      if (rank != exchange.first && rank != exchange.second) continue;
-      there_ = true;
-      channel_ = exchange.channel + (rank == exchange.second ? 1 : 0);
-      bytes_ = exchange.bytes;
-    }
-  }
-  [[nodiscard]] bool there() const noexcept { return there_; }
+  /// For `rank` of the plan, which must outlive this object; without messages there is no exchange.
+  SumExchangeState(const PipelinePlan& plan, runtime::RankId rank);
+  [[nodiscard]] bool there() const noexcept { return !rounds_.empty(); }
 
-  // -- the message that this rank sends --------------------------------------------------------------------------------------------------
-  [[nodiscard]] int channel() const noexcept { return channel_; }
+  struct Incoming {
+    const SumMessage* message = nullptr;
+    std::optional<cluster::Arrival> arrival = {};  // of this step
+  };
+  struct Round {
+    SumRound round = SumRound::uses;
+    std::vector<const SumMessage*> outgoing = {};
+    std::vector<Incoming> incoming = {};
+  };
+  [[nodiscard]] const std::vector<Round>& rounds() const noexcept { return rounds_; }
+  /// The round that is under way.
+  [[nodiscard]] const Round& round() const { return rounds_.at(round_); }
+  [[nodiscard]] std::size_t round_index() const noexcept { return round_; }
+  [[nodiscard]] bool in_last_round() const noexcept { return round_ + 1 >= rounds_.size(); }
+  /// The number of the step's message in each channel.
   [[nodiscard]] std::int64_t sequence() const noexcept { return sequence_; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
   /// A step begins.
-  void begin() {
-    ++sequence_;
-    sent_ = arrived_ = adding_ = writable_ = waits_ = false;
-  }
-  /// The rank's own sums were passed to the link. True once both are here: add them.
-  [[nodiscard]] bool sent() {
-    sent_ = true;
-    return both();
-  }
-  /// The other rank's sums are at `arrival`. True once both are here: add them.
-  [[nodiscard]] bool arrived(const cluster::Arrival& arrival) {
-    arrival_ = arrival;
-    arrived_ = true;
-    return both();
-  }
-  [[nodiscard]] const cluster::Arrival& arrival() const noexcept { return arrival_; }
+  void begin();
+  /// The messages of the round were passed to their links. True if all sums of the round are here: add them.
+  [[nodiscard]] bool sent();
+  /// Another rank's sums are here, of this round or already of the next. True once all of this round are: add them.
+  [[nodiscard]] bool arrived(const cluster::Arrival& arrival);
+  /// The sums of the round were added. True if a round follows: send its sums.
+  [[nodiscard]] bool next_round();
 
-  /// Before the step's report. False while the sent message's slot is not free for the next step: then writable() says when.
-  [[nodiscard]] bool may_report() {
-    waits_ = adding_ && !writable_;
-    return !waits_;
-  }
-  /// The sent message's slot is free. True if a report has waited for it.
-  [[nodiscard]] bool writable() {
-    writable_ = true;
-    return std::exchange(waits_, false);
-  }
+  /// Before the step's report. False while the slot of a sent message is not free for the next step: then writable() says when.
+  [[nodiscard]] bool may_report();
+  /// The slot of a sent message is free. True if a report has waited for it, and for no other.
+  [[nodiscard]] bool writable();
 
  private:
-  bool both() {
-    if (sent_ && arrived_) adding_ = true;
-    return adding_;
-  }
+  [[nodiscard]] bool complete() const;
 
-  bool there_ = false;
-  int channel_ = -1;
-  std::size_t bytes_ = 0;
+  std::vector<Round> rounds_;
+  std::size_t round_ = 0;
   std::int64_t sequence_ = -1;
-  bool sent_ = false, arrived_ = false, adding_ = false, writable_ = false, waits_ = false;
-  cluster::Arrival arrival_;
+  bool sent_ = false;       // in this round
+  std::int64_t taken_ = 0;  // sent messages whose slots are not free; negative where a slot is reported before its sending
+  bool report_waits_ = false;
 };
 
-/// The f32 gradient sums of the rank that another rank also has, from the shards of all its stages. Both ranks of an exchange have the same
-/// sums in the same order, that of the model; each use of a tied table is separate.
-[[nodiscard]] std::vector<kernels::Tensor> exchanged_sums(const Rank& rank);
+/// The parts of a round's messages as tensors of one rank.
+class ExchangedSums {
+ public:
+  /// The exchange and the rank must outlive this object.
+  ExchangedSums(const Rank& rank, const SumExchangeState& exchange);
 
-/// Calls body(sum, part) for each of the sums with its part of `message`.
-template <class Body>
-void for_each_part(std::span<const kernels::Tensor> sums, std::byte* message, Body body) {
-  for (const kernels::Tensor& sum : sums) {
-    auto part = sum;
-    part.data = message;
-    body(sum, part);
-    message += kernels::align_up(sum.bytes());
-  }
-}
+  /// Copies the rank's own sums to the place of the message (outgoing message `index` of the round under way).
+  void write(const kernels::ExecutionContext& context, std::size_t index, std::byte* place) const;
+  /// Adds what came in the round under way to the rank's sums; `places` are those of the incoming messages. After the round of uses the
+  /// gradient of each shared weight is complete, and the sums of its further uses on this rank are zero.
+  void add(const kernels::ExecutionContext& context, const std::vector<std::byte*>& places) const;
+  /// Whether the round of uses completes the gradient of this weight.
+  [[nodiscard]] bool completes(const runtime::StoredParameter& tensor) const;
+
+ private:
+  /// Where the sum of a use is: on this rank, or in an incoming message of the round.
+  struct Use {
+    kernels::Tensor own = {};
+    std::size_t message = 0, offset = 0;
+    [[nodiscard]] bool is_own() const noexcept { return own.data != nullptr; }
+  };
+  struct SharedWeight {
+    const runtime::StoredParameter* tensor = nullptr;
+    std::vector<Use> uses = {};  // in order
+  };
+  struct RoundSums {
+    std::vector<std::vector<kernels::Tensor>> outgoing = {}, incoming = {};  // by message, then by part
+    std::vector<SharedWeight> weights = {};                                  // of a round of uses
+  };
+  void add_uses(const kernels::ExecutionContext& context, const RoundSums& sums, const std::vector<std::byte*>& places) const;
+
+  const SumExchangeState& exchange_;
+  std::vector<RoundSums> rounds_;
+};
 
 }  // namespace millrace::actors

@@ -128,7 +128,8 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
     add_observations_of(rank_, sums.observed);
   }
   for (const Stage* stage : rank_.stages()) stage->shard().add_accumulator_sets(context);
-  for (const Stage* stage : rank_.stages()) stage->shard().add_local_uses(context);
+  for (const Stage* stage : rank_.stages())
+    for (const StoredParameter& tensor : stage->shard().tensors()) stage->shard().add_local_uses(context, tensor);
   return sums;
 }
 

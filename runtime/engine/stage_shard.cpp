@@ -99,13 +99,11 @@ void StageShard::add_accumulator_sets(const kernels::ExecutionContext& context) 
   }
 }
 
-void StageShard::add_local_uses(const kernels::ExecutionContext& context) const {
-  for (const StoredParameter& tensor : tensors()) {
-    for (std::size_t i = 1; i < tensor.uses.size(); ++i) {
-      const kernels::Tensor other = accumulator(tensor, tensor.uses[i].use);
-      kernels::accumulate(context, other, gradient(tensor));
-      kernels::fill_zero(context, other);
-    }
+void StageShard::add_local_uses(const kernels::ExecutionContext& context, const StoredParameter& tensor) const {
+  for (std::size_t i = 1; i < tensor.uses.size(); ++i) {
+    const kernels::Tensor other = accumulator(tensor, tensor.uses[i].use);
+    kernels::accumulate(context, other, gradient(tensor));
+    kernels::fill_zero(context, other);
   }
 }
 

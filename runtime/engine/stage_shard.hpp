@@ -48,8 +48,9 @@ class StageShard {
   void zero_accumulators(const kernels::ExecutionContext& context) const;
   /// Set 0 += set 1, += set 2, …: the replicas' sums over contiguous parts of the microbatches, added in order.
   void add_accumulator_sets(const kernels::ExecutionContext& context) const;
-  /// If both uses of a tied table are on this rank: use 0 += use 1, wherever that lies. After the sets of all stages were added.
-  void add_local_uses(const kernels::ExecutionContext& context) const;
+  /// If several uses of a table are on this rank: the first += the second, += the third, …, wherever they lie. After the sets of all stages
+  /// were added.
+  void add_local_uses(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
   /// The accumulator that holds the step's gradient of a tensor once all sums are complete: that of the tensor's first use on this
   /// rank.
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }

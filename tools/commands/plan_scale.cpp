@@ -85,13 +85,25 @@ actors::PipelinePlan pipeline_of(actors::PlanRequest request, const actors::Plan
   return actors::make_plan(request);
 }
 
-/// Bytes of the fp32 gradient sums, by stage. A table whose two uses share a rank is reduced once.
+/// Whether no earlier stage of the rank has a use of the parameter.
+bool first_on_rank(const actors::PipelinePlan& plan, int stage, const layers::ParameterSpec& parameter) {
+  if (parameter.use == 0) return true;
+  const auto& placement = plan.schedule.placement;
+  for (const runtime::StageId other : placement.stages_of(placement.rank_of(runtime::StageId(stage)))) {
+    if (other.value >= stage) break;
+    for (const auto& each : layers::parameters(plan.model, plan.layout[other.index()]))
+      if (each.name == parameter.name) return false;
+  }
+  return true;
+}
+
+/// Bytes of the fp32 gradient sums, by stage. A table of which several uses share a rank is reduced once.
 std::vector<double> gradient_bytes(const actors::PipelinePlan& plan) {
   std::vector<double> bytes;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     double elements = 0;
     for (const auto& parameter : layers::parameters(plan.model, plan.layout[static_cast<std::size_t>(stage)]))
-      if (parameter.use == 0 || plan.head_rank() != plan.embedding_rank()) elements += static_cast<double>(parameter.shape.elements());
+      if (first_on_rank(plan, stage, parameter)) elements += static_cast<double>(parameter.shape.elements());
     bytes.push_back(elements * sizeof(float));
   }
   return bytes;

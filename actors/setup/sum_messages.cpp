@@ -1,0 +1,107 @@
+#include "actors/setup/sum_messages.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "kernels/base/buffer.hpp"
+#include "layers/models/model.hpp"
+
+namespace millrace::actors {
+namespace {
+
+using runtime::Placement;
+using runtime::RankId;
+using runtime::StageId;
+
+SumPart part_of(const layers::ParameterSpec& spec) {
+  return {spec.name, spec.order, spec.use, kernels::align_up(static_cast<std::size_t>(spec.shape.elements()) * sizeof(float))};
+}
+
+void sort(std::vector<SumPart>& parts) {
+  std::ranges::sort(parts, {}, [](const SumPart& part) { return std::pair(part.order, part.use); });
+}
+
+/// The use of a tensor, and the stage of a replica that has it.
+struct PlacedUse {
+  SumPart part;
+  int stage = 0;
+};
+
+/// The weights that several stages use, by name, with their uses in order.
+std::map<std::string, std::vector<PlacedUse>> shared_weights(const layers::ModelConfig& model,
+                                                             const std::vector<layers::StageLayout>& layout,
+                                                             const runtime::LossWeights& losses) {
+  std::map<std::string, std::vector<PlacedUse>> weights;
+  for (std::size_t stage = 0; stage < layout.size(); ++stage) {
+    if (!layout[stage].embedding && !layout[stage].head && layout[stage].modules == 0) continue;  // others have weights of their own
+    for (const layers::ParameterSpec& spec : layers::parameters(model, layout[stage], losses))
+      weights[spec.name].push_back({part_of(spec), static_cast<int>(stage)});
+  }
+  std::erase_if(weights, [](const auto& each) { return each.second.size() < 2; });
+  for (auto& [name, uses] : weights) std::ranges::sort(uses, {}, [](const PlacedUse& each) { return each.part.use; });
+  return weights;
+}
+
+/// Every rank and its mirror exchange all sums that they have.
+void add_replicas(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout, const runtime::LossWeights& losses,
+                  const Placement& placement, std::vector<SumMessage>& messages) {
+  for (int rank = 0; rank < placement.ranks() / 2; ++rank) {
+    const RankId first(rank), second(placement.ranks() - 1 - rank);
+    SumMessage message{.round = SumRound::replicas, .from = first, .to = second};
+    for (const StageId stage : placement.stages_of(first))
+      for (const layers::ParameterSpec& spec :
+           layers::parameters(model, layout.at(static_cast<std::size_t>(placement.model_stage(stage))), losses))
+        message.parts.push_back(part_of(spec));
+    sort(message.parts);
+    messages.push_back(message);
+    std::swap(message.from, message.to);
+    messages.push_back(std::move(message));
+  }
+}
+
+/// Every rank that uses a shared weight gets the sums of the uses that other ranks have. Where replicas have a use twice, it comes from the
+/// replica in which the rank itself uses the weight: after the first round both have the same.
+void add_uses(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout, const runtime::LossWeights& losses,
+              const Placement& placement, std::vector<SumMessage>& messages) {
+  std::map<std::pair<int, int>, std::vector<SumPart>> parts;  // by sender and receiver
+  for (const auto& [name, uses] : shared_weights(model, layout, losses)) {
+    const auto rank_of = [&](int replica, const PlacedUse& use) {
+      return placement.rank_of(StageId(replica * placement.model_stages() + use.stage)).value;
+    };
+    std::map<int, int> holders;  // rank → the first replica in which it uses the weight
+    for (int replica = 0; replica < placement.replicas(); ++replica)
+      for (const PlacedUse& use : uses) holders.emplace(rank_of(replica, use), replica);
+    for (const auto& [rank, replica] : holders) {
+      for (const PlacedUse& use : uses) {
+        bool has = false;
+        for (int other = 0; other < placement.replicas(); ++other) has = has || rank_of(other, use) == rank;
+        if (!has) parts[{rank_of(replica, use), rank}].push_back(use.part);
+      }
+    }
+  }
+  for (auto& [ranks, of_message] : parts) {
+    sort(of_message);
+    messages.push_back({SumRound::uses, RankId(ranks.first), RankId(ranks.second), 0, std::move(of_message)});
+  }
+}
+
+}  // namespace
+
+std::size_t SumMessage::bytes() const {
+  std::size_t sum = 0;
+  for (const SumPart& part : parts) sum += part.bytes;
+  return sum;
+}
+
+std::vector<SumMessage> sum_messages(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout,
+                                     const runtime::LossWeights& losses, const Placement& placement, int first_channel) {
+  std::vector<SumMessage> messages;
+  if (placement.replicas() > 1) add_replicas(model, layout, losses, placement, messages);
+  add_uses(model, layout, losses, placement, messages);
+  for (SumMessage& message : messages) message.channel = first_channel++;
+  return messages;
+}
+
+}  // namespace millrace::actors
