@@ -90,7 +90,8 @@ void Coordinator::handle(const StepReport& message) {
 /// step can be replayed.
 void Coordinator::update() {
   const auto loss =
-      loss_of(reports_, setup_.model_stages, {setup_.valid_targets(step_), setup_.train.microbatches, setup_.train.accumulation_steps});
+      loss_of(reports_, setup_.model_stages,
+              {setup_.valid_targets(step_), setup_.train.microbatches, setup_.train.accumulation_steps, setup_.mtp_targets(step_)});
   if (loss.bad)
     return not_finite(fmt::format("step {}: {} of microbatch {} is {}; no parameter was changed", step_ + 1, term_text(loss),
                                   loss.bad->microbatch, loss.bad->value));
@@ -233,7 +234,7 @@ void Coordinator::handle(const SnapshotTaken& message) {
       copies_.push_back(hash);
     } else if (same->hash != hash.hash) {
       return fail_run(ExitCode::internal,
-                      fmt::format("step {}: the two copies of {} differ ({} and {})", message.step, hash.name, same->hash, hash.hash));
+                      fmt::format("step {}: the copies of {} differ ({} and {})", message.step, hash.name, same->hash, hash.hash));
     }
   }
 }
@@ -287,7 +288,8 @@ void Coordinator::handle(const EvaluationReport& message) {
   evaluations_[static_cast<std::size_t>(message.rank)] = message;
   if (!all_answered()) return;
   if (abandoned_) return save_and_go_on();
-  const auto loss = loss_of(evaluations_, setup_.model_stages, {setup_.evaluation_targets, setup_.evaluation_microbatches});
+  const auto loss = loss_of(evaluations_, setup_.model_stages,
+                            {setup_.evaluation_targets, setup_.evaluation_microbatches, setup_.evaluation_mtp_targets});
   if (loss.bad) {
     const auto has_it = [&](const EvaluationReport& report) {
       return std::ranges::find(report.losses, loss.bad->stage, &runtime::LossTermSums::stage) != report.losses.end();

@@ -4,6 +4,7 @@
 
 #include "actors/embedding_actor.hpp"
 #include "actors/head_actor.hpp"
+#include "actors/mtp_actor.hpp"
 #include "actors/rank/action_runner.hpp"
 #include "actors/report_failure.hpp"
 #include "runtime/io/fault.hpp"
@@ -22,9 +23,10 @@ caf::actor spawn(caf::event_based_actor& rank_actor, Rank& rank, runtime::StageI
   return rank_actor.spawn<Actor>(rank, stage, caf::actor(&rank_actor));
 }
 
-constexpr std::array<StageActorKind, 3> kinds{{
+constexpr std::array<StageActorKind, 4> kinds{{
     {[](const PipelinePlan& plan, runtime::StageId stage) { return plan.is_last(stage); }, spawn<HeadActor>},
     {[](const PipelinePlan& plan, runtime::StageId stage) { return plan.is_first(stage); }, spawn<EmbeddingActor>},
+    {[](const PipelinePlan& plan, runtime::StageId stage) { return plan.layout.at(stage.index()).modules > 0; }, spawn<MtpActor>},
     {[](const PipelinePlan&, runtime::StageId) { return true; }, spawn<StageActor>},
 }};
 

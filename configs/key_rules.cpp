@@ -76,6 +76,7 @@ class Checker {
     rotation(model.rope_local, "model.rope_local");
     family_keys();
     experts();
+    prediction_modules();
     indexers();
   }
 
@@ -120,6 +121,12 @@ class Checker {
     for (const auto& [key, weight] :
          {std::pair{"train.balance_loss", config_.train.balance_loss}, {"train.router_z_loss", config_.train.router_z_loss}})
       want(weight == 0 || model.experts > 0, key, "but the model has no experts: model.experts = 0");
+  }
+
+  void prediction_modules() const {
+    const auto given = run_.settings.find("train.mtp_loss");
+    if (given == run_.settings.end() || given->second.origin.layer == Layer::built_in) return;
+    want(config_.model.mtp_layers > 0, "train.mtp_loss", "but the model has no modules that predict further tokens: model.mtp_layers = 0");
   }
 
   /// The keys of indexers come together, and their loss needs queries that see more keys than are chosen.

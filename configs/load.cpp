@@ -307,6 +307,7 @@ void read_folder(const ModelFile& file, const std::string& from, const Settings&
   config.train.indexer_loss = file.losses.indexer_loss;
   config.train.indexer_warmup = file.losses.indexer_warmup;
   config.train.routed_bias_update_rate = file.losses.routed_bias_update_rate;
+  config.train.mtp_loss = file.losses.mtp_loss;
   struct Weight {
     const char *key, *name;  // here and in MaxText's files, the only ones with weights of losses
     double value;
@@ -314,6 +315,7 @@ void read_folder(const ModelFile& file, const std::string& from, const Settings&
   const Weight weights[] = {{"train.z_loss", "z_loss_multiplier", file.losses.z_loss},
                             {"train.balance_loss", "load_balance_loss_weight", file.losses.balance_loss},
                             {"train.indexer_loss", "indexer_loss_scaling_factor", file.losses.indexer_loss},
+                            {"train.mtp_loss", "mtp_loss_scaling_factor", file.losses.mtp_loss},
                             {"train.routed_bias_update_rate", "routed_bias_update_rate", file.losses.routed_bias_update_rate}};
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(from, error);

@@ -272,6 +272,11 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("model.hidden_size", identity, "Width of the residual stream.", MEMBER(model.hidden_size)), 1, 1 << 20));
   keys.push_back(between(bind("model.intermediate_size", identity, "Width of the MLP.", MEMBER(model.intermediate_size)), 1, 1 << 24));
   keys.push_back(between(bind("model.layers", identity, "Decoder layers.", MEMBER(model.layers)), 1, 1 << 16));
+  keys.push_back(between(bind("model.mtp_layers", identity,
+                              "Modules behind the last layer that predict further tokens in training (multi-token prediction): the k-th "
+                              "one predicts the token k + 1 places ahead.",
+                              MEMBER(model.mtp_layers)),
+                         0, 64));
   keys.push_back(between(bind("model.heads", identity, "Query heads.", MEMBER(model.heads)), 1, 1 << 16));
   keys.push_back(
       between(bind("model.kv_heads", identity, "Key and value heads; must divide the query heads. Not given: as many as query heads.",

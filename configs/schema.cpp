@@ -180,6 +180,11 @@ void train_keys(std::vector<Key>& keys) {
                    "layers. 0: none, and they are not trained.",
                    MEMBER(train.indexer_loss)),
               0, 1000));
+  keys.push_back(between(bind("train.mtp_loss", identity,
+                              "Weight of the loss of the modules that predict further tokens (model.mtp_layers), a mean over what all of "
+                              "them have to predict. 0: they are not trained.",
+                              MEMBER(train.mtp_loss)),
+                         0, 1000));
   keys.push_back(bind("train.indexer_warmup", identity,
                       "Train the indexers alone, on all keys that a query sees, not on those that they choose. The loss of the language "
                       "model is computed in evaluations, and trains nothing.",

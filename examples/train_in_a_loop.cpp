@@ -34,7 +34,7 @@ layers::ModelConfig small_llama() {
 
 /// The whole model as one stage: programs from the layers, weights by their names in checkpoints.
 runtime::RankStage whole_model(const layers::ModelConfig& model) {
-  const auto layout = layers::uniform_layout(model.layers, 1).front();
+  const auto layout = layers::uniform_layout({model.layers, 0}, 1).front();
   const layers::StageOptions options{kernels::DType::f32, rows, sequence};
   auto forward = layers::build_stage(model, layout, options);
   runtime::RankStage stage;

@@ -3,13 +3,20 @@
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
+namespace {
 
-runtime::ValueId token_embedding(runtime::ProgramBuilder& builder, std::int64_t vocabulary, std::int64_t width, const std::string& name) {
-  return runtime::embedding(builder, builder.batch("tokens"), builder.parameter(name, {vocabulary, width}), "embed_tokens");
+runtime::ValueId rows_of(runtime::ProgramBuilder& builder, runtime::ValueId indices, const EmbeddingTable& table, const char* name) {
+  return runtime::embedding(builder, indices, builder.parameter(table.name, {table.rows, table.width}, {.use = table.use}), name);
 }
 
-runtime::ValueId position_embedding(runtime::ProgramBuilder& builder, std::int64_t positions, std::int64_t width, const std::string& name) {
-  return runtime::embedding(builder, builder.batch("positions"), builder.parameter(name, {positions, width}), "embed_positions");
+}  // namespace
+
+runtime::ValueId token_embedding(runtime::ProgramBuilder& builder, runtime::ValueId tokens, const EmbeddingTable& table) {
+  return rows_of(builder, tokens, table, "embed_tokens");
+}
+
+runtime::ValueId position_embedding(runtime::ProgramBuilder& builder, runtime::ValueId positions, const EmbeddingTable& table) {
+  return rows_of(builder, positions, table, "embed_positions");
 }
 
 }  // namespace millrace::layers

@@ -207,8 +207,13 @@ struct ModelSpec {
   double logit_cap = 0.0;              // logits s become cap·tanh(s / cap); 0: no cap
   double dropout_rate = 0.0;           // of features in training
   std::optional<PerLayerInputsSpec> per_layer_inputs = {};
-  std::vector<LayerSpec> layers;
-  runtime::LossWeights losses = {};  // which the run sets when it builds a stage
+  std::vector<LayerSpec> layers;       // the decoder layers, and after them that of each module of multi-token prediction
+  int modules = 0;                     // the number of these modules (layers/mtp.hpp)
+  bool shifts_over_documents = false;  // ShiftOptions::last_border_only for what modules predict
+  runtime::LossWeights losses = {};    // which the run sets when it builds a stage
+
+  /// The number of layers without those of modules.
+  [[nodiscard]] int decoder_layers() const { return static_cast<int>(layers.size()) - modules; }
 
   bool operator==(const ModelSpec&) const = default;
 };

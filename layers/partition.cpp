@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "kernels/base/check.hpp"
@@ -23,37 +24,46 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   return parts;
 }
 
-/// Layers that `t` or `t*N` stands for.
-std::int64_t layers_of(std::string_view word, std::string_view text) {
-  if (word == "t") return 1;
+/// The number of layers that `t` or `t*N` stands for, or of modules for `M` and `M*N`.
+std::int64_t count_of(std::string_view word, std::string_view text) {
+  if (word == "t" || word == "M") return 1;
   std::int64_t count = 0;
   const std::string_view digits = word.size() > 2 ? word.substr(2) : std::string_view{};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-  MILLRACE_CHECK(word.substr(0, 2) == "t*" && !digits.empty() && error == std::errc{} && end == digits.data() + digits.size() &&
-                     count >= 1 && count <= max_repeated_layers,
-                 ExitCode::config, layout_component, "pipeline.layout \"{}\": found \"{}\", expected E, t, t*N with N >= 1, or H", text,
-                 word);
+  MILLRACE_CHECK((word.substr(0, 2) == "t*" || word.substr(0, 2) == "M*") && !digits.empty() && error == std::errc{} &&
+                     end == digits.data() + digits.size() && count >= 1 && count <= max_repeated_layers,
+                 ExitCode::config, layout_component, "pipeline.layout \"{}\": found \"{}\", expected E, t, t*N or M*N with N >= 1, M, or H",
+                 text, word);
   return count;
 }
 
-StageLayout parse_stage(std::string_view stage_text, std::string_view text, std::int64_t& next_layer) {
+/// Layers and modules of the stages so far.
+struct Progress {
+  std::int64_t layers = 0, modules = 0;
+};
+
+StageLayout parse_stage(std::string_view stage_text, std::string_view text, Progress& progress) {
   StageLayout stage;
-  stage.first_layer = static_cast<int>(next_layer);
+  stage.first_layer = static_cast<int>(progress.layers + progress.modules);
   for (const std::string_view word : split(stage_text, " \t\n\r", false)) {
     MILLRACE_CHECK(!stage.head, ExitCode::config, layout_component,
                    "pipeline.layout \"{}\": found \"{}\" after H in the same stage, expected H last", text, word);
     if (word == "E") {
-      MILLRACE_CHECK(!stage.embedding && stage.layer_count == 0, ExitCode::config, layout_component,
+      MILLRACE_CHECK(!stage.embedding && stage.layer_count == 0 && progress.modules == 0, ExitCode::config, layout_component,
                      "pipeline.layout \"{}\": found E after other layers, expected it once, at the beginning", text);
       stage.embedding = true;
     } else if (word == "H") {
       stage.head = true;
     } else {
-      const std::int64_t count = layers_of(word, text);
-      next_layer += count;
-      MILLRACE_CHECK(next_layer <= max_repeated_layers, ExitCode::config, layout_component, "pipeline.layout \"{}\": more than {} layers",
-                     text, max_repeated_layers);
-      stage.layer_count += static_cast<int>(count);
+      const std::int64_t count = count_of(word, text);
+      const bool module = word.front() == 'M';
+      MILLRACE_CHECK(module || progress.modules == 0, ExitCode::config, layout_component,
+                     "pipeline.layout \"{}\": found \"{}\" after M, expected modules of multi-token prediction after all layers", text,
+                     word);
+      (module ? progress.modules : progress.layers) += count;
+      MILLRACE_CHECK(progress.layers + progress.modules <= max_repeated_layers, ExitCode::config, layout_component,
+                     "pipeline.layout \"{}\": more than {} layers", text, max_repeated_layers);
+      (module ? stage.modules : stage.layer_count) += static_cast<int>(count);
     }
   }
   return stage;
@@ -71,16 +81,19 @@ void check_ends(const StageLayout& stage, std::size_t index, std::size_t stages,
 
 }  // namespace
 
-std::vector<StageLayout> parse_layout(std::string_view text, std::int64_t layers, std::int64_t stages) {
+std::vector<StageLayout> parse_layout(std::string_view text, ChainLength chain, std::int64_t stages) {
   std::vector<StageLayout> result;
-  std::int64_t next_layer = 0;
-  for (const std::string_view part : split(text, "|", true)) result.push_back(parse_stage(part, text, next_layer));
+  Progress progress;
+  for (const std::string_view part : split(text, "|", true)) result.push_back(parse_stage(part, text, progress));
   const auto found = static_cast<std::int64_t>(result.size());
   MILLRACE_CHECK(found == stages, ExitCode::config, layout_component,
                  "pipeline.layout \"{}\" has {} stages, expected {} (pipeline.ranks * pipeline.chunks)", text, found, stages);
   for (std::size_t index = 0; index < result.size(); ++index) check_ends(result[index], index, result.size(), text);
-  MILLRACE_CHECK(next_layer == layers, ExitCode::config, layout_component, "pipeline.layout \"{}\" has {} decoder layers, the model has {}",
-                 text, next_layer, layers);
+  MILLRACE_CHECK(progress.layers == chain.layers, ExitCode::config, layout_component,
+                 "pipeline.layout \"{}\" has {} decoder layers, the model has {}", text, progress.layers, chain.layers);
+  MILLRACE_CHECK(progress.modules == chain.modules, ExitCode::config, layout_component,
+                 "pipeline.layout \"{}\" has {} modules of multi-token prediction (M), the model has {} (model.mtp_layers)", text,
+                 progress.modules, chain.modules);
   return result;
 }
 
@@ -89,9 +102,13 @@ std::string print_layout(const std::vector<StageLayout>& stages) {
   for (const StageLayout& stage : stages) {
     std::string words;
     const auto word = [&](const std::string& next) { words += (words.empty() ? "" : " ") + next; };
+    const auto several = [&](const char* letter, int count) {
+      if (count == 1) word(letter);
+      if (count > 1) word(fmt::format("{}*{}", letter, count));
+    };
     if (stage.embedding) word("E");
-    if (stage.layer_count == 1) word("t");
-    if (stage.layer_count > 1) word(fmt::format("t*{}", stage.layer_count));
+    several("t", stage.layer_count);
+    several("M", stage.modules);
     if (stage.head) word("H");
     if (&stage != &stages.front()) text += words.empty() ? " |" : " | ";
     text += words;
@@ -99,26 +116,43 @@ std::string print_layout(const std::vector<StageLayout>& stages) {
   return text;
 }
 
-std::vector<StageLayout> uniform_layout(std::int64_t layers, std::int64_t stages) {
-  MILLRACE_CHECK(stages >= 1 && stages <= layers + 2, ExitCode::config, layout_component,
-                 "found {} stages (pipeline.ranks * pipeline.chunks) for {} decoder layers, expected 1 to {} (layers + 2)", stages, layers,
-                 layers + 2);
-  std::vector<StageLayout> result(static_cast<std::size_t>(stages));
-  const bool head_alone = stages > layers && stages > 1;
-  const bool embedding_alone = stages > layers + 1;
-  const std::int64_t first = embedding_alone ? 1 : 0;
-  const std::int64_t holders = stages - first - (head_alone ? 1 : 0);  // stages with decoder layers
-  int next_layer = 0;
-  for (std::int64_t index = 0; index < stages; ++index) {
-    StageLayout& stage = result[static_cast<std::size_t>(index)];
+std::vector<StageLayout> uniform_layout(ChainLength chain, std::int64_t stages) {
+  const std::int64_t layers = chain.layers;
+  MILLRACE_CHECK(stages >= 1 && stages <= most_stages(chain), ExitCode::config, layout_component,
+                 "found {} stages (pipeline.ranks * pipeline.chunks) for {} decoder layers{}, expected 1 to {} (layers {}+ 2)", stages,
+                 layers, chain.modules > 0 ? fmt::format(" and {} modules of multi-token prediction", chain.modules) : "",
+                 most_stages(chain), chain.modules > 0 ? "+ modules " : "");
+  const std::int64_t of_modules = std::max<std::int64_t>(stages - layers - 2, 0);  // stages with modules alone
+  const std::int64_t others = stages - of_modules;
+  const std::int64_t first = others > layers + 1 ? 1 : 0;                                 // the embedding is alone
+  const std::int64_t holders = others - first - (others > layers && others > 1 ? 1 : 0);  // stages with decoder layers
+  std::vector<int> counts(static_cast<std::size_t>(stages));
+  const auto divide = [&](std::int64_t items, std::int64_t from, std::int64_t parts) {
+    for (std::int64_t part = 0; part < parts; ++part)
+      counts[static_cast<std::size_t>(from + part)] += static_cast<int>(items / parts + (part < items % parts ? 1 : 0));
+  };
+  divide(layers, first, holders);
+  if (of_modules > 0)
+    divide(chain.modules, first + holders, of_modules);
+  else
+    counts.back() += static_cast<int>(chain.modules);
+  return layout_of_counts(chain, counts);
+}
+
+std::vector<StageLayout> layout_of_counts(ChainLength chain, const std::vector<int>& counts) {
+  std::vector<StageLayout> stages(counts.size());
+  const auto layers = static_cast<int>(chain.layers);
+  int next = 0;
+  for (std::size_t index = 0; index < counts.size(); ++index) {
+    StageLayout& stage = stages[index];
     stage.embedding = index == 0;
-    stage.head = index + 1 == stages;
-    stage.first_layer = next_layer;
-    const std::int64_t holder = index - first;
-    if (holder >= 0 && holder < holders) stage.layer_count = static_cast<int>(layers / holders + (holder < layers % holders ? 1 : 0));
-    next_layer += stage.layer_count;
+    stage.head = index + 1 == counts.size();
+    stage.first_layer = next;
+    stage.layer_count = std::clamp(layers - next, 0, counts[index]);
+    stage.modules = counts[index] - stage.layer_count;
+    next = stage.end();
   }
-  return result;
+  return stages;
 }
 
 }  // namespace millrace::layers

@@ -52,6 +52,7 @@ target_sources(millrace_layers PRIVATE
   models/registry.cpp
   models/shared_layers.cpp
   models/standard_family.cpp
+  mtp.cpp
   norm.cpp
   partition.cpp
   per_layer_inputs.cpp

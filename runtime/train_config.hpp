@@ -56,6 +56,7 @@ struct TrainConfig {
   double indexer_loss = 0.0;              // weight of the divergence of indexers from the attention
   bool indexer_warmup = false;            // train the indexers alone, on all keys
   double routed_bias_update_rate = 0;     // by which a step moves the biases of routers towards even loads
+  double mtp_loss = 0.1;                  // weight of the loss of modules of multi-token prediction
   bool find_nan = false;
 
   bool operator==(const TrainConfig&) const = default;

@@ -17,14 +17,17 @@ namespace millrace::actors {
 class GivenSteps : public BatchProvider {
  public:
   /// Microbatches have `rows` rows each.
-  GivenSteps(std::vector<std::vector<GivenRow>> steps, std::size_t rows) {
-    for (auto& step : steps) steps_.emplace_back(std::move(step), rows);
+  GivenSteps(std::vector<std::vector<GivenRow>> steps, std::size_t rows, const runtime::MtpModules& modules = {}) {
+    for (auto& step : steps) steps_.emplace_back(std::move(step), rows, modules);
   }
   void fill(std::int64_t step, std::int64_t microbatch, const runtime::BatchView& batch) const override {
     steps_.at(static_cast<std::size_t>(step)).fill(0, microbatch, batch);
   }
   [[nodiscard]] std::int64_t valid_targets(std::int64_t step) const override {
     return steps_.at(static_cast<std::size_t>(step)).valid_targets(0);
+  }
+  [[nodiscard]] std::int64_t mtp_targets(std::int64_t step) const override {
+    return steps_.at(static_cast<std::size_t>(step)).mtp_targets(0);
   }
   [[nodiscard]] std::int64_t evaluation_microbatches() const override { return 0; }
   void fill_evaluation(std::int64_t, const runtime::BatchView&) const override {}

@@ -89,6 +89,7 @@ PlanRequest parity_request(const ParitySettings& settings, const layers::ConfigF
   request.train.router_z_loss = config.losses.router_z_loss;
   request.train.indexer_loss = config.losses.indexer_loss;
   request.train.indexer_warmup = config.losses.indexer_warmup;
+  request.train.mtp_loss = config.losses.mtp_loss;
   request.pipeline.ranks = settings.ranks;
   request.pipeline.chunks = settings.chunks;
   request.pipeline.schedule = settings.schedule;
@@ -124,7 +125,7 @@ bool run_parity(Session& session, const ParitySettings& settings) {
                  golden.path(), steps.size());
   const auto& all = steps.front();
   const std::size_t rows = parity_rows(config.model, all.size());
-  const GivenRows batches(all, rows);
+  const GivenRows batches(all, rows, mtp_modules(config.model));
   std::optional<RouterChoices> choices;
   const bool routes = config.model.experts > 0, indexes = config.model.index_topk > 0;
   if (settings.dtype == "bf16" && (routes || indexes)) {
@@ -136,7 +137,8 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   const auto plan = make_plan(parity_request(settings, config, {}, all, rows));
   CapturedPipeline pipeline(session, settings, plan, needs, choices ? &*choices : nullptr);
   auto result = pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_of(all, rows));
-  result.valid_targets = batches.valid_targets(0);
+  result.counts = {
+      .valid_targets = batches.valid_targets(0), .microbatches = plan.schedule.microbatches, .mtp_targets = batches.mtp_targets(0)};
   return !session.leads() || report_parity(settings, plan, golden, std::move(result));
 }
 

@@ -112,9 +112,8 @@ void print_few_entries(const std::map<std::string, Verdict>& verdicts, double us
 bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden, ParityOutput output) {
   const auto rows = static_cast<std::size_t>(plan.schedule.microbatches);
   auto found = assemble(output, rows);
-  const auto targets = static_cast<double>(output.valid_targets);
-  const auto terms =
-      runtime::add_loss_terms(output.losses, plan.schedule.placement.model_stages(), {output.valid_targets, plan.schedule.microbatches});
+  const auto targets = static_cast<double>(output.counts.valid_targets);
+  const auto terms = runtime::add_loss_terms(output.losses, plan.schedule.placement.model_stages(), output.counts);
   const double z_sum = take_z_loss(found), loss = terms.total;
   found["loss"] = {static_cast<float>(loss)};
   if (plan.model.numerics == "maxtext") {

@@ -13,7 +13,7 @@ namespace millrace::actors {
 /// "loss_sums.<term>.<value>/<microbatch>", "grad.<name>".
 struct ParityOutput {
   std::vector<runtime::LossTermSums> losses;
-  std::int64_t valid_targets = 0;
+  runtime::StepCounts counts;
   std::vector<CapturedTensor> tensors;
 };
 

@@ -136,7 +136,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   const auto plan = make_plan(request);
   check_ring(plan.schedule, settings.steps);
   runtime::learning_rate(train).validate();
-  const DatasetBatches batches(open_data(run.data, run.model.vocab_size, false), batch_shape(train, run.data));
+  const DatasetBatches batches(open_data(run.data, run.model.vocab_size, false), batch_shape(train, run.data, run.model));
   static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, "", false));
   RankResources needs;
   needs.threads = static_cast<int>(agreed_threads(session, train.threads));

@@ -59,7 +59,7 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     for (const auto& [rank, report] : reports_) terms.insert(terms.end(), report.losses.begin(), report.losses.end());
     const auto& plan = *setup_.plan;
     result.loss = runtime::add_loss_terms(std::move(terms), plan.schedule.placement.model_stages(),
-                                          {result.targets, plan.schedule.microbatches, plan.accumulation_steps});
+                                          {result.targets, plan.schedule.microbatches, plan.accumulation_steps, setup_.batches->mtp_targets(step)});
     std::vector<runtime::TensorSquareSum> squares;
     for (const auto& [rank, report] : reports_) squares.insert(squares.end(), report.squares.begin(), report.squares.end());
     result.raw_grad_norm = runtime::global_norm(squares);
@@ -141,7 +141,7 @@ bool run_recorded_steps(Session& session, const ParitySettings& settings, const 
   for (auto& rows : recorded) rows = in_accumulation_order(std::move(rows), driver.train.accumulation_steps, settings.folder);
   const std::size_t rows = parity_rows(config.model, recorded.front().size() / static_cast<std::size_t>(driver.train.accumulation_steps));
   const auto plan = make_plan(parity_request(settings, config, driver.train, recorded.front(), rows));
-  const GivenSteps batches(std::move(recorded), rows);
+  const GivenSteps batches(std::move(recorded), rows, mtp_modules(plan.model));
   driver.plan = &plan;
   driver.batches = &batches;
 

@@ -19,6 +19,7 @@ CoordinatorSetup coordinator_setup(const runtime::TrainConfig& train, const Pipe
   setup.vocabulary = plan.model.vocab_size;
   setup.flops_per_step = plan.model_flops(train.microbatches);
   setup.valid_targets = [&batches](std::int64_t step) { return batches.valid_targets(step); };
+  setup.mtp_targets = [&batches](std::int64_t step) { return batches.mtp_targets(step); };
   setup.learning_rate = [rule = runtime::learning_rate(train)](std::int64_t step) { return rule.at(step); };
   return setup;
 }
@@ -59,13 +60,14 @@ std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint) {
   return found == notes.end() ? 0 : std::stoll(found->second);
 }
 
-runtime::BatchShape batch_shape(const runtime::TrainConfig& train, const runtime::DataConfig& data) {
+runtime::BatchShape batch_shape(const runtime::TrainConfig& train, const runtime::DataConfig& data, const layers::ModelConfig& model) {
   runtime::BatchShape shape;
   shape.rows = train.batch;
   shape.sequence = train.sequence;
   shape.microbatches = train.microbatches;
   shape.seed = static_cast<std::uint64_t>(train.seed);
   shape.packing = data.packing;
+  shape.modules = mtp_modules(model);
   return shape;
 }
 

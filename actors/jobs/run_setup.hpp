@@ -13,7 +13,8 @@
 /// Derives the inputs of a run's components from its settings; used both for training by actors and by the stepper.
 namespace millrace::actors {
 
-[[nodiscard]] runtime::BatchShape batch_shape(const runtime::TrainConfig& train, const runtime::DataConfig& data);
+[[nodiscard]] runtime::BatchShape batch_shape(const runtime::TrainConfig& train, const runtime::DataConfig& data,
+                                              const layers::ModelConfig& model);
 /// A coordinator that trains from `first_step` on, and neither evaluates nor saves nor samples. `batches` must outlive it.
 [[nodiscard]] CoordinatorSetup coordinator_setup(const runtime::TrainConfig& train, const PipelinePlan& plan, const BatchProvider& batches,
                                                  std::int64_t first_step);

@@ -31,7 +31,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
       checkpoint_(std::move(checkpoint)),
       batches_(open_data(settings_.data, settings_.model.vocab_size,
                          either(checkpoint_, later) != nullptr && held_nothing_out(either(checkpoint_, later)->meta().identity)),
-               batch_shape(settings_.train, settings_.data)),
+               batch_shape(settings_.train, settings_.data, settings_.model)),
       threads_(static_cast<int>(threads_of(settings_.train.threads, plan_, either(checkpoint_, later)))) {
   MILLRACE_CHECK(kernels::device_type(kernels::device_kind(settings_.device)).facts().host_readable, ExitCode::config, "actors.stepped_run",
                  "device = \"{}\", but stepping through a run needs its memory on the CPU; expected device = \"cpu\"", settings_.device);

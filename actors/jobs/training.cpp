@@ -64,6 +64,7 @@ CoordinatorSetup whole_run(const RunSettings& settings, const PipelinePlan& plan
   setup.evaluate = settings.evaluate;
   setup.evaluation_microbatches = evaluation_microbatches;
   setup.evaluation_targets = batches.evaluation_targets(evaluation_microbatches);
+  setup.evaluation_mtp_targets = batches.evaluation_mtp_targets(evaluation_microbatches);
   setup.checkpoint = settings.checkpoint;
   setup.writes_checkpoints = !settings.directory.empty();
   setup.sample = settings.sample;
@@ -158,7 +159,7 @@ void train(Session& session, const RunSettings& settings) {
                  "run.record = \"hashes\" without run.directory, expected a folder to record in");
 
   // The state from which the run continues, and its data.
-  const auto shape = batch_shape(settings.train, settings.data);
+  const auto shape = batch_shape(settings.train, settings.data, settings.model);
   std::optional<DatasetBatches> opened(std::in_place, open_data(settings.data, settings.model.vocab_size, false), shape);
   std::unique_ptr<RunDirectory> directory;
   if (session.leads() && !settings.directory.empty())

@@ -13,10 +13,12 @@ namespace millrace::actors {
 ModelParts parts_of(const actors::PlanRequest& request, const std::vector<int>& layers) {
   ModelParts parts;
   parts.model = request.model;
-  const auto count = static_cast<int>(request.model.layers);
+  const layers::ChainLength chain = layers::chain_of(request.model);
   parts.layout.push_back({true, 0, 0, false});
-  for (const int layer : layers) parts.layout.push_back({false, layer, 1, false});
-  parts.layout.push_back({false, count, 0, true});
+  for (const int layer : layers)
+    parts.layout.push_back(layer < chain.layers ? layers::StageLayout{false, layer, 1, false}
+                                                : layers::StageLayout{false, layer, 0, false, 1});
+  parts.layout.push_back({false, static_cast<int>(chain.all()), 0, true});
   const auto policy = runtime::RematerializationPolicy::parse(fmt::format("{}", fmt::join(request.rematerialize.policy, ",")),
                                                               layers::known_labels(parts.model));
   layers::StageOptions options;
@@ -31,13 +33,21 @@ ModelParts parts_of(const actors::PlanRequest& request, const std::vector<int>& 
 }
 
 std::vector<std::size_t> kinds_of_layers(const layers::ModelConfig& model) {
-  std::vector<layers::LayerSpec> known;
+  // A module also has an embedding and a projection, and receives more streams than the one before it.
+  struct Kind {
+    layers::LayerSpec layer;
+    int module = 0;
+    bool operator==(const Kind&) const = default;
+  };
+  std::vector<Kind> known;
   std::vector<std::size_t> kinds;
-  for (layers::LayerSpec spec : layers::resolve(model).layers) {
-    if (auto* attention = std::get_if<layers::AttentionSpec>(&spec.mixer)) attention->scale = 1;
-    const auto same = std::ranges::find(known, spec);
+  const layers::ModelSpec resolved = layers::resolve(model);
+  for (int index = 0; index < static_cast<int>(resolved.layers.size()); ++index) {
+    Kind kind{resolved.layers[static_cast<std::size_t>(index)], std::max(index - resolved.decoder_layers() + 1, 0)};
+    if (auto* attention = std::get_if<layers::AttentionSpec>(&kind.layer.mixer)) attention->scale = 1;
+    const auto same = std::ranges::find(known, kind);
     kinds.push_back(static_cast<std::size_t>(same - known.begin()));
-    if (same == known.end()) known.push_back(std::move(spec));
+    if (same == known.end()) known.push_back(std::move(kind));
   }
   return kinds;
 }

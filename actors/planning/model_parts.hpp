@@ -9,7 +9,7 @@
 
 namespace millrace::actors {
 
-/// A model's parts as separate stages: the embedding, some of its decoder layers, the head.
+/// A model's parts as separate stages: the embedding, some of its decoder layers and modules of multi-token prediction, the head.
 struct ModelParts {
   layers::ModelConfig model;
   std::vector<layers::StageLayout> layout;
@@ -23,8 +23,8 @@ struct ModelParts {
 /// The parts of the request's model, with these of its decoder layers, in order, and the request's rematerialisation policy in all of them.
 [[nodiscard]] ModelParts parts_of(const actors::PlanRequest& request, const std::vector<int>& layers);
 
-/// The number of the kind of each layer, counted from 0 in the order in which kinds appear. Layers of a kind cost the same: their specs are
-/// equal but for the scale of scores.
+/// The number of the kind of each layer, and behind them of each module of multi-token prediction, counted from 0 in the order in which
+/// kinds appear. Layers of a kind cost the same: their specs are equal but for the scale of scores.
 [[nodiscard]] std::vector<std::size_t> kinds_of_layers(const layers::ModelConfig& model);
 
 /// The first layers of every kind, at most `count` of each, in order.

@@ -23,20 +23,10 @@ struct Stages {
   std::vector<std::size_t> policies;  // indices into Planner::policies_
 };
 
-std::vector<layers::StageLayout> layout_of(const std::vector<int>& counts) {
-  std::vector<layers::StageLayout> stages(counts.size());
-  int first = 0;
-  for (std::size_t stage = 0; stage < counts.size(); ++stage) {
-    stages[stage] = {stage == 0, first, counts[stage], stage + 1 == counts.size()};
-    first += counts[stage];
-  }
-  return stages;
-}
-
 std::vector<int> counts_of(const actors::PipelinePlan& plan) {
   std::vector<int> counts;
   for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)
-    counts.push_back(plan.layout[static_cast<std::size_t>(stage)].layer_count);
+    counts.push_back(plan.layout[static_cast<std::size_t>(stage)].length());
   return counts;
 }
 
@@ -122,7 +112,7 @@ class Planner {
                      chunks,
                      planner.policies_[stages.policies.front()],
                      {},
-                     layers::print_layout(layout_of(stages.counts)),
+                     layers::print_layout(planner.layout_of(stages.counts)),
                      measures.makespan,
                      measures.bubble,
                      measures.idle,
@@ -157,15 +147,16 @@ class Planner {
     /// The memory that the run would allocate on this rank. Slow, but equal for stages with the same numbers of layers and the
     /// same policies.
     std::uint64_t bytes_of(const Stages& stages, int rank) {
+      const auto one = planner.layout_of(stages.counts);
       std::vector<std::size_t> key{static_cast<std::size_t>(rank)};
       for (const auto stage : plan.schedule.placement.stages_of(runtime::RankId(rank))) {
         const auto position = stage.index() % stages.counts.size();
-        key.push_back(static_cast<std::size_t>(stages.counts[position]));
+        key.push_back(static_cast<std::size_t>(one[position].layer_count));
+        key.push_back(static_cast<std::size_t>(one[position].modules));
         key.push_back(stages.policies[position]);
       }
       const auto known = known_bytes.find(key);
       if (known != known_bytes.end()) return known->second;
-      const auto one = layout_of(stages.counts);
       plan.layout.clear();
       for (int replica = 0; replica < plan.replicas(); ++replica) plan.layout.insert(plan.layout.end(), one.begin(), one.end());
       for (std::size_t stage = 0; stage < stages.policies.size(); ++stage)
@@ -180,6 +171,10 @@ class Planner {
     actors::PipelinePlan plan;
     std::map<std::vector<std::size_t>, std::uint64_t> known_bytes;
   };
+
+  [[nodiscard]] std::vector<layers::StageLayout> layout_of(const std::vector<int>& counts) const {
+    return layers::layout_of_counts(layers::chain_of(search_.request.model), counts);
+  }
 
   actors::PipelinePlan make_plan(const std::string& schedule, int chunks, const Policy& policy) const {
     auto request = search_.request;

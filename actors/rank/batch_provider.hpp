@@ -16,10 +16,13 @@ class BatchProvider {
   virtual ~BatchProvider() = default;
   virtual void fill(std::int64_t step, std::int64_t microbatch, const runtime::BatchView& batch) const = 0;
   [[nodiscard]] virtual std::int64_t valid_targets(std::int64_t step) const = 0;
+  /// Those of the modules of multi-token prediction; 0 from a provider for models without them.
+  [[nodiscard]] virtual std::int64_t mtp_targets(std::int64_t) const { return 0; }
   /// Number of held-out microbatches; 0: none.
   [[nodiscard]] virtual std::int64_t evaluation_microbatches() const = 0;
   virtual void fill_evaluation(std::int64_t microbatch, const runtime::BatchView& batch) const = 0;
   [[nodiscard]] virtual std::int64_t evaluation_targets(std::int64_t microbatches) const = 0;
+  [[nodiscard]] virtual std::int64_t evaluation_mtp_targets(std::int64_t) const { return 0; }
 };
 
 /// Batches from the run's data set.
@@ -35,10 +38,14 @@ class DatasetBatches : public BatchProvider {
     train_.fill(step, microbatch, batch);
   }
   [[nodiscard]] std::int64_t valid_targets(std::int64_t step) const override { return train_.valid_targets(step); }
+  [[nodiscard]] std::int64_t mtp_targets(std::int64_t step) const override { return train_.mtp_targets(step); }
   [[nodiscard]] std::int64_t evaluation_microbatches() const override { return evaluation_ ? evaluation_->microbatches() : 0; }
   void fill_evaluation(std::int64_t microbatch, const runtime::BatchView& batch) const override { evaluation_->fill(microbatch, batch); }
   [[nodiscard]] std::int64_t evaluation_targets(std::int64_t microbatches) const override {
     return evaluation_ ? evaluation_->valid_targets(0, microbatches) : 0;
+  }
+  [[nodiscard]] std::int64_t evaluation_mtp_targets(std::int64_t microbatches) const override {
+    return evaluation_ ? evaluation_->mtp_targets(0, microbatches) : 0;
   }
 
  private:
@@ -55,7 +62,8 @@ struct GivenRow {
 /// Batches of given rows, `rows` per microbatch, the same in every step.
 class GivenRows : public BatchProvider {
  public:
-  GivenRows(std::vector<GivenRow> all, std::size_t rows) : all_(std::move(all)), rows_(rows) {}
+  GivenRows(std::vector<GivenRow> all, std::size_t rows, const runtime::MtpModules& modules = {})
+      : all_(std::move(all)), rows_(rows), modules_(modules) {}
 
   /// A row of one document: the target of a token is the next one, and that of the last is masked.
   [[nodiscard]] static GivenRow document(std::vector<std::int32_t> tokens) {
@@ -87,6 +95,12 @@ class GivenRows : public BatchProvider {
     for (const GivenRow& row : all_) count += std::ranges::count_if(row.targets, [](std::int32_t target) { return target >= 0; });
     return count;
   }
+  [[nodiscard]] std::int64_t mtp_targets(std::int64_t) const override {
+    std::int64_t count = 0;
+    for (const GivenRow& row : all_)
+      count += runtime::count_mtp_targets(row.targets, row.segments, static_cast<std::int64_t>(row.targets.size()), modules_);
+    return count;
+  }
   [[nodiscard]] std::int64_t evaluation_microbatches() const override { return 0; }
   void fill_evaluation(std::int64_t, const runtime::BatchView&) const override {}
   [[nodiscard]] std::int64_t evaluation_targets(std::int64_t) const override { return 0; }
@@ -94,6 +108,7 @@ class GivenRows : public BatchProvider {
  private:
   std::vector<GivenRow> all_;
   std::size_t rows_;
+  runtime::MtpModules modules_;
 };
 
 }  // namespace millrace::actors

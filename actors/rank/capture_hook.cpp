@@ -6,6 +6,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/thread_team.hpp"
 #include "kernels/route.hpp"
+#include "layers/mtp.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -42,7 +43,8 @@ void CaptureHook::before(const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const auto& value = call.programs.value(call.operation.inputs[i]);
     std::int64_t index = -1;
-    if (call.operation.layer >= 0 && labelled(value, "decoder_layer_input")) index = call.operation.layer - (counts_outputs() ? 1 : 0);
+    const bool in_layer = call.operation.layer >= 0 && call.operation.layer < rank_.plan().model.layers;
+    if (in_layer && labelled(value, "decoder_layer_input")) index = call.operation.layer - (counts_outputs() ? 1 : 0);
     if (call.operation.layer < 0 && labelled(value, "decoder_output") && counts_outputs()) index = rank_.plan().model.layers - 1;
     if (index >= 0) keep(fmt::format("hidden.{}/{}", index, rank_.running().action.microbatch), call.inputs[i]);
   }
@@ -86,6 +88,10 @@ void CaptureHook::after(const Call& call) {
     const auto id = call.operation.outputs[i];
     if (forward && labelled(call.programs.value(id), "final_norm") && !counts_outputs())
       keep(fmt::format("hidden.{}/{}", rank_.plan().model.layers, rank_.running().action.microbatch), call.outputs[i]);
+    if (forward && labelled(call.programs.value(id), layers::mtp_output_label))
+      keep(fmt::format("hidden.{}/{}", layers::mtp_stream(call.operation.layer - static_cast<int>(rank_.plan().model.layers) + 1),
+                       rank_.running().action.microbatch),
+           call.outputs[i]);
     const runtime::StageLoss* loss = trains() ? call.programs.loss_of(id) : nullptr;
     // Terms of one name in several places of the model differ in their value's name.
     if (loss != nullptr)

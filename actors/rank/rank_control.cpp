@@ -85,8 +85,9 @@ void RankControl::slot_writable(int channel, std::int64_t sequence) {
 
 void RankControl::handle(const RunStep& message) {
   step_ = message.step;
+  const auto& batches = *setup_.batches;
   rank_.compute().set_loss_scales(
-      {setup_.batches->valid_targets(step_), rank_.plan().schedule.microbatches, rank_.plan().accumulation_steps});
+      {batches.valid_targets(step_), rank_.plan().schedule.microbatches, rank_.plan().accumulation_steps, batches.mtp_targets(step_)});
   if (message.find_nan && hash_hook_) hash_hook_->next = &nan_hook_;
   if (message.find_nan && !hash_hook_) rank_.set_hook(&nan_hook_);
   if (message.again) {
@@ -388,6 +389,7 @@ void RankControl::work_done(const TaskDone& finished) {
       return port_.work({RankTaskKind::squares, {}});
     case RankTaskKind::sums_added:
       trace(runtime::SpanKind::optimizer, step_);
+      if (exchange_.next_round()) return send_sums();
       return port_.work({RankTaskKind::squares, {}});
     case RankTaskKind::sums_sent:
       trace(runtime::SpanKind::optimizer, step_);

@@ -100,11 +100,13 @@ void check_sizes(const PlanRequest& request) {
   const auto& pipeline = request.pipeline;
   const auto& train = request.train;
   const std::int64_t stages = pipeline.ranks * pipeline.chunks;
-  const std::int64_t layers = request.model.layers;
-  MILLRACE_CHECK(!pipeline.layout.empty() || stages <= layers + 2, ExitCode::config, "actors.plan",
-                 "pipeline.ranks = {} and pipeline.chunks = {} make {} stages; a model of {} layers fills {} at most (embedding and head "
+  const layers::ChainLength chain = layers::chain_of(request.model);
+  MILLRACE_CHECK(!pipeline.layout.empty() || stages <= layers::most_stages(chain), ExitCode::config, "actors.plan",
+                 "pipeline.ranks = {} and pipeline.chunks = {} make {} stages; a model of {} layers{} fills {} at most (embedding and head "
                  "may be stages of their own)",
-                 pipeline.ranks, pipeline.chunks, stages, layers, layers + 2);
+                 pipeline.ranks, pipeline.chunks, stages, chain.layers,
+                 chain.modules > 0 ? fmt::format(" and {} modules of multi-token prediction", chain.modules) : "",
+                 layers::most_stages(chain));
   MILLRACE_CHECK(
       train.accumulation_steps == 1 || train.numerics == "maxtext", ExitCode::config, "actors.plan",
       "train.accumulation_steps = {} with train.numerics = {}, expected 1: the microbatches of a step are accumulated anyway, and "
@@ -112,6 +114,9 @@ void check_sizes(const PlanRequest& request) {
       train.accumulation_steps, train.numerics);
   MILLRACE_CHECK(train.microbatches % train.accumulation_steps == 0, ExitCode::config, "actors.plan",
                  "train.accumulation_steps = {} does not divide train.microbatches = {}", train.accumulation_steps, train.microbatches);
+  MILLRACE_CHECK(train.accumulation_steps == 1 || chain.modules == 0, ExitCode::config, "actors.plan",
+                 "train.accumulation_steps = {} with model.mtp_layers = {}, expected 1: the targets of modules are counted by the step",
+                 train.accumulation_steps, chain.modules);
   MILLRACE_CHECK(train.accumulators <= train.microbatches && train.microbatches % train.accumulators == 0, ExitCode::config, "actors.plan",
                  "train.accumulators = {} does not divide train.microbatches = {}", train.accumulators, train.microbatches);
 }
@@ -139,8 +144,8 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   const auto& train = request.train;
   plan.model = request.model;
   const std::int64_t stages = pipeline.ranks * pipeline.chunks;
-  const std::int64_t layers = plan.model.layers;
-  plan.layout = pipeline.layout.empty() ? layers::uniform_layout(layers, stages) : layers::parse_layout(pipeline.layout, layers, stages);
+  const layers::ChainLength chain = layers::chain_of(plan.model);
+  plan.layout = pipeline.layout.empty() ? layers::uniform_layout(chain, stages) : layers::parse_layout(pipeline.layout, chain, stages);
   plan.schedule = std::move(schedule);
   check_replicas(plan.schedule, train);
   plan.schedule = runtime::with_one_kind_of_backward(plan.schedule);  // a stage's programs are planned for one kind of backward
@@ -174,6 +179,7 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   const int replicas = plan.schedule.placement.replicas();
   plan.accumulators = replicas == 1 ? static_cast<int>(train.accumulators) : 1;
   const auto model_layout = plan.layout;
+  plan.sums = sum_messages(plan.model, model_layout, plan.losses, plan.schedule.placement, static_cast<int>(plan.edges.size()));
   for (int replica = 1; replica < replicas; ++replica) plan.layout.insert(plan.layout.end(), model_layout.begin(), model_layout.end());
   plan.edge_bytes = bytes_of_edges(plan);
   return plan;
@@ -191,17 +197,15 @@ std::vector<cluster::ChannelSpec> PipelinePlan::channels() const {
     spec.bytes = boundary_bytes(edge.id);
     channels.push_back(spec);
   }
-  for (const auto& exchange : exchanges()) {
-    for (const bool back : {false, true}) {
-      cluster::ChannelSpec spec;
-      spec.id = exchange.channel + (back ? 1 : 0);
-      spec.from_rank = back ? exchange.second.value : exchange.first.value;
-      spec.to_rank = back ? exchange.first.value : exchange.second.value;
-      spec.kind = cluster::ChannelKind::sums;
-      spec.depth = 1;
-      spec.bytes = exchange.bytes;
-      channels.push_back(spec);
-    }
+  for (const auto& message : sums) {
+    cluster::ChannelSpec spec;
+    spec.id = message.channel;
+    spec.from_rank = message.from.value;
+    spec.to_rank = message.to.value;
+    spec.kind = cluster::ChannelKind::sums;
+    spec.depth = 1;
+    spec.bytes = message.bytes();
+    channels.push_back(spec);
   }
   return channels;
 }
@@ -217,20 +221,12 @@ std::vector<int> PipelinePlan::head_ranks() const {
   return ranks;
 }
 
-std::vector<SumExchange> PipelinePlan::exchanges() const {
-  std::vector<SumExchange> exchanges;
-  const auto add = [&](runtime::RankId first, runtime::RankId second) {
-    SumExchange exchange{first, second, static_cast<int>(edges.size() + 2 * exchanges.size()), 0};
-    for (const auto stage : schedule.placement.stages_of(first)) {
-      for (const auto& spec : layers::parameters(model, layout.at(stage.index())))
-        if (held_twice(spec.name)) exchange.bytes += kernels::align_up(static_cast<std::size_t>(spec.shape.elements()) * sizeof(float));
-    }
-    exchanges.push_back(exchange);
+bool PipelinePlan::held_by_several(std::string_view parameter) const {
+  if (replicas() > 1) return true;
+  const auto has = [&](const SumMessage& message) {
+    return std::ranges::find(message.parts, parameter, &SumPart::tensor) != message.parts.end();
   };
-  if (replicated_table()) add(embedding_rank(), head_rank());
-  if (replicas() > 1)
-    for (int rank = 0; rank < ranks() / 2; ++rank) add(runtime::RankId(rank), runtime::RankId(ranks() - 1 - rank));
-  return exchanges;
+  return std::ranges::any_of(sums, has);
 }
 
 layers::StageOptions PipelinePlan::stage_options() const {

@@ -6,9 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/setup/sum_messages.hpp"
 #include "cluster/links/link.hpp"
 #include "layers/models/model.hpp"
 #include "layers/partition.hpp"
+#include "runtime/data/mtp_targets.hpp"
 #include "runtime/optimizers/decay.hpp"
 #include "runtime/optimizers/matrix_rule.hpp"
 #include "runtime/optimizers/optimizer.hpp"
@@ -38,16 +40,14 @@ struct PlanRequest {
           .router_z_loss = train.router_z_loss,
           .indexer_loss = train.indexer_loss,
           .indexer_warmup = train.indexer_warmup,
-          .qk_clip = train.qk_clip > 0};
+          .qk_clip = train.qk_clip > 0,
+          .mtp_loss = train.mtp_loss};
 }
 
-/// Two ranks that hold the same weights, a tied table or all weights of a replica: after a step's list each sends its gradient
-/// sums to the other.
-struct SumExchange {
-  runtime::RankId first, second;
-  int channel = 0;        // first → second; the next channel goes back
-  std::size_t bytes = 0;  // of a message: every sum that both hold, each aligned to kernels::kAlignment
-};
+/// The modules of multi-token prediction whose targets a model's batches have.
+[[nodiscard]] inline runtime::MtpModules mtp_modules(const layers::ModelConfig& model) {
+  return {model.mtp_layers, model.mtp_layers > 0 && layers::resolve(model).shifts_over_documents};
+}
 
 /// Which rank does what, decided before anything is allocated: the same in every process of a job, which the run hash verifies.
 struct PipelinePlan {
@@ -57,6 +57,7 @@ struct PipelinePlan {
   runtime::Ledger ledger;                                       // slots and depths
   std::vector<runtime::Edge> edges;                             // edges[i].id == i; the channel of edge i has id i
   std::vector<std::size_t> edge_bytes;                          // by edge
+  std::vector<SumMessage> sums;                                 // of gradients, after a step's list
   std::vector<layers::ParameterSpec> parameters;                // of the whole model, in model order
   std::vector<runtime::RematerializationPolicy> rematerialize;  // by stage, of one replica
   kernels::DType compute = kernels::DType::f32;
@@ -95,15 +96,8 @@ struct PipelinePlan {
   /// The head's rank of each replica, in the order in which replicas divide the microbatches, and therefore in the order of their
   /// losses.
   [[nodiscard]] std::vector<int> head_ranks() const;
-  /// A tied table whose two uses are on different ranks: both hold it and exchange accumulators once per step. (With two
-  /// replicas, both ends have both uses.)
-  [[nodiscard]] bool replicated_table() const { return model.tie_word_embeddings && replicas() == 1 && head_rank() != embedding_rank(); }
-  /// Whether two ranks hold this weight.
-  [[nodiscard]] bool held_twice(std::string_view parameter) const {
-    return replicas() > 1 || (replicated_table() && parameter == parameters.front().name);
-  }
-  /// The pairs of ranks that exchange gradient sums; a rank is part of at most one exchange.
-  [[nodiscard]] std::vector<SumExchange> exchanges() const;
+  /// Whether several ranks hold this weight.
+  [[nodiscard]] bool held_by_several(std::string_view parameter) const;
   /// Bytes of one boundary of this edge: all its ports, for one microbatch. The activation and the gradient of one boundary differ where
   /// ports have no gradient, and boundaries differ where the streams of their layers do.
   [[nodiscard]] std::size_t boundary_bytes(runtime::EdgeId edge) const { return edge_bytes.at(edge.index()); }

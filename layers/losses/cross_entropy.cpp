@@ -11,11 +11,14 @@ runtime::ValueId weight(runtime::ProgramBuilder& builder, const HeadTable& table
 
 }  // namespace
 
-runtime::ValueId output_head(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
-                             const kernels::CrossEntropyOptions& form, bool want_logits) {
-  const runtime::ValueId w = weight(builder, table);
-  if (want_logits) return runtime::logits(builder, h, w, form, "logits");
-  return runtime::linear_cross_entropy(builder, h, w, builder.batch("targets"), form, "cross_entropy");
+runtime::ValueId output_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table, runtime::ValueId targets,
+                             const kernels::CrossEntropyOptions& form) {
+  return runtime::linear_cross_entropy(builder, h, weight(builder, table), targets, form, "cross_entropy");
+}
+
+runtime::ValueId output_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
+                               const kernels::CrossEntropyOptions& form) {
+  return runtime::logits(builder, h, weight(builder, table), form, "logits");
 }
 
 }  // namespace millrace::layers

@@ -17,10 +17,13 @@ struct HeadTable {
   bool stored_transposed = false;  // files have [width, vocabulary]
 };
 
-/// Output projection of h [T, width], and next-token loss in the same operation, summed over the valid targets: f64 [2] {loss sum, z-loss
-/// sum}; or, if `want_logits`, fp32 logits [T, vocabulary] alone, for sampling and comparison. With form.z_loss > 0 each valid target
-/// adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
-[[nodiscard]] runtime::ValueId output_head(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
-                                           const kernels::CrossEntropyOptions& form, bool want_logits);
+/// Output projection of h [T, width], and the loss for targets i32 [T] in the same operation, summed over the valid ones: f64 [2] {loss
+/// sum, z-loss sum}. With form.z_loss > 0 each valid target adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
+[[nodiscard]] runtime::ValueId output_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
+                                           runtime::ValueId targets, const kernels::CrossEntropyOptions& form);
+
+/// fp32 logits [T, vocabulary] of h, for sampling and comparison.
+[[nodiscard]] runtime::ValueId output_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
+                                             const kernels::CrossEntropyOptions& form);
 
 }  // namespace millrace::layers

@@ -19,7 +19,10 @@ std::string type_text(const runtime::ValueType& type) {
 std::vector<StreamType> streams_before(const ModelFamily& family, const ModelSpec& model, int layer,
                                        const runtime::ProgramBuilder& builder) {
   std::vector<StreamType> types;
-  for (const StreamSpec& stream : family.streams(model, layer)) {
+  std::vector<StreamSpec> streams = family.streams(model, layer);
+  for (int module = 1; module <= layer - model.decoder_layers(); ++module)
+    streams.push_back({.name = mtp_stream(module), .axes = {model.width}});
+  for (const StreamSpec& stream : streams) {
     runtime::ValueType type{stream.dtype.value_or(builder.options().compute), {builder.tokens_dimension()}};
     for (const std::int64_t size : stream.axes) type.shape.push_back(size);
     MILLRACE_CHECK(std::ranges::find(types, stream.name, &StreamType::name) == types.end(), ExitCode::internal, boundary_component,

@@ -15,7 +15,8 @@ struct StreamType {
   runtime::ValueType type;
 };
 
-/// The streams that decoder layer `layer` receives (with the number of layers: that the head receives), in the order of their ports. Throws
+/// The streams that decoder layer `layer` receives, in the order of their ports; modules of multi-token prediction are counted on from the
+/// layers, and the number of both means the head. Behind a module there is its own stream beside those of the family. Throws
 /// Error(internal) if two have one name, or if none has a gradient: the backward of a stage begins when a gradient arrives.
 [[nodiscard]] std::vector<StreamType> streams_before(const ModelFamily& family, const ModelSpec& model, int layer,
                                                      const runtime::ProgramBuilder& builder);

@@ -104,7 +104,7 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
               .numerics = "maxtext",
               .config_type = name,
               .keys = {"model.final_logit_softcapping", "model.learned_positions", "model.sinusoidal_positions",
-                       "model.normalize_embedding_logits", "model.dropout_rate"}},
+                       "model.normalize_embedding_logits", "model.dropout_rate", "model.mtp_layers"}},
       blocks_(std::move(blocks)),
       file_(std::move(file)) {
   const auto add = [&](std::initializer_list<std::string_view> more) { traits_.keys.insert(traits_.keys.end(), more); };
@@ -265,25 +265,37 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
     }
     model.layers.push_back(std::move(layer));
   }
+  model.shifts_over_documents = true;
+  add_mtp(model, config.mtp_layers, config.family);
   return model;
 }
 
-Streams MaxTextFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
-  ValueId x = maxtext_dropout(builder, model, token_embedding(builder, model.vocab_size, model.width, token_table), "embedding_dropout");
+ValueId MaxTextFamily::embedded(ProgramBuilder& builder, const ModelSpec& model, int module) const {
+  const auto field = [&](const char* name) { return module == 0 ? builder.batch(name) : mtp_shifted(builder, model, name, module, 0); };
+  const int use = module == 0 ? 0 : mtp_table_use(module);
+  const ValueId rows = token_embedding(builder, field("tokens"), {token_table, model.vocab_size, model.width, use});
+  ValueId x = maxtext_dropout(builder, model, rows, "embedding_dropout");
+  const bool absolute = model.sinusoidal_positions || model.learned_positions > 0;
+  const ValueId positions = absolute ? field("positions") : ValueId{};
   if (model.sinusoidal_positions) {
     const std::int64_t half = model.width / 2;
     std::vector<float> inverse_timescales(static_cast<std::size_t>(half));
     const float step = std::log(10000.0F) / static_cast<float>(std::max<std::int64_t>(half - 1, 1));
     for (std::size_t i = 0; i < inverse_timescales.size(); ++i) inverse_timescales[i] = std::exp(static_cast<float>(i) * -step);
-    x = runtime::add_sinusoid(builder, x, builder.batch("positions"), builder.constant("inverse_timescales", std::move(inverse_timescales)),
-                              "sinusoid");
+    x = runtime::add_sinusoid(builder, x, positions, builder.constant("inverse_timescales", std::move(inverse_timescales)), "sinusoid");
   }
   if (model.learned_positions > 0) {
     MILLRACE_CHECK(builder.options().sequence <= model.learned_positions, ExitCode::model, maxtext_component,
                    "{}: rows of {} tokens, expected at most learned_positions = {}", traits_.name, builder.options().sequence,
                    model.learned_positions);
-    x = runtime::add(builder, x, position_embedding(builder, model.learned_positions, model.width, position_table), "embeddings");
+    x = runtime::add(builder, x, position_embedding(builder, positions, {position_table, model.learned_positions, model.width, use}),
+                     "embeddings");
   }
+  return x;
+}
+
+Streams MaxTextFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
+  const ValueId x = embedded(builder, model);
   MILLRACE_CHECK(model.rotary_positions == 0 || builder.options().sequence <= model.rotary_positions, ExitCode::model, maxtext_component,
                  "{}: rows of {} tokens, expected at most max_position_embeddings = {} with yarn", traits_.name, builder.options().sequence,
                  model.rotary_positions);
@@ -315,20 +327,62 @@ Streams MaxTextFamily::layer(ProgramBuilder& builder, const ModelSpec& model, in
   return x;
 }
 
-ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {
-  builder.label(x, "decoder_output");
+namespace {
+
+HeadTable head_table(const ModelSpec& model) {
+  if (model.tied) return {.name = token_table, .vocabulary = model.vocab_size, .width = model.width, .use = 1};
+  return {.name = "decoder.logits_dense.kernel", .vocabulary = model.vocab_size, .width = model.width, .stored_transposed = true};
+}
+
+kernels::CrossEntropyOptions head_form(const ModelSpec& model, double z_loss) {
+  kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(z_loss)};
+  if (!model.tied) return form;
+  form.round_table = true;
+  form.soft_cap = static_cast<float>(model.logit_cap);
+  form.scale = model.head_scale;
+  return form;
+}
+
+std::string module_path(int module, std::string_view part) { return fmt::format("mtp_block.mtp_layer_{0}.mtp_{0}_{1}", module, part); }
+
+}  // namespace
+
+ValueId MaxTextFamily::before_head(ProgramBuilder& builder, const ModelSpec& model, ValueId x) const {
   const ValueId normed = maxtext_norm(builder, blocks_, model, x, "decoder.decoder_norm", "decoder_norm");
   builder.label(normed, "final_norm");
-  const ValueId h = maxtext_dropout(builder, model, normed, "final_dropout");
-  HeadTable table{.name = "decoder.logits_dense.kernel", .vocabulary = model.vocab_size, .width = model.width, .stored_transposed = true};
-  kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(model.losses.z_loss)};
-  if (model.tied) {
-    table = {.name = token_table, .vocabulary = model.vocab_size, .width = model.width, .use = 1};
-    form.round_table = true;
-    form.soft_cap = static_cast<float>(model.logit_cap);
-    form.scale = model.head_scale;
-  }
-  return output_head(builder, h, table, form, want_logits);
+  return maxtext_dropout(builder, model, normed, "final_dropout");
+}
+
+ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {
+  builder.label(x, "decoder_output");
+  const ValueId h = before_head(builder, model, x);
+  const kernels::CrossEntropyOptions form = head_form(model, model.losses.z_loss);
+  if (want_logits) return output_logits(builder, h, head_table(model), form);
+  return output_loss(builder, h, head_table(model), builder.batch("targets"), form);
+}
+
+ValueId MaxTextFamily::mtp_embedding(ProgramBuilder& builder, const ModelSpec& model, int module) const {
+  return embedded(builder, model, module);
+}
+
+/// These norms are RMSNorms in every block.
+ValueId MaxTextFamily::mtp_input(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId embedding, ValueId hidden) const {
+  const auto norm = [&](ValueId x, const char* name) {
+    const ValueId scale = builder.parameter(module_path(module, name) + ".scale", {model.width}, runtime::in_f32);
+    return runtime::rms_norm(builder, x, scale, {.epsilon = static_cast<float>(model.norm.epsilon)}, name);
+  };
+  const ValueId joined = runtime::join(builder, {norm(embedding, "embedding_norm"), norm(hidden, "hidden_state_norm")}, "join");
+  const ValueId kernel = builder.parameter(module_path(module, "projection") + ".kernel", {2 * model.width, model.width});
+  return runtime::linear_input_major(builder, joined, kernel, "projection");
+}
+
+ValueId MaxTextFamily::mtp_layer(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x) const {
+  return layer(builder, model, model.decoder_layers() + module - 1, x);
+}
+
+ValueId MaxTextFamily::mtp_loss(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x, ValueId targets) const {
+  static_cast<void>(module);
+  return output_loss(builder, before_head(builder, model, x), head_table(model), targets, head_form(model, 0));
 }
 
 Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, const Shape& shape) const {

@@ -11,7 +11,7 @@ namespace millrace::layers {
 
 /// MaxText's decoder: token table, positions, layers, final norm, head, and the keys of its config.json. A block in the form of
 /// MaxTextLayer::output consists of data; others override layer().
-class MaxTextFamily : public ModelFamily {
+class MaxTextFamily : public ModelFamily, private MtpFamily {
  public:
   /// `keys` are the keys of model.* that this block reads in addition to those that follow from `blocks` and `file`. What `file` has in
   /// common with `blocks` is taken from there.
@@ -24,6 +24,9 @@ class MaxTextFamily : public ModelFamily {
   [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const override;
   [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x,
                                       bool want_logits) const override;
+  /// Under MaxText's names: mtp_block.mtp_layer_N with mtp_N_embedding_norm, mtp_N_hidden_state_norm, mtp_N_projection [2 D, D] and the
+  /// layer mtp_N_transformer_layer; the final norm and the head are the model's.
+  [[nodiscard]] const MtpFamily& multi_token_prediction() const override { return *this; }
   /// The distributions of MaxText's initialisers: kernels scaled by fan-in, tables with a deviation of 1.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;
 
@@ -35,6 +38,17 @@ class MaxTextFamily : public ModelFamily {
   [[nodiscard]] MaxTextLayer begin_layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, runtime::ValueId x) const;
 
  private:
+  [[nodiscard]] runtime::ValueId mtp_embedding(runtime::ProgramBuilder& builder, const ModelSpec& model, int module) const override;
+  [[nodiscard]] runtime::ValueId mtp_input(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, runtime::ValueId embedding,
+                                           runtime::ValueId hidden) const override;
+  [[nodiscard]] runtime::ValueId mtp_layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int module,
+                                           runtime::ValueId x) const override;
+  [[nodiscard]] runtime::ValueId mtp_loss(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, runtime::ValueId x,
+                                          runtime::ValueId targets) const override;
+  /// The embedding of the model's tokens, or of those that a module of multi-token prediction sees (from 1).
+  [[nodiscard]] runtime::ValueId embedded(runtime::ProgramBuilder& builder, const ModelSpec& model, int module = 0) const;
+  /// What the head projects: the final norm of x, with dropout.
+  [[nodiscard]] runtime::ValueId before_head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x) const;
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, LayerKind kind, bool turns) const;
   [[nodiscard]] DeltaNetSpec delta_net(const ModelConfig& config) const;
   [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;

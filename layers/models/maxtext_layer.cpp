@@ -16,8 +16,11 @@
 namespace millrace::layers {
 namespace {
 
-/// The module of layer `index`. Blocks whose first layers have an MLP count these and the others apart.
+/// The module of layer `index`; those of multi-token prediction are counted on from the layers. Blocks whose first layers have an MLP count
+/// these and the others apart.
 std::string module_of(const MaxTextBlocks& blocks, const ModelSpec& model, int index, const LayerSpec& spec) {
+  if (const int module = index - model.decoder_layers() + 1; module >= 1)
+    return fmt::format("mtp_block.mtp_layer_{0}.mtp_{0}_transformer_layer", module);
   if (!blocks.experts || !blocks.experts->dense_first) return fmt::format("decoder.layers_{}", index);
   if (std::holds_alternative<MlpSpec>(spec.ffn)) return fmt::format("decoder.dense_layers_{}", index);
   const auto dense = std::ranges::count_if(model.layers, [](const LayerSpec& layer) { return std::holds_alternative<MlpSpec>(layer.ffn); });

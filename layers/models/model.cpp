@@ -10,6 +10,7 @@
 #include "layers/attention/indexer.hpp"
 #include "layers/models/boundary.hpp"
 #include "layers/models/model_family.hpp"
+#include "layers/mtp.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
@@ -19,10 +20,14 @@ using runtime::ForwardProgram;
 using runtime::ProgramBuilder;
 using runtime::Role;
 
-StageLayout whole_model(const ModelConfig& config) { return {true, 0, static_cast<int>(config.layers), true}; }
+StageLayout whole_model(const ModelConfig& config) { return uniform_layout(chain_of(config), 1).front(); }
 
 /// The name of what receives the streams before layer `index`, in messages.
-std::string receiver(int index, int layers) { return index == layers ? "the head" : fmt::format("layer {}", index); }
+std::string receiver(int index, const ModelSpec& model) {
+  if (index == static_cast<int>(model.layers.size())) return "the head";
+  const int layers = model.decoder_layers();
+  return index < layers ? fmt::format("layer {}", index) : fmt::format("prediction module {}", index - layers + 1);
+}
 
 ProgramBuilder builder_of(const StageOptions& options) {
   return ProgramBuilder({options.compute, options.rows, options.sequence, -1, options.one_segment, options.losses.qk_clip});
@@ -42,36 +47,49 @@ void observe_activation(ProgramBuilder& builder, const Streams& streams) {
 
 ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const StageLayout& stage, const StageOptions& options) {
   model.losses = options.losses;
-  if (options.output == Output::logits) model.losses.indexer_loss = 0;  // nothing would read it
-  const auto layers = static_cast<int>(model.layers.size());
-  MILLRACE_CHECK(stage.first_layer >= 0 && stage.layer_count >= 0 && stage.first_layer + stage.layer_count <= layers, ExitCode::internal,
-                 "layers.model", "stage of layers {} to {}, the model has {}", stage.first_layer, stage.first_layer + stage.layer_count,
-                 layers);
+  const auto chain = static_cast<int>(model.layers.size());
+  const bool fits = stage.first_layer >= 0 && stage.layer_count >= 0 && stage.modules >= 0 && stage.end() <= chain &&
+                    (stage.layer_count == 0 || stage.first_layer + stage.layer_count <= model.decoder_layers()) &&
+                    (stage.modules == 0 || stage.end() - stage.modules >= model.decoder_layers());
+  MILLRACE_CHECK(fits, ExitCode::internal, "layers.model", "a stage from {} of {} layers and {} modules, the model has {} and {}",
+                 stage.first_layer, stage.layer_count, stage.modules, model.decoder_layers(), model.modules);
+  int first = stage.first_layer, end = stage.end();
+  if (options.output == Output::logits) {
+    // Nothing would read what indexers and further modules lose.
+    model.losses.indexer_loss = 0;
+    remove_mtp(model);
+    first = std::min(first, model.decoder_layers()), end = std::min(end, model.decoder_layers());
+  }
   ProgramBuilder builder = builder_of(options);
   builder.enter(-1, "");
   Streams x;
   if (stage.embedding) {
-    x = hand_on(builder, family.embed(builder, model), streams_before(family, model, 0, builder), "the embedding", receiver(0, layers));
+    x = hand_on(builder, family.embed(builder, model), streams_before(family, model, 0, builder), "the embedding", receiver(0, model));
   } else {
-    x = receive(builder, streams_before(family, model, stage.first_layer, builder));
+    x = receive(builder, streams_before(family, model, first, builder));
   }
-  for (int index = stage.first_layer; index < stage.first_layer + stage.layer_count; ++index) {
-    builder.enter(index, fmt::format("layers.{}", index));
-    x = hand_on(builder, family.layer(builder, model, index, x), streams_before(family, model, index + 1, builder), receiver(index, layers),
-                receiver(index + 1, layers));
+  for (int index = first; index < end; ++index) {
+    const int module = index - model.decoder_layers() + 1;
+    builder.enter(index, module < 1 ? fmt::format("layers.{}", index) : mtp_scope(module));
+    const Streams made =
+        module < 1 ? family.layer(builder, model, index, x) : mtp_module(builder, family.multi_token_prediction(), model, module, x);
+    x = hand_on(builder, made, streams_before(family, model, index + 1, builder), receiver(index, model), receiver(index + 1, model));
     if (options.internal_metrics) observe_activation(builder, x);
   }
   builder.enter(-1, "");
   if (!stage.head) {
-    // An empty stage copies its inputs to its outputs, since it receives and sends in different rings.
+    // A stage without layers copies its inputs to its outputs, since it receives and sends in different rings.
+    const bool empty = !stage.embedding && first == end;
     for (const auto& [name, value] : x.all())
-      builder.set_boundary_out(name, stage.empty() ? runtime::copy(builder, value, runtime::port_value_name("copy", name)) : value);
+      builder.set_boundary_out(name, empty ? runtime::copy(builder, value, runtime::port_value_name("copy", name)) : value);
   } else if (options.output == Output::logits) {
     builder.set_logits(family.head(builder, model, x, true));
   } else {
     // Where indexers are warmed up, nothing is trained by the loss of the language model.
     if (model.losses.indexer_warmup) x = detached(builder, x);
-    builder.loss_term({.name = "lm_loss", .evaluation_only = model.losses.indexer_warmup}, family.head(builder, model, x, false));
+    const Streams main = without_mtp(x, model);
+    builder.loss_term({.name = "lm_loss", .evaluation_only = model.losses.indexer_warmup}, family.head(builder, model, main, false));
+    if (model.modules > 0) mtp_losses(builder, family.multi_token_prediction(), model, x);
   }
   return builder.finish();
 }
@@ -157,7 +175,9 @@ ParameterCounts parameter_counts(std::span<const ParameterSpec> parameters) {
 std::int64_t count_parameters(const ModelConfig& config) { return parameter_counts(model_parameters(config)).all; }
 
 std::vector<std::string> known_labels(const ModelConfig& config) {
-  const ForwardProgram program = build_stage(config, {false, 0, static_cast<int>(config.layers), false}, {});
+  StageLayout layers = whole_model(config);
+  layers.embedding = layers.head = false;
+  const ForwardProgram program = build_stage(config, layers, {});
   std::set<std::string> labels;
   for (const runtime::Value& value : program.values) labels.insert(value.labels.begin(), value.labels.end());
   return {labels.begin(), labels.end()};

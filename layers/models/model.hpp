@@ -30,6 +30,9 @@ struct StageOptions {
   bool internal_metrics = false;  // the stage observes statistics of every layer's output
 };
 
+/// The layers and the modules of multi-token prediction that are divided into stages.
+[[nodiscard]] inline ChainLength chain_of(const ModelConfig& config) { return {config.layers, config.mtp_layers}; }
+
 /// Returns the parts of each layer of the model. Throws Error(model) if the config does not fit its family.
 [[nodiscard]] ModelSpec resolve(const ModelConfig& config);
 
@@ -37,12 +40,13 @@ struct StageOptions {
 /// Throws Error(model) if the config does not fit its family.
 [[nodiscard]] runtime::ForwardProgram build_stage(const ModelConfig& config, const StageLayout& stage, const StageOptions& options);
 
-/// The types of the ports of the boundary before decoder layer `layer` (the number of layers: before the head), in their order: those of
-/// the programs of build_stage on either side.
+/// The types of the ports of the boundary before decoder layer `layer`, in their order: those of the programs of build_stage on either
+/// side. Modules of multi-token prediction are counted on from the layers; the number of both: before the head.
 [[nodiscard]] std::vector<runtime::ValueType> boundary_types(const ModelConfig& config, int layer, const StageOptions& options);
 
-/// The parameters of a stage, in model order: embedding, layers from 0, final norm, head. A tied table is in the list of the embedding's
-/// stage with use 0 and in that of the head's stage with use 1, under one name. `losses` decide which of them are trained.
+/// The parameters of a stage, in model order: embedding, layers from 0, modules of multi-token prediction, final norm, head. A tied table
+/// is in the list of the embedding's stage with use 0 and in that of the head's stage with use 1, under one name; in that of the m-th
+/// module with use 1 + m. `losses` decide which of them are trained.
 [[nodiscard]] std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage,
                                                     const runtime::LossWeights& losses = {});
 

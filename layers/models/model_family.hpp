@@ -9,6 +9,7 @@
 #include "layers/family_traits.hpp"
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
+#include "layers/mtp.hpp"
 #include "layers/parameter.hpp"
 #include "layers/streams.hpp"
 #include "runtime/io/json_reader.hpp"
@@ -37,6 +38,8 @@ class ModelFamily {
   /// Final norm and output head: the loss (f64 [2]), or if `want_logits` fp32 logits [T, vocab_size].
   [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& in,
                                               bool want_logits) const = 0;
+  /// What modules of multi-token prediction take from this family. Default: throws Error(model), the family has none.
+  [[nodiscard]] virtual const MtpFamily& multi_token_prediction() const;
   /// Default: matrices normal, biases zeros, other vectors ones (norm scales).
   [[nodiscard]] virtual Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const;
 

@@ -85,6 +85,12 @@ void check_sizes(const ModelConfig& config) {
                  "{}: floor_scale = {}, expected 1 or more with attn_temperature_tuning", config.family, config.floor_scale);
 }
 
+/// The rows of `tokens` i32 [T] in the embedding's table, times what the model multiplies them with.
+ValueId scaled_embedding(ProgramBuilder& builder, const ModelSpec& model, ValueId tokens, int use) {
+  const ValueId rows = token_embedding(builder, tokens, {embedding_table, model.vocab_size, model.width, use});
+  return model.embedding_scale == 1.0 ? rows : runtime::scale(builder, rows, model.embedding_scale, "embed_scale");
+}
+
 /// The MLP of every token, alone or beside experts.
 MlpSpec& dense_mlp(LayerSpec& layer) {
   auto* experts = std::get_if<ExpertsSpec>(&layer.ffn);
@@ -288,14 +294,14 @@ ModelSpec StandardFamily::resolve(const ModelConfig& config) const {
     if (config.double_wide_mlp && layer_with_shared_keys(config, static_cast<int>(i))) dense_mlp(layer).width *= 2;
     model.layers.push_back(std::move(layer));
   }
+  add_mtp(model, config.mtp_layers, config.family);
   return model;
 }
 
 std::vector<StreamSpec> StandardFamily::streams(const ModelSpec& model, int index) const { return streams_of_specs(model, index); }
 
 Streams StandardFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
-  const ValueId rows = token_embedding(builder, model.vocab_size, model.width, embedding_table);
-  const ValueId x = model.embedding_scale == 1.0 ? rows : runtime::scale(builder, rows, model.embedding_scale, "embed_scale");
+  const ValueId x = scaled_embedding(builder, model, builder.batch("tokens"), 0);
   if (!model.per_layer_inputs) return x;
   const std::int64_t part = model.per_layer_inputs->width, parts = static_cast<std::int64_t>(model.layers.size()) * part;
   const ValueId table = builder.parameter("model.embed_tokens_per_layer.weight", {model.per_layer_inputs->vocab_size, parts});
@@ -378,16 +384,52 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   return layer_output(add(middle, mlp(norm(middle, "post_attention_layernorm"), middle), "mlp_residual"));
 }
 
+namespace {
+
+HeadTable head_table(const ModelSpec& model) {
+  return {.name = model.tied ? embedding_table : "lm_head.weight",
+          .vocabulary = model.vocab_size,
+          .width = model.width,
+          .use = model.tied ? 1 : 0};
+}
+
+/// The decoder layers of modules are counted on from those of the model, as DeepSeek-V3's files have them.
+std::string module_path(const ModelSpec& model, int module) { return fmt::format("model.layers.{}", model.decoder_layers() + module - 1); }
+
+}  // namespace
+
 ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {
   const ValueId h = rms_norm(builder, x, model.width, norm_form(model.norm), "model.norm", "norm");
   builder.label(h, "final_norm");
-  const HeadTable table{.name = model.tied ? embedding_table : "lm_head.weight",
-                        .vocabulary = model.vocab_size,
-                        .width = model.width,
-                        .use = model.tied ? 1 : 0};
   const kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(model.losses.z_loss),
                                           .soft_cap = static_cast<float>(model.logit_cap)};
-  return output_head(builder, h, table, form, want_logits);
+  if (want_logits) return output_logits(builder, h, head_table(model), form);
+  return output_loss(builder, h, head_table(model), builder.batch("targets"), form);
+}
+
+ValueId StandardFamily::mtp_embedding(ProgramBuilder& builder, const ModelSpec& model, int module) const {
+  const ValueId tokens = mtp_shifted(builder, model, "tokens", module, 0);
+  return scaled_embedding(builder, model, tokens, mtp_table_use(module));
+}
+
+ValueId StandardFamily::mtp_input(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId embedding, ValueId hidden) const {
+  const std::string path = module_path(model, module);
+  const kernels::RmsNormOptions form = norm_form(model.norm);
+  const ValueId joined = runtime::join(builder,
+                                       {rms_norm(builder, embedding, model.width, form, path + ".enorm", "enorm"),
+                                        rms_norm(builder, hidden, model.width, form, path + ".hnorm", "hnorm")},
+                                       "join");
+  return runtime::linear(builder, joined, builder.parameter(path + ".eh_proj.weight", {model.width, 2 * model.width}), "eh_proj");
+}
+
+ValueId StandardFamily::mtp_layer(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x) const {
+  return layer(builder, model, model.decoder_layers() + module - 1, x);
+}
+
+ValueId StandardFamily::mtp_loss(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x, ValueId targets) const {
+  const ValueId h =
+      rms_norm(builder, x, model.width, norm_form(model.norm), module_path(model, module) + ".shared_head.norm", "shared_head.norm");
+  return output_loss(builder, h, head_table(model), targets, {.soft_cap = static_cast<float>(model.logit_cap)});
 }
 
 Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {

@@ -59,11 +59,12 @@ struct StandardBlocks {
 
 /// A family in the form that most of transformers' decoders have: model.embed_tokens, model.layers.N with self_attn and a gated mlp, norms
 /// of one kind, model.norm, and lm_head or the tied table. The specs describe the layers, so such a family consists of data only.
-class StandardFamily final : public ModelFamily {
+class StandardFamily final : public ModelFamily, private MtpFamily {
  public:
   StandardFamily(FamilyTraits traits, StandardBlocks blocks, HuggingFaceClass file)
       : traits_(std::move(traits)), blocks_(blocks), file_(std::move(file)) {
     traits_.config_type = file_.model_type;
+    if (!file_.per_layer_inputs) traits_.keys.emplace_back("model.mtp_layers");
   }
 
   [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
@@ -76,6 +77,9 @@ class StandardFamily final : public ModelFamily {
   [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const override;
   [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x,
                                       bool want_logits) const override;
+  /// Under the names of DeepSeek-V3's files: a module is a further layer N, with enorm, hnorm, eh_proj [D, 2 D] and, for the head, a norm
+  /// of its own, shared_head.norm.
+  [[nodiscard]] const MtpFamily& multi_token_prediction() const override { return *this; }
   /// Matrices and sinks: normal; biases: 0; scales of norms: the stored value that means 1; learned numbers of activations and of delta
   /// nets: transformers'.
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override;
@@ -85,6 +89,13 @@ class StandardFamily final : public ModelFamily {
   [[nodiscard]] runtime::OrderedJson config_json(const ConfigFile& file, std::string_view dtype) const override;
 
  private:
+  [[nodiscard]] runtime::ValueId mtp_embedding(runtime::ProgramBuilder& builder, const ModelSpec& model, int module) const override;
+  [[nodiscard]] runtime::ValueId mtp_input(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, runtime::ValueId embedding,
+                                           runtime::ValueId hidden) const override;
+  [[nodiscard]] runtime::ValueId mtp_layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int module,
+                                           runtime::ValueId x) const override;
+  [[nodiscard]] runtime::ValueId mtp_loss(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, runtime::ValueId x,
+                                          runtime::ValueId targets) const override;
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, std::size_t index) const;
   [[nodiscard]] DeltaNetSpec delta_net(const ModelConfig& config) const;
   [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;

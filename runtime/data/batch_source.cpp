@@ -22,6 +22,18 @@ std::int32_t sample_key(std::uint64_t seed, std::int64_t sample) {
   return static_cast<std::int32_t>(1 + (splitmix(splitmix(seed) ^ static_cast<std::uint64_t>(sample)) >> 33) % 0x7fffffff);
 }
 
+/// Calls body(begin, end, border) for every document of a row, the `count` tokens from `first` on: its places in the row, and whether its
+/// last token is there, whose target is masked.
+template <class Body>
+void for_each_document(const TokenStream& stream, std::int64_t first, std::int64_t count, Body body) {
+  for (std::int64_t begin = 0; begin < count;) {
+    const std::int64_t border = stream.next_border(first + begin, first + count) - first;
+    const std::int64_t end = std::min(border + 1, count);
+    body(begin, end, border < count);
+    begin = end;
+  }
+}
+
 /// Writes `count` tokens from index `first` on with their targets, segments and positions; the rest of the row, and every other
 /// field, is padding. Token first + count must be inside the stream.
 void fill_row(const TokenStream& stream, std::int64_t first, std::int64_t count, bool packing, const BatchView& row) {
@@ -32,18 +44,15 @@ void fill_row(const TokenStream& stream, std::int64_t first, std::int64_t count,
   stream.read(first + count, row.targets.subspan(static_cast<std::size_t>(count - 1), 1));
 
   std::int32_t segment = 1;
-  for (std::int64_t start = 0; start < count;) {
-    const std::int64_t border = stream.next_border(first + start, first + count) - first;
-    const std::int64_t end = std::min(border + 1, count);  // one past the document's last token in this row
-    const std::int64_t origin = packing ? start : 0;
-    for (std::int64_t i = start; i < end; ++i) {
+  for_each_document(stream, first, count, [&](std::int64_t begin, std::int64_t end, bool border) {
+    const std::int64_t origin = packing ? begin : 0;
+    for (std::int64_t i = begin; i < end; ++i) {
       row.positions[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i - origin);
       row.segments[static_cast<std::size_t>(i)] = packing ? segment : 1;
     }
-    if (border < count) row.targets[static_cast<std::size_t>(border)] = -1;
+    if (border) row.targets[static_cast<std::size_t>(end - 1)] = -1;
     ++segment;
-    start = end;
-  }
+  });
 }
 
 /// Counts the tokens of [first, first + count) whose target is not masked.
@@ -54,6 +63,16 @@ std::int64_t count_targets(const TokenStream& stream, std::int64_t first, std::i
     border = stream.next_border(border + 1, first + count);
   }
   return valid;
+}
+
+/// Counts the targets that the modules of multi-token prediction have in a row.
+std::int64_t count_of_modules(const TokenStream& stream, std::int64_t first, std::int64_t count, const BatchShape& shape) {
+  std::int64_t found = 0;
+  if (shape.modules.count == 0) return found;
+  for_each_document(stream, first, count, [&](std::int64_t begin, std::int64_t end, bool border) {
+    found += count_mtp_targets(begin, end - begin - (border ? 1 : 0), shape.packing, shape.modules);
+  });
+  return found;
 }
 
 }  // namespace
@@ -82,13 +101,22 @@ void BatchSource::fill(std::int64_t step, std::int64_t microbatch, const BatchVi
   }
 }
 
-std::int64_t BatchSource::valid_targets(std::int64_t step) const {
+template <class Body>
+void BatchSource::for_each_window(std::int64_t step, Body body) const {
   const std::int64_t samples = shape_.microbatches * shape_.rows;
+  for (std::int64_t i = 0; i < samples; ++i) body(window_of(step * samples + i) * shape_.sequence);
+}
+
+std::int64_t BatchSource::valid_targets(std::int64_t step) const {
   std::int64_t valid = 0;
-  for (std::int64_t i = 0; i < samples; ++i) {
-    valid += count_targets(stream_, window_of(step * samples + i) * shape_.sequence, shape_.sequence);
-  }
+  for_each_window(step, [&](std::int64_t first) { valid += count_targets(stream_, first, shape_.sequence); });
   return valid;
+}
+
+std::int64_t BatchSource::mtp_targets(std::int64_t step) const {
+  std::int64_t found = 0;
+  for_each_window(step, [&](std::int64_t first) { found += count_of_modules(stream_, first, shape_.sequence, shape_); });
+  return found;
 }
 
 // -- evaluation -------------------------------------------------------------
@@ -115,14 +143,27 @@ void EvaluationSource::fill(std::int64_t microbatch, const BatchView& batch) con
   }
 }
 
-std::int64_t EvaluationSource::valid_targets(std::int64_t first_microbatch, std::int64_t count) const {
+template <class Body>
+void EvaluationSource::for_each_window(std::int64_t first_microbatch, std::int64_t count, Body body) const {
   const std::int64_t last = std::min((first_microbatch + count) * shape_.rows, windows_);
-  std::int64_t valid = 0;
   for (std::int64_t sample = first_microbatch * shape_.rows; sample < last; ++sample) {
     const std::int64_t first = window_of(sample) * shape_.sequence;
-    valid += count_targets(stream_, first, std::min(shape_.sequence, stream_.size() - 1 - first));
+    body(first, std::min(shape_.sequence, stream_.size() - 1 - first));
   }
+}
+
+std::int64_t EvaluationSource::valid_targets(std::int64_t first_microbatch, std::int64_t count) const {
+  std::int64_t valid = 0;
+  for_each_window(first_microbatch, count,
+                  [&](std::int64_t first, std::int64_t tokens) { valid += count_targets(stream_, first, tokens); });
   return valid;
+}
+
+std::int64_t EvaluationSource::mtp_targets(std::int64_t first_microbatch, std::int64_t count) const {
+  std::int64_t found = 0;
+  for_each_window(first_microbatch, count,
+                  [&](std::int64_t first, std::int64_t tokens) { found += count_of_modules(stream_, first, tokens, shape_); });
+  return found;
 }
 
 }  // namespace millrace::runtime

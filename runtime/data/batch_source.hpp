@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "runtime/batch.hpp"
+#include "runtime/data/mtp_targets.hpp"
 #include "runtime/data/token_stream.hpp"
 
 namespace millrace::runtime {
@@ -14,6 +15,7 @@ struct BatchShape {
   std::int64_t microbatches = 1;
   std::uint64_t seed = 1;
   bool packing = true;
+  MtpModules modules = {};
 };
 
 /// Cuts a stream into windows of `sequence` tokens plus the target of the last one (neighbours share that token, so every token
@@ -37,9 +39,14 @@ class BatchSource {
 
   /// Number of targets of the step that are not masked, over all its microbatches: the denominator of the loss. Reads no text.
   [[nodiscard]] std::int64_t valid_targets(std::int64_t step) const;
+  /// The same for the targets of the modules of multi-token prediction.
+  [[nodiscard]] std::int64_t mtp_targets(std::int64_t step) const;
 
  private:
   [[nodiscard]] std::int64_t window_of(std::int64_t sample) const noexcept;
+  /// Calls body(first token) for every window of the step.
+  template <class Body>
+  void for_each_window(std::int64_t step, Body body) const;
 
   const TokenStream& stream_;
   BatchShape shape_;
@@ -58,9 +65,13 @@ class EvaluationSource {
   [[nodiscard]] std::int64_t microbatches() const noexcept;
   void fill(std::int64_t microbatch, const BatchView& batch) const;
   [[nodiscard]] std::int64_t valid_targets(std::int64_t first_microbatch, std::int64_t count) const;
+  [[nodiscard]] std::int64_t mtp_targets(std::int64_t first_microbatch, std::int64_t count) const;
 
  private:
   [[nodiscard]] std::int64_t window_of(std::int64_t sample) const noexcept;
+  /// Calls body(first token, tokens) for every window of these microbatches.
+  template <class Body>
+  void for_each_window(std::int64_t first_microbatch, std::int64_t count, Body body) const;
 
   const TokenStream& stream_;
   BatchShape shape_;

@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 
 /// A count of the step's batch that a term's sum is divided by. It depends on the data alone, so it is the same in every layout.
-enum class Denominator : std::uint8_t { valid_targets, microbatches };
+enum class Denominator : std::uint8_t { valid_targets, microbatches, mtp_targets };
 
 /// These counts for one step, or for one evaluation.
 struct StepCounts {
@@ -17,8 +17,9 @@ struct StepCounts {
   /// MaxText's gradient_accumulation_steps. With G > 1 of them it adds the means of an auxiliary term over each step's rows, and divides
   /// their gradient by the valid targets, as it does with the sum of the main term (its train.py, gradient_accumulation.py).
   std::int64_t accumulation_steps = 1;
+  std::int64_t mtp_targets = 0;  // of all modules of multi-token prediction (runtime/data/mtp_targets.hpp)
   [[nodiscard]] std::int64_t of(Denominator denominator) const {
-    return std::array{valid_targets, microbatches}.at(static_cast<std::size_t>(denominator));
+    return std::array{valid_targets, microbatches, mtp_targets}.at(static_cast<std::size_t>(denominator));
   }
 };
 

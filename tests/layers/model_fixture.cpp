@@ -17,7 +17,7 @@ namespace {
 
 std::vector<runtime::RankStage> build_stages(const ModelConfig& config, const LoopOptions& options) {
   const auto count = options.layout.empty() ? 1 : std::count(options.layout.begin(), options.layout.end(), '|') + 1;
-  const auto layout = options.layout.empty() ? uniform_layout(config.layers, 1) : parse_layout(options.layout, config.layers, count);
+  const auto layout = options.layout.empty() ? uniform_layout(chain_of(config), 1) : parse_layout(options.layout, chain_of(config), count);
   const auto policy = runtime::RematerializationPolicy::parse(options.rematerialize, known_labels(config));
   std::vector<runtime::RankStage> stages;
   for (const StageLayout& part : layout) {

@@ -59,7 +59,7 @@ TEST(Parameters, StagesOwnEachTensorOnce) {
     const auto whole = model_parameters(config);
     for (std::int64_t stages = 1; stages <= 7; ++stages) {
       std::multiset<std::string> names;
-      for (const auto& stage : uniform_layout(config.layers, stages)) {
+      for (const auto& stage : uniform_layout(chain_of(config), stages)) {
         for (const auto& spec : parameters(config, stage)) {
           names.insert(spec.name);
           EXPECT_EQ(whole.at(static_cast<std::size_t>(spec.order)).name, spec.name);
@@ -76,7 +76,7 @@ TEST(Parameters, StagesOwnEachTensorOnce) {
 
 TEST(Parameters, TiedTableIsUseOneInTheHead) {
   ModelConfig config = llama32_1b();
-  const auto layout = uniform_layout(config.layers, 4);
+  const auto layout = uniform_layout(chain_of(config), 4);
   const auto first = parameters(config, layout.front()), last = parameters(config, layout.back());
   EXPECT_EQ(first.front().name, "model.embed_tokens.weight");
   EXPECT_EQ(first.front().use, 0);

@@ -10,11 +10,11 @@ namespace {
 TEST(Layout, ReadsWhatItPrints) {
   const std::vector<StageLayout> wanted = {
       {true, 0, 3, false}, {false, 3, 4, false}, {false, 7, 0, false}, {false, 7, 1, false}, {false, 8, 2, true}};
-  const auto stages = parse_layout("E t*3 | t*4 | | t | t*2 H", 10, 5);
+  const auto stages = parse_layout("E t*3 | t*4 | | t | t*2 H", {10, 0}, 5);
   EXPECT_EQ(stages, wanted);
   EXPECT_EQ(print_layout(stages), "E t*3 | t*4 | | t | t*2 H");
-  EXPECT_EQ(parse_layout("E t t*2|t\tt H", 5, 2), (std::vector<StageLayout>{{true, 0, 3, false}, {false, 3, 2, true}}));
-  EXPECT_EQ(parse_layout("E t*2 H", 2, 1), (std::vector<StageLayout>{{true, 0, 2, true}}));
+  EXPECT_EQ(parse_layout("E t t*2|t\tt H", {5, 0}, 2), (std::vector<StageLayout>{{true, 0, 3, false}, {false, 3, 2, true}}));
+  EXPECT_EQ(parse_layout("E t*2 H", {2, 0}, 1), (std::vector<StageLayout>{{true, 0, 2, true}}));
   EXPECT_TRUE(stages[2].empty());
 }
 
@@ -46,28 +46,28 @@ TEST(Layout, RefusesWithAClearWord) {
   };
   for (const Bad& bad : table) {
     SCOPED_TRACE(bad.text);
-    tests::expect_error([&] { (void)parse_layout(bad.text, bad.layers, bad.stages); }, ExitCode::config, bad.parts);
+    tests::expect_error([&] { (void)parse_layout(bad.text, {bad.layers, 0}, bad.stages); }, ExitCode::config, bad.parts);
   }
 }
 
 TEST(UniformLayout, SpreadsEvenly) {
-  EXPECT_EQ(print_layout(uniform_layout(8, 1)), "E t*8 H");
-  EXPECT_EQ(print_layout(uniform_layout(8, 4)), "E t*2 | t*2 | t*2 | t*2 H");
-  EXPECT_EQ(print_layout(uniform_layout(7, 3)), "E t*3 | t*2 | t*2 H");
-  EXPECT_EQ(print_layout(uniform_layout(3, 3)), "E t | t | t H");
-  EXPECT_EQ(print_layout(uniform_layout(3, 4)), "E t | t | t | H");
-  EXPECT_EQ(print_layout(uniform_layout(3, 5)), "E | t | t | t | H");
+  EXPECT_EQ(print_layout(uniform_layout({8, 0}, 1)), "E t*8 H");
+  EXPECT_EQ(print_layout(uniform_layout({8, 0}, 4)), "E t*2 | t*2 | t*2 | t*2 H");
+  EXPECT_EQ(print_layout(uniform_layout({7, 0}, 3)), "E t*3 | t*2 | t*2 H");
+  EXPECT_EQ(print_layout(uniform_layout({3, 0}, 3)), "E t | t | t H");
+  EXPECT_EQ(print_layout(uniform_layout({3, 0}, 4)), "E t | t | t | H");
+  EXPECT_EQ(print_layout(uniform_layout({3, 0}, 5)), "E | t | t | t | H");
 }
 
 TEST(UniformLayout, IsLegalForEveryCount) {
   for (std::int64_t layers = 1; layers <= 9; ++layers) {
     for (std::int64_t stages = 1; stages <= layers + 2; ++stages) {
-      const auto layout = uniform_layout(layers, stages);
-      EXPECT_EQ(parse_layout(print_layout(layout), layers, stages), layout) << layers << " layers, " << stages << " stages";
+      const auto layout = uniform_layout({layers, 0}, stages);
+      EXPECT_EQ(parse_layout(print_layout(layout), {layers, 0}, stages), layout) << layers << " layers, " << stages << " stages";
       for (const auto& stage : layout) EXPECT_FALSE(stage.empty());
     }
-    tests::expect_error([&] { (void)uniform_layout(layers, layers + 3); }, ExitCode::config, {"layers + 2"});
-    tests::expect_error([&] { (void)uniform_layout(layers, 0); }, ExitCode::config, {"found 0 stages"});
+    tests::expect_error([&] { (void)uniform_layout({layers, 0}, layers + 3); }, ExitCode::config, {"layers + 2"});
+    tests::expect_error([&] { (void)uniform_layout({layers, 0}, 0); }, ExitCode::config, {"found 0 stages"});
   }
 }
 

@@ -20,7 +20,7 @@ int inner_roundings(std::string_view rule) {
 
 Roundings::Roundings(const ModelConfig& config, StageOptions options) {
   options.compute = kernels::DType::bf16;
-  const auto set = runtime::differentiate(build_stage(config, uniform_layout(config.layers, 1).at(0), options), {});
+  const auto set = runtime::differentiate(build_stage(config, uniform_layout(chain_of(config), 1).at(0), options), {});
   for (const auto& program : set.programs)
     for (const auto& operation : program)
       for (const auto output : operation.outputs)

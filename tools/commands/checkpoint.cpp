@@ -81,6 +81,7 @@ int export_model_folder(const std::string& path, std::string out, const std::str
                    .balance_loss = read_weight("train.balance_loss", maxtext),
                    .router_z_loss = read_weight("train.router_z_loss", false),
                    .indexer_loss = read_weight("train.indexer_loss", maxtext),
+                   .mtp_loss = model.mtp_layers > 0 ? read_weight("train.mtp_loss", maxtext) : 0,
                    .routed_bias_update_rate = read_weight("train.routed_bias_update_rate", maxtext)};
   const auto warmup = identity.find("train.indexer_warmup");
   config.losses.indexer_warmup = warmup != identity.end() && warmup->second == "true";

@@ -72,11 +72,14 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
                                       {"train.indexer_warmup", configs::to_text(model.losses.indexer_warmup)}})
         request.overrides.push_back(fmt::format("{}={}", key, text));
   }
-  for (const auto& [key, weight] : {std::pair{"train.z_loss", model.losses.z_loss}, {"train.balance_loss", model.losses.balance_loss}})
+  for (const auto& [key, weight] : {std::pair{"train.z_loss", model.losses.z_loss},
+                                    {"train.balance_loss", model.losses.balance_loss},
+                                    {"train.mtp_loss", model.losses.mtp_loss}})
     if (weight > 0) request.overrides.push_back(fmt::format("{}={}", key, configs::to_text(weight)));
   for (const auto& [key, value] : model.identity) {
     const bool rows = key == "train.batch" || key == "train.sequence" || key == "train.z_loss" || key == "train.balance_loss" ||
-                      key == "train.router_z_loss" || key == "train.indexer_loss" || key == "train.indexer_warmup" || key == "data.packing";
+                      key == "train.router_z_loss" || key == "train.mtp_loss" || key == "train.indexer_loss" ||
+                      key == "train.indexer_warmup" || key == "data.packing";
     if (rows || key == "data.separator" || (!given && (key == "data.held_out" || key == "data.suffixes")))
       request.overrides.push_back(fmt::format("{}={}", key, value));
   }
@@ -132,6 +135,7 @@ EvaluationRequest evaluation_request(const Arguments& arguments, const actors::S
   shape.rows = config.train.batch;
   shape.sequence = config.train.sequence;
   shape.packing = config.data.packing;
+  shape.modules = actors::mtp_modules(request.model.model);
   request.data = std::make_unique<actors::EvaluationData>(config.data, request.tokens.bytes ? nullptr : request.tokens.tokenizer.get(),
                                                           vocabulary, shape);
   request.microbatches = request.data->evaluation_microbatches();
@@ -142,6 +146,7 @@ EvaluationRequest evaluation_request(const Arguments& arguments, const actors::S
   request.job.request.train.router_z_loss = config.train.router_z_loss;
   request.job.request.train.indexer_loss = config.train.indexer_loss;
   request.job.request.train.indexer_warmup = config.train.indexer_warmup;
+  request.job.request.train.mtp_loss = config.train.mtp_loss;
   return request;
 }
 

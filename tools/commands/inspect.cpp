@@ -47,7 +47,7 @@ void look_at_data(Inspection& run) {
   if (config.data.held_out > 0) evaluated = config.evaluate.batches > 0 ? config.evaluate.batches : config.train.microbatches;
   try {
     const actors::DatasetBatches batches(runtime::open_dataset(config.data, config.model.vocab_size),
-                                         actors::batch_shape(config.train, config.data));
+                                         actors::batch_shape(config.train, config.data, config.model));
     const auto& data = batches.dataset();
     evaluated = batches.evaluation_microbatches();
     if (config.evaluate.batches > 0) evaluated = std::min(evaluated, config.evaluate.batches);

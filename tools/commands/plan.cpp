@@ -69,7 +69,7 @@ void choose_costs(Planning& planning, const Arguments& arguments) {
   MILLRACE_CHECK(measure || !arguments.given("repeats"), ExitCode::usage, plan_component, "--repeats without --measure, expected both");
   auto& search = planning.search;
   if (file) {
-    const auto costs = actors::read_costs(arguments.text("costs"), static_cast<int>(planning.config.model.layers));
+    const auto costs = actors::read_costs(arguments.text("costs"), static_cast<int>(layers::chain_of(planning.config.model).all()));
     search.costs = [costs](const actors::PlanRequest&) { return costs; };
     search.may_rematerialize = false;  // the file's times are those of a single policy
   } else if (measure) {
@@ -136,7 +136,13 @@ void print_head(const Planning& planning) {
     if (std::ranges::none_of(firsts,
                              [&](std::size_t first) { return numbers(costs.parts.layers[first]) == numbers(costs.parts.layers[layer]); }))
       firsts.push_back(layer);
-  for (const std::size_t layer : firsts) line(firsts.size() == 1 ? "layer" : fmt::format("layer {}", layer), costs.parts.layers[layer]);
+  const auto layers = static_cast<std::size_t>(config.model.layers);
+  const bool alike = firsts.size() == 1 || firsts[1] >= layers;
+  for (const std::size_t layer : firsts)
+    line(layer >= layers ? fmt::format("module {}", layer - layers + 1)
+         : alike         ? "layer"
+                         : fmt::format("layer {}", layer),
+         costs.parts.layers[layer]);
   line("head", costs.parts.head);
 }
 

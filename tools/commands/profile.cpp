@@ -34,8 +34,8 @@ int check(const Arguments& parsed) {
 std::optional<runtime::Costs> promised_costs(const configs::LoadedRun& run, const runtime::Measured& measured) {
   const auto& config = run.config;
   if (config.pipeline.costs.empty()) return std::nullopt;
-  const auto parts =
-      actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, static_cast<int>(config.model.layers));
+  const auto parts = actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place,
+                                         static_cast<int>(layers::chain_of(config.model).all()));
   const auto& placement = measured.schedule.placement;
   runtime::Costs costs;
   costs.stages = runtime::stage_costs(placement, parts, {measured.layers.begin(), measured.layers.begin() + placement.model_stages()});

@@ -41,12 +41,12 @@ Request run_request(const Arguments& parsed) {
   const auto& config = run.config;
   MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, rehearse_component,
                  "pipeline.costs is empty, expected the costs of the model's parts: a plan of millrace plan with --measure or --costs");
-  const auto layers = static_cast<int>(config.model.layers);
+  const auto layers = static_cast<int>(layers::chain_of(config.model).all());
   const auto parts = actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
   const auto plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
   std::vector<int> counts;
   for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)
-    counts.push_back(plan.layout[static_cast<std::size_t>(stage)].layer_count);
+    counts.push_back(plan.layout[static_cast<std::size_t>(stage)].length());
   request.settings.schedule = actors::as_run(plan.schedule);
   request.settings.costs = costs_of(request.settings.schedule, parsed);
   request.settings.costs.stages = runtime::stage_costs(plan.schedule.placement, parts, counts);

@@ -233,6 +233,8 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
   read_maxtext_latent(reader, file, model, losses);
   read_maxtext_linear_attention(reader, file, model);
   if (file.chunks) read_maxtext_chunks(reader, model);
+  if (!file.per_layer_inputs) model.mtp_layers = reader.integer("mtp_num_layers", 0, 64).value_or(0);
+  if (model.mtp_layers > 0) losses.mtp_loss = reader.number("mtp_loss_scaling_factor", 0, 1e3).value_or(0.1);
   return model;
 }
 
@@ -273,6 +275,8 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   write_maxtext_experts(json, file, model, losses);
   write_maxtext_latent(json, file, model, losses);
   write_maxtext_linear_attention(json, file, model);
+  if (!file.per_layer_inputs) json["mtp_num_layers"] = model.mtp_layers;
+  if (model.mtp_layers > 0) json["mtp_loss_scaling_factor"] = losses.mtp_loss;
   json["z_loss_multiplier"] = losses.z_loss;
   json["dropout_rate"] = model.dropout_rate;
   for (const FixedKey& fixed : maxtext_fixed_keys(file)) json[fixed.key] = fixed.value;

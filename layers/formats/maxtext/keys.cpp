@@ -19,11 +19,10 @@ bool is_off(const Json& value) { return value == false || value == 0 || value ==
 
 // Keys that cannot change any number that is computed here, grouped by reason.
 
-/// Parts that are disabled by a fixed key, or read by read_maxtext_experts where layers have experts (else num_experts = 1): prediction
-/// modules (mtp_num_layers = 0), hyper-connections (mhc_expansion_rate = 1), engrams (engram_layers = []), the sparse indexer (use_indexer
-/// = false), MoBA (moba = false), multi-head latent attention (attention_type = "global"), multimodal positions (use_mrope = false),
-/// scanned layers (scan_layers = false). Blocks that norm queries and keys
-/// fix qk_norm_with_scale; in others it has no effect.
+/// Parts that are disabled by a fixed key, or read by read_maxtext_experts where layers have experts (else num_experts = 1): the loss of
+/// prediction modules, which is read where there are some (mtp_num_layers > 0), hyper-connections (mhc_expansion_rate = 1), engrams
+/// (engram_layers = []), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent attention (attention_type =
+/// "global"), multimodal positions (use_mrope = false), scanned layers (scan_layers = false). Blocks that norm queries and keys fix qk_norm_with_scale; in others it has no effect.
 constexpr std::array parts_that_are_off = {
     "base_moe_mlp_dim",
     "capacity_factor",
@@ -226,6 +225,7 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
     if (file.experts && file.experts->dense_first && common.key == "first_num_dense_layers") continue;
     if (file.experts && file.experts->shared != nullptr && common.key == "shared_experts") continue;
     if (file.latent && common.key == "use_indexer") continue;
+    if (!file.per_layer_inputs && common.key == "mtp_num_layers") continue;
     if (file.linear_rope && common.key == "rope_linear_scaling_factor") continue;
     if (std::ranges::find(file.fixed, common.key, &FixedKey::key) == file.fixed.end()) keys.push_back(common);
   }

@@ -111,8 +111,9 @@ class Gpt2 final : public ModelFamily {
     MILLRACE_CHECK(builder.options().sequence <= model.learned_positions, ExitCode::model, "layers.gpt2",
                    "rows of {} tokens, expected at most max_position_embeddings = {}, the number of learned positions",
                    builder.options().sequence, model.learned_positions);
-    const ValueId tokens = token_embedding(builder, model.vocab_size, model.width, gpt2_table);
-    const ValueId positions = position_embedding(builder, model.learned_positions, model.width, "transformer.wpe.weight");
+    const ValueId tokens = token_embedding(builder, builder.batch("tokens"), {gpt2_table, model.vocab_size, model.width});
+    const ValueId positions =
+        position_embedding(builder, builder.batch("positions"), {"transformer.wpe.weight", model.learned_positions, model.width});
     return runtime::add(builder, tokens, positions, "embeddings");
   }
 
@@ -134,7 +135,9 @@ class Gpt2 final : public ModelFamily {
                           .vocabulary = model.vocab_size,
                           .width = model.width,
                           .use = model.tied ? 1 : 0};
-    return output_head(builder, h, table, {.z_loss = static_cast<float>(model.losses.z_loss)}, want_logits);
+    const kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(model.losses.z_loss)};
+    if (want_logits) return output_logits(builder, h, table, form);
+    return output_loss(builder, h, table, builder.batch("targets"), form);
   }
 
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override {
