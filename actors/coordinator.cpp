@@ -288,8 +288,12 @@ void Coordinator::handle(const EvaluationReport& message) {
   evaluations_[static_cast<std::size_t>(message.rank)] = message;
   if (!all_answered()) return;
   if (abandoned_) return save_and_go_on();
-  const auto loss = loss_of(evaluations_, setup_.model_stages,
-                            {setup_.evaluation_targets, setup_.evaluation_microbatches, setup_.evaluation_mtp_targets});
+  const auto loss = loss_of(
+      evaluations_, setup_.model_stages,
+      {.valid_targets = setup_.evaluation_targets,
+       .microbatches = setup_.evaluation_microbatches,
+       .mtp_targets = setup_.evaluation_mtp_targets,
+       .mtp_eval_targets = setup_.evaluation_mtp_eval_targets});
   if (loss.bad) {
     const auto has_it = [&](const EvaluationReport& report) {
       return std::ranges::find(report.losses, loss.bad->stage, &runtime::LossTermSums::stage) != report.losses.end();

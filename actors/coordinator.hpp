@@ -27,13 +27,14 @@ struct CoordinatorSetup {
   runtime::CheckpointConfig checkpoint;
   runtime::SampleConfig sample;
   bool writes_checkpoints = false;
-  bool replays = true;                       // whether a step that is not finite is run again to find the operation
-  std::int64_t evaluation_microbatches = 0;  // per evaluation; 0: nothing is held out
-  std::int64_t evaluation_targets = 0;       // number of valid targets of these microbatches
-  std::int64_t evaluation_mtp_targets = 0;   // of the modules of multi-token prediction
-  bool evaluation_recorded = false;          // metrics.jsonl has the evaluation after first_step
-  std::vector<std::string> tensors;          // names of the parameters, in model order
-  std::vector<std::int32_t> prompt;          // the tokens that a sample begins with
+  bool replays = true;                           // whether a step that is not finite is run again to find the operation
+  std::int64_t evaluation_microbatches = 0;      // per evaluation; 0: nothing is held out
+  std::int64_t evaluation_targets = 0;           // number of valid targets of these microbatches
+  std::int64_t evaluation_mtp_targets = 0;       // of the modules of multi-token prediction
+  std::int64_t evaluation_mtp_eval_targets = 0;  // of the module whose predictions are compared with the model's
+  bool evaluation_recorded = false;              // metrics.jsonl has the evaluation after first_step
+  std::vector<std::string> tensors;              // names of the parameters, in model order
+  std::vector<std::int32_t> prompt;              // the tokens that a sample begins with
   std::int64_t vocabulary = 0;
   double flops_per_step = 0;
   std::function<std::int64_t(std::int64_t step)> valid_targets;

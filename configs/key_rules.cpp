@@ -124,9 +124,12 @@ class Checker {
   }
 
   void prediction_modules() const {
-    const auto given = run_.settings.find("train.mtp_loss");
-    if (given == run_.settings.end() || given->second.origin.layer == Layer::built_in) return;
-    want(config_.model.mtp_layers > 0, "train.mtp_loss", "but the model has no modules that predict further tokens: model.mtp_layers = 0");
+    const std::int64_t modules = config_.model.mtp_layers;
+    for (const char* key : {"train.mtp_loss", "train.mtp_eval_target_module"})
+      want(modules > 0 || run_.settings.at(key).origin.layer == Layer::built_in, key,
+           "but the model has no modules that predict further tokens: model.mtp_layers = 0");
+    want(modules == 0 || config_.train.mtp_eval_target_module <= modules, "train.mtp_eval_target_module",
+         "expected at most model.mtp_layers = {}", modules);
   }
 
   /// The keys of indexers come together, and their loss needs queries that see more keys than are chosen.
@@ -214,11 +217,12 @@ class Checker {
   void pipeline() const {
     const auto& pipeline = config_.pipeline;
     const std::int64_t stages = pipeline.ranks * pipeline.chunks;
-    const std::int64_t layers = config_.model.layers;
+    const std::int64_t layers = config_.model.layers, modules = config_.model.mtp_layers, most = layers + modules + 2;
     if (layers > 0 && pipeline.layout.empty()) {
-      const char* key = run_.given("pipeline.chunks") && pipeline.ranks <= layers + 2 ? "pipeline.chunks" : "pipeline.ranks";
-      want(stages <= layers + 2, key, "which makes {} stages of {} layers, expected at most {} (the layers, embedding and head)", stages,
-           layers, layers + 2);
+      const char* key = run_.given("pipeline.chunks") && pipeline.ranks <= most ? "pipeline.chunks" : "pipeline.ranks";
+      want(stages <= most, key, "which makes {} stages of {} layers{}, expected at most {} (the layers, {}embedding and head)", stages,
+           layers, modules > 0 ? fmt::format(" and {} modules that predict further tokens", modules) : "", most,
+           modules > 0 ? "modules, " : "");
     }
     want(pipeline.warmup == -1 || pipeline.schedule == "1f1b", "pipeline.warmup", "which is for pipeline.schedule = 1f1b, not {}",
          pipeline.schedule);

@@ -185,6 +185,11 @@ void train_keys(std::vector<Key>& keys) {
                               "them have to predict. 0: they are not trained.",
                               MEMBER(train.mtp_loss)),
                          0, 1000));
+  keys.push_back(between(bind("train.mtp_eval_target_module", layout,
+                              "The module whose acceptance rate evaluations show: how much of what it predicts the model predicts too, "
+                              "one token later for module 1. 0: none.",
+                              MEMBER(train.mtp_eval_target_module)),
+                         0, 64));
   keys.push_back(bind("train.indexer_warmup", identity,
                       "Train the indexers alone, on all keys that a query sees, not on those that they choose. The loss of the language "
                       "model is computed in evaluations, and trains nothing.",

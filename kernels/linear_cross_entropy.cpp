@@ -88,6 +88,18 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
   table::linear_logits(context, h, w, options, logits, scratch);
 }
 
+void linear_argmax(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& entries,
+                   Scratch scratch) {
+  constexpr const char* component = "kernels.linear_argmax";
+  check_rank(component, "h", h, 2);
+  check_rank(component, "w", w, 2);
+  check_operand(component, "h", h, h.shape, {DType::f32, DType::bf16});
+  check_operand(component, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
+  check_operand(component, "entries", entries, {h.shape[0]}, {DType::i32});
+  check_own_scratch(component, context, h, w, options, scratch);
+  table::linear_argmax(context, h, w, options, entries, scratch);
+}
+
 int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                             const Processor& processor) {
   return table::linear_cross_entropy_gradients_products.on(device_type(processor.device).facts().backend)(h, w, dtype, options, processor);

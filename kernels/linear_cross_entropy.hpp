@@ -59,6 +59,10 @@ void linear_cross_entropy_gradients(const ExecutionContext& context, const Tenso
 void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch);
 
+/// The entry with the largest logit of each token, the first of equal ones: i32 [T], from the logits of the loss.
+void linear_argmax(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& entries,
+                   Scratch scratch);
+
 /// Scratch for any of the calls: one tile of logits and the matmul's scratch.
 [[nodiscard]] std::size_t linear_cross_entropy_scratch_bytes(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                                              const Processor& processor);
@@ -74,6 +78,7 @@ inline constinit Kernel<decltype(linear_cross_entropy_gradients)> linear_cross_e
 inline constinit Kernel<decltype(linear_cross_entropy_gradients_products)> linear_cross_entropy_gradients_products(
     "linear_cross_entropy_gradients_products");
 inline constinit Kernel<decltype(linear_logits)> linear_logits("linear_logits");
+inline constinit Kernel<decltype(linear_argmax)> linear_argmax("linear_argmax");
 inline constinit Kernel<decltype(linear_cross_entropy_scratch_bytes)> linear_cross_entropy_scratch_bytes(
     "linear_cross_entropy_scratch_bytes");
 }  // namespace table

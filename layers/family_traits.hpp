@@ -19,8 +19,8 @@ struct FamilyTraits {
   std::vector<std::string_view> ignored_tensors = {};
   // Prefixes of tensors that checkpoints may contain although they are no part of the model (modules that predict further tokens).
   std::vector<std::string_view> ignored_prefixes = {};
-  // Prefix of layers' numbers, if checkpoints may have further layers that are no part of the model: those from its number of layers on
-  // (DeepSeek-V3's modules that predict more than one token).
+  // Prefix of layers' numbers, if checkpoints may have modules that predict further tokens as further layers, as DeepSeek-V3's do: those
+  // beyond model.mtp_layers are no part of the model.
   std::string_view layer_prefix = {};
   // Prefixes of names that some checkpoints spell in another way, and that spelling.
   std::vector<std::pair<std::string_view, std::string_view>> other_spellings = {};

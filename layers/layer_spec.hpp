@@ -208,7 +208,7 @@ struct ModelSpec {
   double dropout_rate = 0.0;           // of features in training
   std::optional<PerLayerInputsSpec> per_layer_inputs = {};
   std::vector<LayerSpec> layers;       // the decoder layers, and after them that of each module of multi-token prediction
-  int modules = 0;                     // the number of these modules (layers/mtp.hpp)
+  int modules = 0;                     // the number of these modules (layers/models/mtp.hpp)
   bool shifts_over_documents = false;  // ShiftOptions::last_border_only for what modules predict
   runtime::LossWeights losses = {};    // which the run sets when it builds a stage
 

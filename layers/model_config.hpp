@@ -109,7 +109,7 @@ struct ModelConfig {
   double final_logit_softcapping = 0.0;         // the same for logits
   std::int64_t max_position_embeddings = 2048;  // recorded and exported; limits a row only if positions are learned
   bool tie_word_embeddings = false;             // the output head uses the embedding table
-  std::int64_t mtp_layers = 0;                  // modules of multi-token prediction behind the layers (layers/mtp.hpp)
+  std::int64_t mtp_layers = 0;                  // modules of multi-token prediction behind the layers (layers/models/mtp.hpp)
   double initializer_range = 0.02;              // standard deviation of the initial weights
 
   // Only with the numerics of transformers:

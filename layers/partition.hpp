@@ -8,8 +8,8 @@
 namespace millrace::layers {
 
 /// The contents of one virtual stage: decoder layers [first_layer, first_layer + layer_count), before them the embedding, after them
-/// modules of multi-token prediction (layers/mtp.hpp), after these the head. The modules are counted on from the model's last layer: those
-/// of a stage are [end of its layers, + modules), and a stage that begins with a module has its number as first_layer.
+/// modules of multi-token prediction (layers/models/mtp.hpp), after these the head. The modules are counted on from the model's last layer:
+/// those of a stage are [end of its layers, + modules), and a stage that begins with a module has its number as first_layer.
 struct StageLayout {
   bool embedding = false;
   int first_layer = 0;

@@ -35,6 +35,7 @@ target_sources(millrace_layers PRIVATE
   formats/maxtext/moba.cpp
   formats/model_folder.cpp
   formats/model_weights.cpp
+  formats/shared_copies.cpp
   formats/stored_elements.cpp
   initial_values.cpp
   losses/cross_entropy.cpp
@@ -49,10 +50,10 @@ target_sources(millrace_layers PRIVATE
   models/maxtext_family.cpp
   models/maxtext_layer.cpp
   models/model.cpp
+  models/mtp.cpp
   models/registry.cpp
   models/shared_layers.cpp
   models/standard_family.cpp
-  mtp.cpp
   norm.cpp
   partition.cpp
   per_layer_inputs.cpp

@@ -39,24 +39,25 @@ struct TrainConfig {
   std::string first_moment = "fp32";    // fp32 | bf16: dtype in which adamw and muon store it
   double average_decay = 0.0;           // of the moving average of the parameters; 0: none is kept
   double muon_beta = 0.95;
-  double muon_consistent_rms = 0.0;       // 0: steps are scaled by the matrix's outputs/inputs
-  double muon_weight_decay = 0.1;         // of the matrices
-  std::vector<std::string> muon_exclude;  // regular expressions of the parameters that are not matrices to Muon; empty: the default ones
-  double clip = 1.0;                      // largest global gradient norm; 0: no clipping
-  bool skip_spikes = false;               // drop the gradient of a step whose loss or norm is a spike
-  std::int64_t skip_window = 128;         // steps that it is compared with
-  double skip_factor = 6.0;               // standard deviations from which on it is a spike
-  double qk_clip = 0.0;                   // largest attention score of a head; 0: no QK-clip
-  std::int64_t ramp_microbatches = 0;     // microbatches of the first steps; 0: all steps have train.microbatches
-  std::int64_t ramp_increment = 1;        // by which they grow
-  std::int64_t ramp_rows = 0;             // rows until they have grown to train.microbatches
-  double z_loss = 0.0;                    // weight of log(Z)^2
-  double balance_loss = 0.0;              // of routers, a mean over the layers with experts
-  double router_z_loss = 0.0;             // weight of log(Z)^2 of routers
-  double indexer_loss = 0.0;              // weight of the divergence of indexers from the attention
-  bool indexer_warmup = false;            // train the indexers alone, on all keys
-  double routed_bias_update_rate = 0;     // by which a step moves the biases of routers towards even loads
-  double mtp_loss = 0.1;                  // weight of the loss of modules of multi-token prediction
+  double muon_consistent_rms = 0.0;         // 0: steps are scaled by the matrix's outputs/inputs
+  double muon_weight_decay = 0.1;           // of the matrices
+  std::vector<std::string> muon_exclude;    // regular expressions of the parameters that are not matrices to Muon; empty: the default ones
+  double clip = 1.0;                        // largest global gradient norm; 0: no clipping
+  bool skip_spikes = false;                 // drop the gradient of a step whose loss or norm is a spike
+  std::int64_t skip_window = 128;           // steps that it is compared with
+  double skip_factor = 6.0;                 // standard deviations from which on it is a spike
+  double qk_clip = 0.0;                     // largest attention score of a head; 0: no QK-clip
+  std::int64_t ramp_microbatches = 0;       // microbatches of the first steps; 0: all steps have train.microbatches
+  std::int64_t ramp_increment = 1;          // by which they grow
+  std::int64_t ramp_rows = 0;               // rows until they have grown to train.microbatches
+  double z_loss = 0.0;                      // weight of log(Z)^2
+  double balance_loss = 0.0;                // of routers, a mean over the layers with experts
+  double router_z_loss = 0.0;               // weight of log(Z)^2 of routers
+  double indexer_loss = 0.0;                // weight of the divergence of indexers from the attention
+  bool indexer_warmup = false;              // train the indexers alone, on all keys
+  double routed_bias_update_rate = 0;       // by which a step moves the biases of routers towards even loads
+  double mtp_loss = 0.1;                    // weight of the loss of modules of multi-token prediction
+  std::int64_t mtp_eval_target_module = 1;  // the module (from 1) of which evaluations show how much the model accepts; 0: none
   bool find_nan = false;
 
   bool operator==(const TrainConfig&) const = default;

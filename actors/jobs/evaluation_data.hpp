@@ -39,8 +39,8 @@ class EvaluationData : public BatchProvider {
   [[nodiscard]] std::int64_t evaluation_targets(std::int64_t microbatches) const override {
     return source_->valid_targets(0, microbatches);
   }
-  [[nodiscard]] std::int64_t evaluation_mtp_targets(std::int64_t microbatches) const override {
-    return source_->mtp_targets(0, microbatches);
+  [[nodiscard]] std::int64_t evaluation_mtp_targets(std::int64_t microbatches, int module) const override {
+    return source_->mtp_targets(0, microbatches, module);
   }
 
  private:

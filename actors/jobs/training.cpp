@@ -64,7 +64,9 @@ CoordinatorSetup whole_run(const RunSettings& settings, const PipelinePlan& plan
   setup.evaluate = settings.evaluate;
   setup.evaluation_microbatches = evaluation_microbatches;
   setup.evaluation_targets = batches.evaluation_targets(evaluation_microbatches);
-  setup.evaluation_mtp_targets = batches.evaluation_mtp_targets(evaluation_microbatches);
+  setup.evaluation_mtp_targets = batches.evaluation_mtp_targets(evaluation_microbatches, 0);
+  if (const int module = plan.losses.mtp_eval_module; module > 0)
+    setup.evaluation_mtp_eval_targets = batches.evaluation_mtp_targets(evaluation_microbatches, module);
   setup.checkpoint = settings.checkpoint;
   setup.writes_checkpoints = !settings.directory.empty();
   setup.sample = settings.sample;

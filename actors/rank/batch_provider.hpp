@@ -22,7 +22,8 @@ class BatchProvider {
   [[nodiscard]] virtual std::int64_t evaluation_microbatches() const = 0;
   virtual void fill_evaluation(std::int64_t microbatch, const runtime::BatchView& batch) const = 0;
   [[nodiscard]] virtual std::int64_t evaluation_targets(std::int64_t microbatches) const = 0;
-  [[nodiscard]] virtual std::int64_t evaluation_mtp_targets(std::int64_t) const { return 0; }
+  /// Of one module (from 1), or of all with module 0.
+  [[nodiscard]] virtual std::int64_t evaluation_mtp_targets(std::int64_t, int) const { return 0; }
 };
 
 /// Batches from the run's data set.
@@ -44,8 +45,8 @@ class DatasetBatches : public BatchProvider {
   [[nodiscard]] std::int64_t evaluation_targets(std::int64_t microbatches) const override {
     return evaluation_ ? evaluation_->valid_targets(0, microbatches) : 0;
   }
-  [[nodiscard]] std::int64_t evaluation_mtp_targets(std::int64_t microbatches) const override {
-    return evaluation_ ? evaluation_->mtp_targets(0, microbatches) : 0;
+  [[nodiscard]] std::int64_t evaluation_mtp_targets(std::int64_t microbatches, int module) const override {
+    return evaluation_ ? evaluation_->mtp_targets(0, microbatches, module) : 0;
   }
 
  private:

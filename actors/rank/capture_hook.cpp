@@ -6,7 +6,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/thread_team.hpp"
 #include "kernels/route.hpp"
-#include "layers/mtp.hpp"
+#include "layers/models/mtp.hpp"
 
 namespace millrace::actors {
 namespace {

@@ -18,9 +18,11 @@ void for_each_forward(const runtime::RankPlan& list, runtime::StageId stage, Bod
 }  // namespace
 
 void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::LossTermSums>& losses) {
+  const bool trains = std::ranges::any_of(list.actions, [](const auto& planned) { return runtime::makes_gradient(planned.action.kind); });
   std::size_t used = 0;
   for (const runtime::Stage* stage : rank.compute().stages()) {
     for (std::size_t term = 0; term < stage->losses().size(); ++term) {
+      if (trains && stage->losses()[term].term.metric()) continue;
       if (used == losses.size()) losses.emplace_back();
       runtime::LossTermSums& own = losses[used];
       own.stage = stage->stage().value;

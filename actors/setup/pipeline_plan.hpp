@@ -40,13 +40,14 @@ struct PlanRequest {
           .router_z_loss = train.router_z_loss,
           .indexer_loss = train.indexer_loss,
           .indexer_warmup = train.indexer_warmup,
-          .qk_clip = train.qk_clip > 0,
-          .mtp_loss = train.mtp_loss};
+          .mtp_loss = train.mtp_loss,
+          .mtp_eval_module = static_cast<int>(train.mtp_eval_target_module),
+          .qk_clip = train.qk_clip > 0};
 }
 
 /// The modules of multi-token prediction whose targets a model's batches have.
 [[nodiscard]] inline runtime::MtpModules mtp_modules(const layers::ModelConfig& model) {
-  return {model.mtp_layers, model.mtp_layers > 0 && layers::resolve(model).shifts_over_documents};
+  return {1, model.mtp_layers, model.mtp_layers > 0 && layers::resolve(model).shifts_over_documents};
 }
 
 /// Which rank does what, decided before anything is allocated: the same in every process of a job, which the run hash verifies.

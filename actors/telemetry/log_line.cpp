@@ -7,7 +7,8 @@ namespace millrace::actors {
 
 std::string terms_text(const std::vector<runtime::StepLoss::Named>& terms) {
   std::string text;
-  for (const auto& term : terms) text += fmt::format(" | {} {:.4f}", term.name, term.value);
+  for (const auto& term : terms)
+    text += term.metric() ? fmt::format(" | {} {:.2f}%", term.name, term.value) : fmt::format(" | {} {:.4f}", term.name, term.value);
   return text;
 }
 

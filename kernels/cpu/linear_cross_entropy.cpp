@@ -403,6 +403,22 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
   });
 }
 
+/// The largest logit so far is kept where the loss keeps it.
+void linear_argmax(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& entries,
+                   Scratch scratch) {
+  Tiles tiles(context, h, w, options, scratch);
+  const Rows rows(tiles);
+  tiles.for_each([&](const Tile& tile) {
+    tiles.for_each_token(tile.tokens, [&](std::int64_t token) {
+      const float* const logits = tiles.logits_of(token);
+      const float* const largest = std::max_element(logits, logits + tile.columns.size());
+      if (tile.columns.begin > 0 && !(*largest > rows.maximum[token])) return;
+      rows.maximum[token] = *largest;
+      entries.as<std::int32_t>()[token] = static_cast<std::int32_t>(tile.columns.begin + (largest - logits));
+    });
+  });
+}
+
 /// A tile with all of a token's logits serves both gradients.
 int linear_cross_entropy_gradients_products(const Shape& h, const Shape& w, DType dtype, CrossEntropyOptions options,
                                             const Processor& /*processor*/) {
@@ -455,6 +471,7 @@ const InTable in_table[] = {
     {Backend::cpu, table::linear_cross_entropy_gradients, linear_cross_entropy_gradients},
     {Backend::cpu, table::linear_cross_entropy_gradients_products, linear_cross_entropy_gradients_products},
     {Backend::cpu, table::linear_logits, linear_logits},
+    {Backend::cpu, table::linear_argmax, linear_argmax},
     {Backend::cpu, table::linear_cross_entropy_scratch_bytes, linear_cross_entropy_scratch_bytes},
 };
 

@@ -130,6 +130,29 @@ __global__ void __launch_bounds__(Threads) cross_entropy_rows(Rows rows, T* grad
     store(out + entry, gradient_of(products[entry], entry));
 }
 
+/// One block per row of products: the entry with the largest logit, the first of equal ones.
+__global__ void __launch_bounds__(kFewThreads) argmax_rows(Rows rows, std::int32_t* entries) {
+  const std::int64_t row = blockIdx.x;
+  const float* const products = rows.products + row * rows.stride;
+  float largest = -INFINITY;
+  std::int64_t place = rows.vocabulary;
+  for (std::int64_t entry = threadIdx.x; entry < rows.vocabulary; entry += kFewThreads) {
+    const float logit = rows.shaping.logit(products[entry]);
+    if (logit > largest || place == rows.vocabulary) largest = logit, place = entry;
+  }
+  const float maximum = block_maximum<kFewThreads>(largest);
+  // The first of the places, in two parts that a float holds exactly; negated, so that the largest is the first.
+  constexpr std::int64_t kPart = 1 << 14;
+  const bool has = place < rows.vocabulary && largest == maximum;
+  const float upper = block_maximum<kFewThreads>(has ? -static_cast<float>(place / kPart) : -INFINITY);
+  const bool first = has && -static_cast<float>(place / kPart) == upper;
+  const float lower = block_maximum<kFewThreads>(first ? -static_cast<float>(place % kPart) : -INFINITY);
+  if (threadIdx.x != 0) return;
+  // Without a largest one, since all are NaN, the first entry.
+  entries[rows.first_token + row] =
+      upper == -INFINITY ? 0 : static_cast<std::int32_t>(-upper) * static_cast<std::int32_t>(kPart) - static_cast<std::int32_t>(lower);
+}
+
 /// loss[0] = Σ losses, loss[1] = Σ z_losses, by one block.
 __global__ void __launch_bounds__(kLossThreads)
     add_losses(const double* losses, const double* z_losses, std::int64_t tokens, double* loss) {
@@ -223,6 +246,18 @@ class Head {
       cuda::for_each(context_, component_, count_ * layout_.vocabulary,
                      ShapeLogits{at<float>(layout_.products), layout_.stride, layout_.vocabulary, shaping(),
                                  logits.as<float>() + first_ * layout_.vocabulary});
+    });
+  }
+
+  void write_argmax(const Tensor& entries) {
+    for_each_tile([&] {
+      const Rows rows{.products = at<float>(layout_.products),
+                      .stride = layout_.stride,
+                      .vocabulary = layout_.vocabulary,
+                      .first_token = first_,
+                      .shaping = shaping()};
+      launch(context_, component_, argmax_rows, dim3(static_cast<unsigned>(count_)), dim3(kFewThreads), 0, rows,
+             entries.as<std::int32_t>());
     });
   }
 
@@ -368,6 +403,11 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
   Head(context, "kernels.linear_logits", h, w, options, scratch).write_logits(logits);
 }
 
+void linear_argmax(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& entries,
+                   Scratch scratch) {
+  Head(context, "kernels.linear_argmax", h, w, options, scratch).write_argmax(entries);
+}
+
 /// All tiles have whole rows, so that both gradients come from one computation of the logits.
 int linear_cross_entropy_gradients_products(const Shape& /*h*/, const Shape& /*w*/, DType /*dtype*/, CrossEntropyOptions /*options*/,
                                             const Processor& /*processor*/) {
@@ -386,6 +426,7 @@ const InTable in_table[] = {
     {Backend::cuda, table::linear_cross_entropy_gradients, linear_cross_entropy_gradients},
     {Backend::cuda, table::linear_cross_entropy_gradients_products, linear_cross_entropy_gradients_products},
     {Backend::cuda, table::linear_logits, linear_logits},
+    {Backend::cuda, table::linear_argmax, linear_argmax},
     {Backend::cuda, table::linear_cross_entropy_scratch_bytes, linear_cross_entropy_scratch_bytes},
 };
 

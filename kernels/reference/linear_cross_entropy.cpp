@@ -42,6 +42,14 @@ void linear_logits(const Tensor& h, const Tensor& w, CrossEntropyOptions options
   }
 }
 
+void linear_argmax(const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& entries, Scratch /*scratch*/) {
+  std::vector<double> row(static_cast<std::size_t>(w.shape[0]));
+  for (std::int64_t token = 0; token < h.shape[0]; ++token) {
+    row_of_logits(h, w, token, options, row);
+    entries.as<std::int32_t>()[token] = static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  }
+}
+
 void linear_cross_entropy_forward(const Tensor& h, const Tensor& w, const Tensor& targets, CrossEntropyOptions options, const Tensor& loss,
                                   const Tensor& log_sum_exp, Scratch /*scratch*/) {
   std::vector<double> logits(static_cast<std::size_t>(w.shape[0]));
@@ -119,6 +127,7 @@ const InTable linear_cross_entropy_in_table[] = {
     {Backend::reference, table::linear_cross_entropy_weight_gradient, without_context<linear_cross_entropy_weight_gradient>},
     {Backend::reference, table::linear_cross_entropy_gradients, without_context<linear_cross_entropy_gradients>},
     {Backend::reference, table::linear_logits, without_context<linear_logits>},
+    {Backend::reference, table::linear_argmax, without_context<linear_argmax>},
 };
 
 }  // namespace

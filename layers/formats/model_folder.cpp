@@ -9,6 +9,7 @@
 #include "kernels/base/check.hpp"
 #include "layers/formats/config_file.hpp"
 #include "layers/formats/fixed_tensors.hpp"
+#include "layers/formats/shared_copies.hpp"
 #include "layers/formats/stored_elements.hpp"
 #include "layers/models/model.hpp"
 #include "layers/models/model_family.hpp"
@@ -17,13 +18,15 @@
 namespace millrace::layers {
 namespace {
 
-/// Whether `name` is a tensor of layer `layers` or a later one: the prefix, then a number of them, then a dot.
-bool is_of_further_layer(std::string_view name, std::string_view prefix, int layers) {
+/// Whether `name` is a tensor of layer `layers` or a later one (the prefix, then a number of them, then a dot), and that layer is a module
+/// which predicts further tokens: only those have two norms in front of a projection.
+bool is_of_further_module(const runtime::TensorSource& source, std::string_view name, std::string_view prefix, int layers) {
   if (prefix.empty() || !name.starts_with(prefix)) return false;
-  name.remove_prefix(prefix.size());
+  const std::string_view rest = name.substr(prefix.size());
   int layer = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-  return error == std::errc() && end != name.data() + name.size() && *end == '.' && layer >= layers;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+  return error == std::errc() && end != rest.data() + rest.size() && *end == '.' && layer >= layers &&
+         source.has(fmt::format("{}{}.eh_proj.weight", prefix, layer));
 }
 
 /// Tensors that a checkpoint may contain although they are no parameters of the model.
@@ -38,7 +41,7 @@ std::vector<std::string> ignored_names(const runtime::TensorSource& source, cons
     const auto ends = [&](std::string_view end) { return name.ends_with(end); };
     const auto begins = [&](std::string_view begin) { return name.starts_with(begin); };
     if (ends(".rotary_emb.inv_freq") || std::ranges::any_of(family.ignored_tensors, ends) ||
-        std::ranges::any_of(family.ignored_prefixes, begins) || is_of_further_layer(name, family.layer_prefix, layers))
+        std::ranges::any_of(family.ignored_prefixes, begins) || is_of_further_module(source, name, family.layer_prefix, layers))
       names.push_back(name);
   }
   return names;
@@ -54,6 +57,28 @@ void check_fixed(const runtime::TensorSource& source, const std::string& name, f
   source.read(name, std::span(&found, 1));
   MILLRACE_CHECK(kernels::to_bfloat16(found).bits == kernels::to_bfloat16(expected).bits, ExitCode::model, component,
                  "{} = {}, supported is {}", name, found, expected);
+}
+
+/// Throws unless the copy has the bytes of what it repeats.
+void check_copy(const runtime::TensorSource& source, const std::string& copy, const std::string& original) {
+  constexpr const char* component = "layers.model_folder";
+  constexpr std::uint64_t part = std::uint64_t{1} << 20;
+  const auto fails = [&](std::string_view what) {
+    fail(ExitCode::model, component, "{} differs from {} in {}, expected a copy: modules that predict further tokens share that table",
+         copy, original, what);
+  };
+  const runtime::FileTensor& one = source.at(copy);
+  const runtime::FileTensor& other = source.at(original);
+  if (one.shape != other.shape) fails("its shape");
+  if (one.dtype != other.dtype) fails("its dtype");
+  std::vector<std::byte> left(part), right(part);
+  const std::uint64_t bytes = one.end - one.begin;
+  for (std::uint64_t offset = 0; offset < bytes; offset += part) {
+    const auto count = static_cast<std::size_t>(std::min(part, bytes - offset));
+    source.read_bytes(copy, offset, std::span(left).first(count));
+    source.read_bytes(original, offset, std::span(right).first(count));
+    if (!std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(count), right.begin())) fails("its values");
+  }
 }
 
 /// The family's prefix, if all names in the folder lack it.
@@ -91,7 +116,11 @@ FolderWeights::FolderWeights(const std::string& folder, const std::vector<Parame
   std::vector<std::string> ignored = ignored_names(source_, specs, family, tied);
   const std::vector<FixedTensor> fixed = fixed_tensors(specs);
   for (const FixedTensor& tensor : fixed) ignored.push_back(file_name(tensor.name));
+  const std::vector<SharedCopy> copies = shared_copies(specs);
+  for (const SharedCopy& copy : copies) ignored.push_back(file_name(copy.name));
   source_.check(expected, ignored);
+  for (const SharedCopy& copy : copies)
+    if (source_.has(file_name(copy.name))) check_copy(source_, file_name(copy.name), file_name(copy.of));
   for (const FixedTensor& tensor : fixed)
     if (source_.has(file_name(tensor.name))) check_fixed(source_, file_name(tensor.name), tensor.value);
   for (const ParameterSpec& spec : specs) {
@@ -134,6 +163,12 @@ void write_weights(const std::string& folder, const std::vector<ParameterSpec>& 
       tensors.push_back({names[part], spec.trained ? file_dtype : runtime::FileDType::f32, spec.stored.shape.sizes(), 0, 0});
       sources.emplace(names[part], std::pair{&spec, part});
     }
+  }
+  for (const SharedCopy& copy : shared_copies(specs)) {
+    const auto original = sources.find(copy.of);
+    if (original == sources.end()) continue;
+    tensors.push_back({copy.name, file_dtype, original->second.first->stored.shape.sizes(), 0, 0});
+    sources.emplace(copy.name, original->second);
   }
   std::map<std::string, float, std::less<>> scalars;
   for (const FixedTensor& tensor : fixed_tensors(specs)) {

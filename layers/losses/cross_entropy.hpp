@@ -17,13 +17,21 @@ struct HeadTable {
   bool stored_transposed = false;  // files have [width, vocabulary]
 };
 
-/// Output projection of h [T, width], and the loss for targets i32 [T] in the same operation, summed over the valid ones: f64 [2] {loss
-/// sum, z-loss sum}. With form.z_loss > 0 each valid target adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
-[[nodiscard]] runtime::ValueId output_loss(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
-                                           runtime::ValueId targets, const kernels::CrossEntropyOptions& form);
+/// What an output head is computed from: the normed stream h [T, width].
+struct HeadOperands {
+  runtime::ValueId h;
+  HeadTable table;
+  kernels::CrossEntropyOptions form;
+};
 
-/// fp32 logits [T, vocabulary] of h, for sampling and comparison.
-[[nodiscard]] runtime::ValueId output_logits(runtime::ProgramBuilder& builder, runtime::ValueId h, const HeadTable& table,
-                                             const kernels::CrossEntropyOptions& form);
+/// The table as a parameter [vocabulary, width].
+[[nodiscard]] runtime::ValueId head_weight(runtime::ProgramBuilder& builder, const HeadTable& table);
+
+/// Output projection of h, and the loss for targets i32 [T] in the same operation, summed over the valid ones: f64 [2] {loss
+/// sum, z-loss sum}. With head.form.z_loss > 0 each valid target adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
+[[nodiscard]] runtime::ValueId output_loss(runtime::ProgramBuilder& builder, const HeadOperands& head, runtime::ValueId targets);
+
+/// fp32 logits [T, vocabulary], for sampling and comparison.
+[[nodiscard]] runtime::ValueId output_logits(runtime::ProgramBuilder& builder, const HeadOperands& head);
 
 }  // namespace millrace::layers

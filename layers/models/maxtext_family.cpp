@@ -327,38 +327,28 @@ Streams MaxTextFamily::layer(ProgramBuilder& builder, const ModelSpec& model, in
   return x;
 }
 
-namespace {
+static std::string mtp_path(int module, std::string_view part) { return fmt::format("mtp_block.mtp_layer_{0}.mtp_{0}_{1}", module, part); }
 
-HeadTable head_table(const ModelSpec& model) {
-  if (model.tied) return {.name = token_table, .vocabulary = model.vocab_size, .width = model.width, .use = 1};
-  return {.name = "decoder.logits_dense.kernel", .vocabulary = model.vocab_size, .width = model.width, .stored_transposed = true};
-}
-
-kernels::CrossEntropyOptions head_form(const ModelSpec& model, double z_loss) {
-  kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(z_loss)};
-  if (!model.tied) return form;
-  form.round_table = true;
-  form.soft_cap = static_cast<float>(model.logit_cap);
-  form.scale = model.head_scale;
-  return form;
-}
-
-std::string module_path(int module, std::string_view part) { return fmt::format("mtp_block.mtp_layer_{0}.mtp_{0}_{1}", module, part); }
-
-}  // namespace
-
-ValueId MaxTextFamily::before_head(ProgramBuilder& builder, const ModelSpec& model, ValueId x) const {
+/// The model and its modules share norm and table.
+HeadOperands MaxTextFamily::mtp_head(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x) const {
+  if (module == 0) builder.label(x, "decoder_output");
   const ValueId normed = maxtext_norm(builder, blocks_, model, x, "decoder.decoder_norm", "decoder_norm");
   builder.label(normed, "final_norm");
-  return maxtext_dropout(builder, model, normed, "final_dropout");
+  HeadOperands head{
+      .h = maxtext_dropout(builder, model, normed, "final_dropout"),
+      .table = {.name = "decoder.logits_dense.kernel", .vocabulary = model.vocab_size, .width = model.width, .stored_transposed = true}};
+  if (module == 0) head.form.z_loss = static_cast<float>(model.losses.z_loss);
+  if (!model.tied) return head;
+  head.table = {.name = token_table, .vocabulary = model.vocab_size, .width = model.width, .use = 1};
+  head.form.round_table = true;
+  head.form.soft_cap = static_cast<float>(model.logit_cap);
+  head.form.scale = model.head_scale;
+  return head;
 }
 
 ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {
-  builder.label(x, "decoder_output");
-  const ValueId h = before_head(builder, model, x);
-  const kernels::CrossEntropyOptions form = head_form(model, model.losses.z_loss);
-  if (want_logits) return output_logits(builder, h, head_table(model), form);
-  return output_loss(builder, h, head_table(model), builder.batch("targets"), form);
+  const HeadOperands head = mtp_head(builder, model, 0, x);
+  return want_logits ? output_logits(builder, head) : output_loss(builder, head, builder.batch("targets"));
 }
 
 ValueId MaxTextFamily::mtp_embedding(ProgramBuilder& builder, const ModelSpec& model, int module) const {
@@ -368,21 +358,16 @@ ValueId MaxTextFamily::mtp_embedding(ProgramBuilder& builder, const ModelSpec& m
 /// These norms are RMSNorms in every block.
 ValueId MaxTextFamily::mtp_input(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId embedding, ValueId hidden) const {
   const auto norm = [&](ValueId x, const char* name) {
-    const ValueId scale = builder.parameter(module_path(module, name) + ".scale", {model.width}, runtime::in_f32);
+    const ValueId scale = builder.parameter(mtp_path(module, name) + ".scale", {model.width}, runtime::in_f32);
     return runtime::rms_norm(builder, x, scale, {.epsilon = static_cast<float>(model.norm.epsilon)}, name);
   };
   const ValueId joined = runtime::join(builder, {norm(embedding, "embedding_norm"), norm(hidden, "hidden_state_norm")}, "join");
-  const ValueId kernel = builder.parameter(module_path(module, "projection") + ".kernel", {2 * model.width, model.width});
+  const ValueId kernel = builder.parameter(mtp_path(module, "projection") + ".kernel", {2 * model.width, model.width});
   return runtime::linear_input_major(builder, joined, kernel, "projection");
 }
 
 ValueId MaxTextFamily::mtp_layer(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x) const {
   return layer(builder, model, model.decoder_layers() + module - 1, x);
-}
-
-ValueId MaxTextFamily::mtp_loss(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x, ValueId targets) const {
-  static_cast<void>(module);
-  return output_loss(builder, before_head(builder, model, x), head_table(model), targets, head_form(model, 0));
 }
 
 Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, const Shape& shape) const {

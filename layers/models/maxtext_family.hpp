@@ -43,12 +43,10 @@ class MaxTextFamily : public ModelFamily, private MtpFamily {
                                            runtime::ValueId hidden) const override;
   [[nodiscard]] runtime::ValueId mtp_layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int module,
                                            runtime::ValueId x) const override;
-  [[nodiscard]] runtime::ValueId mtp_loss(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, runtime::ValueId x,
-                                          runtime::ValueId targets) const override;
+  [[nodiscard]] HeadOperands mtp_head(runtime::ProgramBuilder& builder, const ModelSpec& model, int module,
+                                      runtime::ValueId x) const override;
   /// The embedding of the model's tokens, or of those that a module of multi-token prediction sees (from 1).
   [[nodiscard]] runtime::ValueId embedded(runtime::ProgramBuilder& builder, const ModelSpec& model, int module = 0) const;
-  /// What the head projects: the final norm of x, with dropout.
-  [[nodiscard]] runtime::ValueId before_head(runtime::ProgramBuilder& builder, const ModelSpec& model, runtime::ValueId x) const;
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, LayerKind kind, bool turns) const;
   [[nodiscard]] DeltaNetSpec delta_net(const ModelConfig& config) const;
   [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;

@@ -10,7 +10,7 @@
 #include "layers/attention/indexer.hpp"
 #include "layers/models/boundary.hpp"
 #include "layers/models/model_family.hpp"
-#include "layers/mtp.hpp"
+#include "layers/models/mtp.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
@@ -87,9 +87,11 @@ ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const S
   } else {
     // Where indexers are warmed up, nothing is trained by the loss of the language model.
     if (model.losses.indexer_warmup) x = detached(builder, x);
-    const Streams main = without_mtp(x, model);
-    builder.loss_term({.name = "lm_loss", .evaluation_only = model.losses.indexer_warmup}, family.head(builder, model, main, false));
-    if (model.modules > 0) mtp_losses(builder, family.multi_token_prediction(), model, x);
+    const runtime::LossTerm term{.name = "lm_loss", .evaluation_only = model.losses.indexer_warmup};
+    if (model.modules > 0)
+      mtp_losses(builder, family.multi_token_prediction(), model, x, term);
+    else
+      builder.loss_term(term, family.head(builder, model, x, false));
   }
   return builder.finish();
 }

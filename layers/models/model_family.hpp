@@ -9,7 +9,7 @@
 #include "layers/family_traits.hpp"
 #include "layers/layer_spec.hpp"
 #include "layers/model_config.hpp"
-#include "layers/mtp.hpp"
+#include "layers/models/mtp.hpp"
 #include "layers/parameter.hpp"
 #include "layers/streams.hpp"
 #include "runtime/io/json_reader.hpp"

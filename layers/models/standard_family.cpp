@@ -384,27 +384,28 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   return layer_output(add(middle, mlp(norm(middle, "post_attention_layernorm"), middle), "mlp_residual"));
 }
 
-namespace {
-
-HeadTable head_table(const ModelSpec& model) {
-  return {.name = model.tied ? embedding_table : "lm_head.weight",
-          .vocabulary = model.vocab_size,
-          .width = model.width,
-          .use = model.tied ? 1 : 0};
+/// The decoder layers of modules are counted on from those of the model, as DeepSeek-V3's files have them.
+static std::string module_path(const ModelSpec& model, int module) {
+  return fmt::format("model.layers.{}", model.decoder_layers() + module - 1);
 }
 
-/// The decoder layers of modules are counted on from those of the model, as DeepSeek-V3's files have them.
-std::string module_path(const ModelSpec& model, int module) { return fmt::format("model.layers.{}", model.decoder_layers() + module - 1); }
-
-}  // namespace
+/// A module has a final norm of its own.
+HeadOperands StandardFamily::mtp_head(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x) const {
+  const std::string norm = module == 0 ? "model.norm" : module_path(model, module) + ".shared_head.norm";
+  HeadOperands head{.h = rms_norm(builder, x, model.width, norm_form(model.norm), norm, "norm"),
+                    .table = {.name = model.tied ? embedding_table : "lm_head.weight",
+                              .vocabulary = model.vocab_size,
+                              .width = model.width,
+                              .use = model.tied ? 1 : 0},
+                    .form = {.soft_cap = static_cast<float>(model.logit_cap)}};
+  builder.label(head.h, "final_norm");
+  if (module == 0) head.form.z_loss = static_cast<float>(model.losses.z_loss);
+  return head;
+}
 
 ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {
-  const ValueId h = rms_norm(builder, x, model.width, norm_form(model.norm), "model.norm", "norm");
-  builder.label(h, "final_norm");
-  const kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(model.losses.z_loss),
-                                          .soft_cap = static_cast<float>(model.logit_cap)};
-  if (want_logits) return output_logits(builder, h, head_table(model), form);
-  return output_loss(builder, h, head_table(model), builder.batch("targets"), form);
+  const HeadOperands head = mtp_head(builder, model, 0, x);
+  return want_logits ? output_logits(builder, head) : output_loss(builder, head, builder.batch("targets"));
 }
 
 ValueId StandardFamily::mtp_embedding(ProgramBuilder& builder, const ModelSpec& model, int module) const {
@@ -424,12 +425,6 @@ ValueId StandardFamily::mtp_input(ProgramBuilder& builder, const ModelSpec& mode
 
 ValueId StandardFamily::mtp_layer(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x) const {
   return layer(builder, model, model.decoder_layers() + module - 1, x);
-}
-
-ValueId StandardFamily::mtp_loss(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x, ValueId targets) const {
-  const ValueId h =
-      rms_norm(builder, x, model.width, norm_form(model.norm), module_path(model, module) + ".shared_head.norm", "shared_head.norm");
-  return output_loss(builder, h, head_table(model), targets, {.soft_cap = static_cast<float>(model.logit_cap)});
 }
 
 Initial StandardFamily::initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const {

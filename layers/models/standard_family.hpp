@@ -64,7 +64,9 @@ class StandardFamily final : public ModelFamily, private MtpFamily {
   StandardFamily(FamilyTraits traits, StandardBlocks blocks, HuggingFaceClass file)
       : traits_(std::move(traits)), blocks_(blocks), file_(std::move(file)) {
     traits_.config_type = file_.model_type;
-    if (!file_.per_layer_inputs) traits_.keys.emplace_back("model.mtp_layers");
+    if (file_.per_layer_inputs) return;
+    traits_.keys.emplace_back("model.mtp_layers");
+    traits_.layer_prefix = "model.layers.";
   }
 
   [[nodiscard]] const FamilyTraits& traits() const override { return traits_; }
@@ -94,8 +96,8 @@ class StandardFamily final : public ModelFamily, private MtpFamily {
                                            runtime::ValueId hidden) const override;
   [[nodiscard]] runtime::ValueId mtp_layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int module,
                                            runtime::ValueId x) const override;
-  [[nodiscard]] runtime::ValueId mtp_loss(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, runtime::ValueId x,
-                                          runtime::ValueId targets) const override;
+  [[nodiscard]] HeadOperands mtp_head(runtime::ProgramBuilder& builder, const ModelSpec& model, int module,
+                                      runtime::ValueId x) const override;
   [[nodiscard]] AttentionSpec attention(const ModelConfig& config, std::size_t index) const;
   [[nodiscard]] DeltaNetSpec delta_net(const ModelConfig& config) const;
   [[nodiscard]] LatentAttentionSpec latent(const ModelConfig& config) const;

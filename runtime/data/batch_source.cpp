@@ -66,11 +66,11 @@ std::int64_t count_targets(const TokenStream& stream, std::int64_t first, std::i
 }
 
 /// Counts the targets that the modules of multi-token prediction have in a row.
-std::int64_t count_of_modules(const TokenStream& stream, std::int64_t first, std::int64_t count, const BatchShape& shape) {
+std::int64_t count_of_modules(const TokenStream& stream, std::int64_t first, std::int64_t count, bool packing, const MtpModules& modules) {
   std::int64_t found = 0;
-  if (shape.modules.count == 0) return found;
+  if (modules.last < modules.first) return found;
   for_each_document(stream, first, count, [&](std::int64_t begin, std::int64_t end, bool border) {
-    found += count_mtp_targets(begin, end - begin - (border ? 1 : 0), shape.packing, shape.modules);
+    found += count_mtp_targets(begin, end - begin - (border ? 1 : 0), packing, modules);
   });
   return found;
 }
@@ -115,7 +115,8 @@ std::int64_t BatchSource::valid_targets(std::int64_t step) const {
 
 std::int64_t BatchSource::mtp_targets(std::int64_t step) const {
   std::int64_t found = 0;
-  for_each_window(step, [&](std::int64_t first) { found += count_of_modules(stream_, first, shape_.sequence, shape_); });
+  for_each_window(step,
+                  [&](std::int64_t first) { found += count_of_modules(stream_, first, shape_.sequence, shape_.packing, shape_.modules); });
   return found;
 }
 
@@ -159,10 +160,13 @@ std::int64_t EvaluationSource::valid_targets(std::int64_t first_microbatch, std:
   return valid;
 }
 
-std::int64_t EvaluationSource::mtp_targets(std::int64_t first_microbatch, std::int64_t count) const {
+std::int64_t EvaluationSource::mtp_targets(std::int64_t first_microbatch, std::int64_t count, int module) const {
   std::int64_t found = 0;
-  for_each_window(first_microbatch, count,
-                  [&](std::int64_t first, std::int64_t tokens) { found += count_of_modules(stream_, first, tokens, shape_); });
+  MtpModules modules = shape_.modules;
+  if (module > 0) modules.first = modules.last = module;
+  for_each_window(first_microbatch, count, [&](std::int64_t first, std::int64_t tokens) {
+    found += count_of_modules(stream_, first, tokens, shape_.packing, modules);
+  });
   return found;
 }
 

@@ -65,7 +65,8 @@ class EvaluationSource {
   [[nodiscard]] std::int64_t microbatches() const noexcept;
   void fill(std::int64_t microbatch, const BatchView& batch) const;
   [[nodiscard]] std::int64_t valid_targets(std::int64_t first_microbatch, std::int64_t count) const;
-  [[nodiscard]] std::int64_t mtp_targets(std::int64_t first_microbatch, std::int64_t count) const;
+  /// Of one module (from 1), or of all with module 0.
+  [[nodiscard]] std::int64_t mtp_targets(std::int64_t first_microbatch, std::int64_t count, int module) const;
 
  private:
   [[nodiscard]] std::int64_t window_of(std::int64_t sample) const noexcept;

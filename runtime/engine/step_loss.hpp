@@ -37,6 +37,8 @@ struct StepLoss {
     // accumulation steps it is G times that, the sum of the steps' means, as MaxText shows it; the loss has the mean.
     double value = 0;
     bool evaluation_only = false;
+    /// LossTerm::metric(): a percentage, and part of no loss.
+    [[nodiscard]] bool metric() const noexcept { return auxiliary && evaluation_only; }
   };
   double total = 0;          // of all terms but those of evaluations: what training minimises
   double main = 0;           // without auxiliary terms: the loss of an evaluation, in nats per token

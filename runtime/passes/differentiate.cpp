@@ -301,11 +301,37 @@ void fill_missing_gradients(ProgramSet& set) {
   }
 }
 
+/// Removes the operations of F from which nothing follows but metrics, which only evaluations compute.
+void leave_metrics_to_evaluation(ProgramSet& set, std::vector<Operation>& forward) {
+  std::vector<bool> needed(set.values.size(), false), of_metric(set.values.size(), false);
+  const auto mark = [](std::vector<bool>& values, ValueId id) {
+    if (id.valid()) values[index(id)] = true;
+  };
+  for (const StageLoss& loss : set.losses) mark(loss.term.metric() ? of_metric : needed, loss.value);
+  for (const Port& port : set.outputs) mark(needed, port.value);
+  for (const StageObservation& observation : set.observations) mark(needed, observation.value);
+  mark(needed, set.logits);
+  for (const ProgramKind kind : {ProgramKind::input_gradient, ProgramKind::weight_gradient})
+    for (const Operation& operation : set.program(kind))
+      for (const ValueId input : operation.inputs) mark(needed, input);
+  const auto any = [](const std::vector<bool>& values, const Operation& operation) {
+    return std::ranges::any_of(operation.outputs, [&](ValueId id) { return values[index(id)]; });
+  };
+  std::vector<Operation> kept;
+  for (auto operation = forward.rbegin(); operation != forward.rend(); ++operation) {
+    const bool only_metric = any(of_metric, *operation) && !any(needed, *operation);
+    for (const ValueId input : operation->inputs) mark(only_metric ? of_metric : needed, input);
+    if (!only_metric) kept.push_back(std::move(*operation));
+  }
+  forward.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+}
+
 /// Separates F from the evaluation: operations whose results I computes are not part of F.
 void leave_to_input_gradient(ProgramSet& set) {
   const auto& input_gradient = set.program(ProgramKind::input_gradient);
   auto& forward = set.programs[static_cast<std::size_t>(ProgramKind::forward)];
   set.programs[static_cast<std::size_t>(ProgramKind::evaluate)] = forward;
+  leave_metrics_to_evaluation(set, forward);
   std::erase_if(forward, [&](const Operation& operation) { return writes(input_gradient, operation.outputs.at(0)); });
   for (const auto& operation : forward)
     for (const auto input : operation.inputs)

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int no_producer = -1;
 
-std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
+std::size_t place_of(ValueId id) { return static_cast<std::size_t>(id.index); }
 
 class Recomputation {
  public:
@@ -23,10 +23,10 @@ class Recomputation {
         crosses_(set.values.size(), false),
         twin_(set.values.size()) {
     for (std::size_t i = 0; i < forward_.size(); ++i)
-      for (const auto output : forward_[i].outputs) producer_[index(output)] = static_cast<int>(i);
+      for (const auto output : forward_[i].outputs) producer_[place_of(output)] = static_cast<int>(i);
     for (const auto& operation : forward_)
       for (const auto input : operation.inputs)
-        if (producer_[index(input)] != no_producer && layer_of(input) != operation.layer) crosses_[index(input)] = true;
+        if (producer_[place_of(input)] != no_producer && layer_of(input) != operation.layer) crosses_[place_of(input)] = true;
   }
 
   void run() {
@@ -45,11 +45,11 @@ class Recomputation {
   }
 
  private:
-  int layer_of(ValueId id) const { return forward_[static_cast<std::size_t>(producer_[index(id)])].layer; }
+  int layer_of(ValueId id) const { return forward_[static_cast<std::size_t>(producer_[place_of(id)])].layer; }
 
   /// Whether the value must be recomputed where layer `layer`'s backward reads it.
   bool recomputed(ValueId id, int layer) const {
-    if (producer_[index(id)] == no_producer || layer_of(id) != layer || crosses_[index(id)]) return false;
+    if (producer_[place_of(id)] == no_producer || layer_of(id) != layer || crosses_[place_of(id)]) return false;
     const auto& value = set_.value(id);
     if (value.type.dtype != kernels::DType::f32 && value.type.dtype != kernels::DType::bf16) return false;  // routing decisions
     return std::none_of(value.labels.begin(), value.labels.end(), [&](const std::string& label) { return policy_.keep.contains(label); });
@@ -65,8 +65,8 @@ class Recomputation {
     while (!open.empty()) {
       const auto id = open.back();
       open.pop_back();
-      if (!recomputed(id, layer) || !operations.insert(producer_[index(id)]).second) continue;
-      const auto& inputs = forward_[static_cast<std::size_t>(producer_[index(id)])].inputs;
+      if (!recomputed(id, layer) || !operations.insert(producer_[place_of(id)]).second) continue;
+      const auto& inputs = forward_[static_cast<std::size_t>(producer_[place_of(id)])].inputs;
       open.insert(open.end(), inputs.begin(), inputs.end());
     }
     return operations;
@@ -85,7 +85,7 @@ class Recomputation {
         value.labels.clear();
         set_.values.push_back(std::move(value));
         const ValueId copy{static_cast<std::int32_t>(set_.values.size()) - 1};
-        if (recomputed(output, layer)) twin_[index(output)] = copy;
+        if (recomputed(output, layer)) twin_[place_of(output)] = copy;
         output = copy;
       }
       operation.name += ".recomputed";
@@ -96,8 +96,8 @@ class Recomputation {
   }
 
   ValueId twin(ValueId id) const {
-    const bool has = index(id) < twin_.size() && twin_[index(id)].valid();
-    return has ? twin_[index(id)] : id;
+    const bool has = place_of(id) < twin_.size() && twin_[place_of(id)].valid();
+    return has ? twin_[place_of(id)] : id;
   }
 
   void redirect(std::vector<Operation>& program, int layer) const {

@@ -9,7 +9,7 @@
 namespace millrace::runtime {
 
 /// A count of the step's batch that a term's sum is divided by. It depends on the data alone, so it is the same in every layout.
-enum class Denominator : std::uint8_t { valid_targets, microbatches, mtp_targets };
+enum class Denominator : std::uint8_t { valid_targets, microbatches, mtp_targets, mtp_eval_targets };
 
 /// These counts for one step, or for one evaluation.
 struct StepCounts {
@@ -17,9 +17,10 @@ struct StepCounts {
   /// MaxText's gradient_accumulation_steps. With G > 1 of them it adds the means of an auxiliary term over each step's rows, and divides
   /// their gradient by the valid targets, as it does with the sum of the main term (its train.py, gradient_accumulation.py).
   std::int64_t accumulation_steps = 1;
-  std::int64_t mtp_targets = 0;  // of all modules of multi-token prediction (runtime/data/mtp_targets.hpp)
+  std::int64_t mtp_targets = 0;       // of all modules of multi-token prediction (runtime/data/mtp_targets.hpp)
+  std::int64_t mtp_eval_targets = 0;  // of the one whose predictions an evaluation compares with the model's
   [[nodiscard]] std::int64_t of(Denominator denominator) const {
-    return std::array{valid_targets, microbatches, mtp_targets}.at(static_cast<std::size_t>(denominator));
+    return std::array{valid_targets, microbatches, mtp_targets, mtp_eval_targets}.at(static_cast<std::size_t>(denominator));
   }
 };
 
@@ -33,6 +34,8 @@ struct LossTerm {
   bool auxiliary = false;        // only shapes the training: it is part of the loss of a step, not of that of an evaluation
   bool evaluation_only = false;  // the other way round: nothing is trained by it
 
+  /// Whether it is no part of any loss, but a number that evaluations show. Training does not compute it.
+  [[nodiscard]] bool metric() const noexcept { return auxiliary && evaluation_only; }
   /// 1 / (denominator · divisor) · weight; 0 if the count is 0 or the term trains nothing. The scalar that the term's gradient begins with.
   /// For an auxiliary term with G > 1 accumulation steps it is multiplied by G / valid targets.
   [[nodiscard]] float gradient_scale(const StepCounts& counts) const {

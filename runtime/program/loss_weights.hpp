@@ -10,7 +10,8 @@ struct LossWeights {
   double router_z_loss = 0;            // log(Z)² of the routers' softmax, by token (kernels/router_z_loss.hpp), a mean over these layers
   double indexer_loss = 0;             // how far indexers' choices are from the attention (kernels/indexer_loss.hpp), a mean over layers
   bool indexer_warmup = false;         // indexers learn from all keys that a query sees, and nothing else is trained
-  double mtp_loss = 0;                 // of modules of multi-token prediction (layers/mtp.hpp), by what these have to predict
+  double mtp_loss = 0;                 // of modules of multi-token prediction (layers/models/mtp.hpp), by what these have to predict
+  int mtp_eval_module = 0;             // no term: the module (from 1) whose predictions evaluations compare with the model's; 0: none
   bool qk_clip = false;                // no term: attentions observe their scores, for QK-clip (runtime/engine/qk_clip.hpp)
   double routed_bias_update_rate = 0;  // no term: of the biases by which routers choose (runtime/engine/load_balance.hpp)
 

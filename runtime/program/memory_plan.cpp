@@ -118,8 +118,14 @@ class Planner {
       if (runs(plan_.mode, kind))
         for (const auto& operation : programs_.program(kind)) require_kernels(operation);
     place_ports();
-    for (std::size_t i = 0; i < programs_.values.size(); ++i)
-      if (lives_[i].touched()) place({static_cast<std::int32_t>(i)});
+    for (std::size_t i = 0; i < programs_.values.size(); ++i) {
+      const ValueId id{static_cast<std::int32_t>(i)};
+      // A result has its place in every mode, also where another one computes it: training and evaluation share the slots of results.
+      if (programs_.is_result(id))
+        append(Region::result, programs_.value(id), plan_.placements[i]);
+      else if (lives_[i].touched())
+        place(id);
+    }
     // A stage that reads no batch field (an empty one) still receives the microbatch: the region is the same for all stages.
     if (!programs_.inputs.empty()) plan_.region_bytes[index(Region::batch)] = batch_offset("end", programs_.tokens);
     for (const auto kind : all_program_kinds)

@@ -143,6 +143,12 @@ ValueId copy(ProgramBuilder& builder, ValueId x, std::string_view name);
 ValueId linear_cross_entropy(ProgramBuilder& builder, ValueId h, ValueId weight, ValueId targets,
                              const kernels::CrossEntropyOptions& options, std::string_view name);
 
+/// The entry with the largest logit of each token: h [T, D], weight [V, D] → i32 [T], without gradient.
+ValueId linear_argmax(ProgramBuilder& builder, ValueId h, ValueId weight, const kernels::CrossEntropyOptions& options,
+                      std::string_view name);
+/// The number of places with equal entries among those whose target is not negative: x, y, targets i32 [T] → f64 [1], for a metric.
+ValueId count_matches(ProgramBuilder& builder, ValueId x, ValueId y, ValueId targets, std::string_view name);
+
 /// The choices of T tokens, K experts each, in the order of experts (kernels/expert_rows.hpp): the row of each choice, i32 [T, K], and
 /// where the rows of each expert begin, i32 [E + 1].
 struct ExpertPlaces {

@@ -147,6 +147,7 @@ EvaluationRequest evaluation_request(const Arguments& arguments, const actors::S
   request.job.request.train.indexer_loss = config.train.indexer_loss;
   request.job.request.train.indexer_warmup = config.train.indexer_warmup;
   request.job.request.train.mtp_loss = config.train.mtp_loss;
+  request.job.request.train.mtp_eval_target_module = config.train.mtp_eval_target_module;
   return request;
 }
 
@@ -171,7 +172,12 @@ void print_losses(const EvaluationRequest& request, const actors::Evaluated& eva
   const auto targets = request.data->evaluation_targets(request.microbatches);
   MILLRACE_CHECK(targets > 0, ExitCode::data, evaluate_component, "no token has a next token in its document, so there is no loss");
   const double loss = evaluated.sum() / static_cast<double>(targets), bits = loss / std::log(2.0), perplexity = std::exp(loss);
-  const auto terms = runtime::add_loss_terms(evaluated.terms, std::numeric_limits<int>::max(), {targets, request.microbatches}).shown();
+  runtime::StepCounts counts{.valid_targets = targets,
+                             .microbatches = request.microbatches,
+                             .mtp_targets = request.data->evaluation_mtp_targets(request.microbatches, 0)};
+  if (const auto module = static_cast<int>(request.job.request.train.mtp_eval_target_module); module > 0)
+    counts.mtp_eval_targets = request.data->evaluation_mtp_targets(request.microbatches, module);
+  const auto terms = runtime::add_loss_terms(evaluated.terms, std::numeric_limits<int>::max(), counts).shown();
   const double rate = static_cast<double>(targets) / std::max(evaluated.seconds, 1e-9);
   std::optional<double> bits_per_byte;
   const auto bytes = request.data->target_bytes();
@@ -190,7 +196,7 @@ void print_losses(const EvaluationRequest& request, const actors::Evaluated& eva
   } else {
     fmt::print("tokens      {} predicted, in {:.2f} s, {} tok/s\n", targets, evaluated.seconds, runtime::count_text(rate));
     fmt::print("loss        {:.6f} nats per token ({:.6f} bits)\nperplexity  {:.4f}\n", loss, bits, perplexity);
-    for (const auto& term : terms) fmt::print("{:<11} {:.6f}\n", term.name, term.value);
+    for (const auto& term : terms) fmt::print("{:<11} {:.6f}{}\n", term.name, term.value, term.metric() ? " %" : "");
     if (bits_per_byte) fmt::print("per byte    {:.6f} bits, of {} bytes\n", *bits_per_byte, *bytes);
   }
   MILLRACE_CHECK(std::isfinite(loss), ExitCode::numerics, evaluate_component, "the loss is not finite");

@@ -217,6 +217,8 @@ ModelConfig read_hugging_face(JsonReader& reader, const HuggingFaceClass& file, 
   read_experts(reader, file, model, warnings);
   read_routed_experts(reader, file, model, warnings);
   read_expert_branch(reader, file, model);
+  // transformers computes no modules that predict further tokens; model.mtp_layers of a run adds them.
+  static_cast<void>(reader.find("num_nextn_predict_layers"));
   if (!file.has_mlp_size) model.intermediate_size = expert_width(model);  // of no layer
   return model;
 }
@@ -229,6 +231,7 @@ OrderedJson hugging_face_json(const ModelConfig& model, const HuggingFaceClass& 
   json["hidden_size"] = model.hidden_size;
   if (file.has_mlp_size) json["intermediate_size"] = model.intermediate_size;
   json["num_hidden_layers"] = model.layers;
+  if (model.mtp_layers > 0) json["num_nextn_predict_layers"] = model.mtp_layers;
   json["num_attention_heads"] = model.heads;
   json["num_key_value_heads"] = model.kv_heads;
   json["head_dim"] = model.head_dim;

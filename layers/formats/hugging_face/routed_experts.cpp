@@ -97,10 +97,8 @@ void read_routed_experts(JsonReader& reader, const HuggingFaceClass& file, Model
         fmt::format("{}: norm_topk_prob is not read by transformers in {}, and has no effect here", reader.where(), file.architecture));
   read_dense_layers(reader, file, model);
   expect_name(reader, "scoring_func", missing.score, file);
-  // Published code adds a balance loss with these, transformers does not; the modules that predict more than one token, and how many
-  // devices share the experts.
-  for (const char* key :
-       {"aux_loss_alpha", "seq_aux", "output_router_logits", "router_aux_loss_coef", "num_nextn_predict_layers", "ep_size"})
+  // Published code adds a balance loss with these, transformers does not; and how many devices share the experts.
+  for (const char* key : {"aux_loss_alpha", "seq_aux", "output_router_logits", "router_aux_loss_coef", "ep_size"})
     static_cast<void>(reader.find(key));
 }
 

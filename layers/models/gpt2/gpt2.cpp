@@ -131,13 +131,13 @@ class Gpt2 final : public ModelFamily {
   [[nodiscard]] ValueId head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const override {
     const ValueId h = norm(builder, model, x, "transformer.ln_f", "ln_f");
     builder.label(h, "final_norm");
-    const HeadTable table{.name = model.tied ? gpt2_table : "lm_head.weight",
-                          .vocabulary = model.vocab_size,
-                          .width = model.width,
-                          .use = model.tied ? 1 : 0};
-    const kernels::CrossEntropyOptions form{.z_loss = static_cast<float>(model.losses.z_loss)};
-    if (want_logits) return output_logits(builder, h, table, form);
-    return output_loss(builder, h, table, builder.batch("targets"), form);
+    const HeadOperands head{.h = h,
+                            .table = {.name = model.tied ? gpt2_table : "lm_head.weight",
+                                      .vocabulary = model.vocab_size,
+                                      .width = model.width,
+                                      .use = model.tied ? 1 : 0},
+                            .form = {.z_loss = static_cast<float>(model.losses.z_loss)}};
+    return want_logits ? output_logits(builder, head) : output_loss(builder, head, builder.batch("targets"));
   }
 
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "layers/layer_spec.hpp"
+#include "layers/losses/cross_entropy.hpp"
 #include "layers/streams.hpp"
 #include "runtime/program/builder.hpp"
 
@@ -30,9 +31,9 @@ class MtpFamily {
   /// The module's decoder layer: [T, D] → H_module.
   [[nodiscard]] virtual runtime::ValueId mtp_layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int module,
                                                    runtime::ValueId x) const = 0;
-  /// Final norm and output head of H_module: the loss for these targets i32 [T], f64 [2], without z-loss.
-  [[nodiscard]] virtual runtime::ValueId mtp_loss(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, runtime::ValueId x,
-                                                  runtime::ValueId targets) const = 0;
+  /// Final norm and output head of H_module, of module 0 for the model itself; only the model's own loss has a z-loss.
+  [[nodiscard]] virtual HeadOperands mtp_head(runtime::ProgramBuilder& builder, const ModelSpec& model, int module,
+                                              runtime::ValueId x) const = 0;
 };
 
 /// The use of the embedding's table by module `module`: 0 is the embedding's, 1 that of a tied head.
@@ -55,11 +56,11 @@ inline constexpr std::string_view mtp_output_label = "mtp_output";
 [[nodiscard]] Streams mtp_module(runtime::ProgramBuilder& builder, const MtpFamily& family, const ModelSpec& model, int module,
                                  const Streams& in);
 
-/// Appends the losses of all modules, from the streams before the head, as terms "mtp_loss".
-void mtp_losses(runtime::ProgramBuilder& builder, const MtpFamily& family, const ModelSpec& model, const Streams& in);
-
-/// The streams before the head without those of modules.
-[[nodiscard]] Streams without_mtp(const Streams& streams, const ModelSpec& model);
+/// Appends the head of a model with modules, from the streams before it: the loss `lm_loss` of the model itself, the losses of all modules
+/// as terms "mtp_loss", and for evaluations "mtp_acceptance": how many percent of what module losses.mtp_eval_module (from 1; 0: none)
+/// predicts is also what the model predicts when it gets there, which is how many of such tokens speculative decoding would accept.
+void mtp_losses(runtime::ProgramBuilder& builder, const MtpFamily& family, const ModelSpec& model, const Streams& in,
+                runtime::LossTerm lm_loss);
 
 /// Adds the layers of `modules` modules to a resolved model. Throws Error(model) naming the family if its layers exchange more than the
 /// residual stream.

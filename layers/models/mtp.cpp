@@ -1,4 +1,4 @@
-#include "layers/mtp.hpp"
+#include "layers/models/mtp.hpp"
 
 #include <fmt/format.h>
 
@@ -32,21 +32,40 @@ Streams mtp_module(runtime::ProgramBuilder& builder, const MtpFamily& family, co
   return out;
 }
 
-void mtp_losses(runtime::ProgramBuilder& builder, const MtpFamily& family, const ModelSpec& model, const Streams& in) {
+namespace {
+
+/// The percentage of the module's valid targets for which the module and the model predict the same token.
+void acceptance(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, const HeadOperands& main, const HeadOperands& ahead,
+                runtime::ValueId targets) {
+  const runtime::ValueId own = runtime::linear_argmax(builder, main.h, head_weight(builder, main.table), main.form, "model_predictions");
+  const runtime::ValueId later =
+      runtime::shift_left(builder, own, builder.batch("segments"),
+                          {.distance = module, .filling = -1, .last_border_only = model.shifts_over_documents}, "model_predictions_ahead");
+  const runtime::ValueId predicted = runtime::linear_argmax(builder, ahead.h, head_weight(builder, ahead.table), ahead.form, "predictions");
+  builder.loss_term({.name = "mtp_acceptance",
+                     .weight = 100,
+                     .denominator = runtime::Denominator::mtp_eval_targets,
+                     .auxiliary = true,
+                     .evaluation_only = true},
+                    runtime::count_matches(builder, predicted, later, targets, "accepted"));
+}
+
+}  // namespace
+
+void mtp_losses(runtime::ProgramBuilder& builder, const MtpFamily& family, const ModelSpec& model, const Streams& in,
+                runtime::LossTerm lm_loss) {
+  const HeadOperands main = family.mtp_head(builder, model, 0, in.at(runtime::hidden_port));
+  builder.loss_term(std::move(lm_loss), output_loss(builder, main, builder.batch("targets")));
   for (int module = 1; module <= model.modules; ++module) {
     builder.enter(-1, fmt::format("mtp_head.{}", module));
     const runtime::ValueId targets = mtp_shifted(builder, model, "targets", module, -1);
+    const HeadOperands ahead = family.mtp_head(builder, model, module, in.at(mtp_stream(module)));
     builder.loss_term(
         {.name = "mtp_loss", .weight = model.losses.mtp_loss, .denominator = runtime::Denominator::mtp_targets, .auxiliary = true},
-        family.mtp_loss(builder, model, module, in.at(mtp_stream(module)), targets));
+        output_loss(builder, ahead, targets));
+    if (module == model.losses.mtp_eval_module) acceptance(builder, model, module, main, ahead, targets);
   }
   builder.enter(-1, "");
-}
-
-Streams without_mtp(const Streams& streams, const ModelSpec& model) {
-  Streams main = streams;
-  for (int module = 1; module <= model.modules; ++module) main.erase(mtp_stream(module));
-  return main;
 }
 
 void add_mtp(ModelSpec& model, std::int64_t modules, std::string_view family) {
