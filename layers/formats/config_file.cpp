@@ -115,6 +115,7 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
         differs("hidden_size", expected.hidden_size, found.hidden_size),
         differs("intermediate_size", expected.intermediate_size, found.intermediate_size),
         differs("heads", expected.heads, found.heads),
+        differs("mtp_layers", expected.mtp_layers, found.mtp_layers),
         differs("kv_heads", expected.kv_heads, found.kv_heads),
         differs("head_dim", expected.head_dim, found.head_dim),
         differs("rms_norm_eps", expected.rms_norm_eps, found.rms_norm_eps),
@@ -242,7 +243,11 @@ ConfigFile read_config_file(const std::filesystem::path& path) {
 std::string config_file_text(const ConfigFile& config, std::string_view dtype) {
   const std::string text = written(config, dtype);
   // A value that the file cannot express would be lost, and the file would describe another model.
-  const ModelConfig expected = plain(config.model), found = plain(parse_config_file(text, "the config.json to be written").model);
+  const ModelConfig expected = plain(config.model);
+  ModelConfig found = plain(parse_config_file(text, "the config.json to be written").model);
+  // A run says whether it computes the modules of a file (model.mtp_layers): many files of transformers name some and have no weights of
+  // them.
+  if (found.numerics == "hf") found.mtp_layers = expected.mtp_layers;
   const std::string lost = first_differing_key(expected, found);
   MILLRACE_CHECK(lost.empty(), ExitCode::model, config_file_component,
                  "a config.json of the family {} cannot express {}: the exported model would differ", config.model.family, lost);

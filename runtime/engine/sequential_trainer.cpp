@@ -112,6 +112,10 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
                  valid_targets);
   MILLRACE_CHECK(microbatches % accumulators_ == 0, ExitCode::config, "runtime.straight_loop",
                  "{} microbatches for {} accumulators, expected a multiple", microbatches, accumulators_);
+  for (const Stage* stage : rank_.stages())
+    for (const StageLoss& loss : stage->losses())
+      MILLRACE_CHECK(loss.term.metric() || loss.term.denominator != Denominator::mtp_targets, ExitCode::config, "runtime.straight_loop",
+                     "the model has modules that predict further tokens, whose targets this loop does not count; expected none");
   const std::int64_t part = microbatches / accumulators_;
   rank_.set_loss_scales({valid_targets, microbatches});
   StraightSums sums{loss_terms(rank_), 0, microbatches, observations(rank_)};

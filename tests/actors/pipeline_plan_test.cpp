@@ -33,18 +33,52 @@ PlanRequest request(const std::string& schedule, int ranks, int microbatches, bo
   return made;
 }
 
+constexpr std::size_t table_bytes = std::size_t{257} * 32 * 4;
+
+/// "0 -> 3: 0" for the sum of use 0 from rank 0 to rank 3.
+std::vector<std::string> texts(const std::vector<SumMessage>& messages) {
+  std::vector<std::string> list;
+  for (const SumMessage& message : messages) {
+    std::string text = std::to_string(message.from.value) + " -> " + std::to_string(message.to.value) + ":";
+    for (const SumPart& part : message.parts) text += " " + std::to_string(part.use);
+    list.push_back(text);
+  }
+  return list;
+}
+
 TEST(PipelinePlan, TiedTableIsExchangedBetweenTwoRanks) {
   const auto plan = make_plan(request("1f1b", 4, 4, true));
-  const auto exchanges = plan.exchanges();
-  ASSERT_EQ(exchanges.size(), 1U);
-  EXPECT_EQ(exchanges[0].first, runtime::RankId(0));
-  EXPECT_EQ(exchanges[0].second, runtime::RankId(3));
-  EXPECT_EQ(exchanges[0].bytes, std::size_t{257} * 32 * 4);
+  EXPECT_EQ(texts(plan.sums), (std::vector<std::string>{"0 -> 3: 0", "3 -> 0: 1"}));
+  EXPECT_EQ(plan.sums[0].bytes(), table_bytes);
   EXPECT_EQ(plan.channels().size(), plan.edges.size() + 2);
-  EXPECT_TRUE(plan.held_twice(plan.parameters[0].name));
-  EXPECT_FALSE(plan.held_twice(plan.parameters[1].name));
-  EXPECT_TRUE(make_plan(request("1f1b", 4, 4, false)).exchanges().empty());
-  EXPECT_TRUE(make_plan(request("1f1b", 1, 4, true)).exchanges().empty());
+  EXPECT_TRUE(plan.held_by_several(plan.parameters[0].name));
+  EXPECT_FALSE(plan.held_by_several(plan.parameters[1].name));
+  EXPECT_TRUE(make_plan(request("1f1b", 4, 4, false)).sums.empty());
+  EXPECT_TRUE(make_plan(request("1f1b", 1, 4, true)).sums.empty());
+}
+
+/// Every rank that uses the table gets the uses that it does not have; two that share a rank travel in one message.
+TEST(PipelinePlan, ModulesUseTheTableOfTheEmbedding) {
+  const auto plan = [](const char* schedule, int ranks, bool tied, const char* layout, std::int64_t chunks = 1) {
+    auto made = request(schedule, ranks, 8, tied);
+    made.model.mtp_layers = 2;
+    made.pipeline.layout = layout;
+    made.pipeline.chunks = chunks;
+    return make_plan(made);
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(texts(plan("1f1b", 4, false, "E t*4 | M | M | H").sums),
+            (Texts{"0 -> 1: 0", "0 -> 2: 0", "1 -> 0: 2", "1 -> 2: 2", "2 -> 0: 3", "2 -> 1: 3"}));
+  EXPECT_EQ(texts(plan("1f1b", 2, true, "E t*4 | M*2 H").sums), (Texts{"0 -> 1: 0", "1 -> 0: 1 2 3"}));
+  EXPECT_EQ(texts(plan("zb-v", 2, false, "E t*2 | t | t M | M H", 2).sums), (Texts{"0 -> 1: 0 3", "1 -> 0: 2"}));
+  EXPECT_TRUE(plan("1f1b", 1, true, "E t*4 M*2 H").sums.empty());
+  // With replicas, first all sums of both halves of the microbatches, use by use.
+  const auto mirrored = plan("dualpipe", 4, true, "E t*4 | M | M | H");
+  EXPECT_EQ(std::ranges::count(mirrored.sums, SumRound::replicas, &SumMessage::round), 4);
+  Texts uses;
+  for (const SumMessage& message : mirrored.sums)
+    if (message.round == SumRound::uses) uses.push_back(texts({message}).front());
+  EXPECT_EQ(uses, (Texts{"0 -> 1: 0 1", "0 -> 2: 0 1", "1 -> 0: 2 3", "1 -> 3: 2 3"}));
 }
 
 TEST(PipelinePlan, AnEdgeHasTheBytesOfItsPorts) {
@@ -112,21 +146,16 @@ TEST(PipelinePlan, ReplicasShareEverythingWithTheirMirror) {
     EXPECT_EQ(plan.parts(), 2);
     EXPECT_EQ(plan.accumulators, 1);
     EXPECT_EQ(plan.head_ranks(), (std::vector<int>{3, 0}));
-    const auto exchanges = plan.exchanges();
-    ASSERT_EQ(exchanges.size(), 2U);
-    for (int rank = 0; rank < 2; ++rank) {
-      const auto& exchange = exchanges[static_cast<std::size_t>(rank)];
-      EXPECT_EQ(exchange.first, runtime::RankId(rank));
-      EXPECT_EQ(exchange.second, runtime::RankId(3 - rank));
-      // Both ranks have one set of accumulators, and the plan includes the rings for their sums.
-      for (const auto side : {exchange.first, exchange.second}) {
-        const auto compute = RankBlueprint(plan, side, {}).build(true);
-        std::size_t sums = 0;
-        for (const auto* stage : compute->stages()) sums += stage->shard_layout().accumulator_bytes;
-        EXPECT_EQ(sums, exchange.bytes);
-        const bool in = side == exchange.second;
-        EXPECT_NE(compute->memory_plan().find_ring(exchange.channel + (in ? 0 : 1)), nullptr);
-      }
+    ASSERT_EQ(plan.sums.size(), 4U);
+    for (int rank = 0; rank < 4; ++rank) {
+      // A message of all sums goes each way, both ranks have one set of accumulators, and the plan includes the rings for their sums.
+      const auto to = std::ranges::find(plan.sums, runtime::RankId(rank), &SumMessage::to);
+      EXPECT_EQ(to->from, runtime::RankId(3 - rank));
+      const auto compute = RankBlueprint(plan, runtime::RankId(rank), {}).build(true);
+      std::size_t sums = 0;
+      for (const auto* stage : compute->stages()) sums += stage->shard_layout().accumulator_bytes;
+      EXPECT_EQ(sums, to->bytes());
+      EXPECT_NE(compute->memory_plan().find_ring(to->channel), nullptr);
     }
   }
 }

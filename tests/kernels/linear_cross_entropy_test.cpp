@@ -1,6 +1,7 @@
 #include "kernels/linear_cross_entropy.hpp"
 
 #include "kernels/base/cpu_features.hpp"
+#include "kernels/count_matches.hpp"
 #include "kernels/cpu/linear_cross_entropy_loops.hpp"
 #include "tests/kernels/fixture.hpp"
 
@@ -12,6 +13,7 @@ using testing::fast;
 using testing::lies_within;
 using testing::scratch_of;
 using testing::stream_of;
+using testing::wait;
 using tests::around;
 using tests::fp32_roundoff;
 using tests::Interval;
@@ -328,6 +330,75 @@ TEST(LinearCrossEntropy, LogitsAreThoseOfTheLoss) {
       for (std::int64_t i = 0; i < 1301; ++i) sum += std::exp(found.get(token * 1301 + i));
       EXPECT_NEAR(results.log_sum_exp.get(token), std::log(sum), 1e-5);
     }
+  }
+}
+
+/// The entry is that of the largest logit which the same device computes, whatever tiles it is found in.
+TEST(LinearArgmax, IsTheFirstOfTheLargestLogits) {
+  struct Case {
+    HeadCase size;
+    DType dtype;
+    CrossEntropyOptions options;
+  };
+  const std::vector<Case> cases{{{5, 7, 1}, DType::f32, {}},
+                                {{9, 16, 1301}, DType::f32, kShaped},
+                                {{3, 8, 5000}, DType::bf16, {}},
+                                {{300, 8, 70000}, DType::f32, {}},
+                                {{17, 24, 4099}, DType::f32, kRounded}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(::testing::PrintToString(each.size));
+    Head head(each.size, each.dtype, each.options);
+    // Two entries are equal, and the largest where h is positive along them.
+    for (std::int64_t i = 0; i < each.size.width && each.size.vocabulary > 1; ++i)
+      for (const std::int64_t entry : {each.size.vocabulary - 1, each.size.vocabulary / 2}) head.w.set(entry * each.size.width + i, 2.0);
+    for (const int threads : {1, 2, 3}) {
+      ThreadTeam team(threads);
+      const ExecutionContext context = fast(team);
+      const std::size_t bytes =
+          linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, each.dtype, each.options, context.processor());
+      const Buffer scratch = scratch_of(context, bytes);
+      Data logits(DType::f32, {each.size.tokens, each.size.vocabulary}), entries(DType::i32, {each.size.tokens});
+      linear_logits(context, *head.h, *head.w, each.options, *logits, scratch.bytes());
+      linear_argmax(context, *head.h, *head.w, each.options, *entries, scratch.bytes());
+      wait();
+      for (std::int64_t token = 0; token < each.size.tokens; ++token) {
+        std::int64_t best = 0;
+        for (std::int64_t entry = 1; entry < each.size.vocabulary; ++entry)
+          if (logits.get(token * each.size.vocabulary + entry) > logits.get(token * each.size.vocabulary + best)) best = entry;
+        EXPECT_EQ(entries.get(token), static_cast<double>(best)) << "token " << token << ", " << threads << " threads";
+      }
+    }
+  }
+}
+
+/// A reference with sums in double has other largest entries only where two logits are nearly equal; here none are.
+TEST(LinearArgmax, MatchesItsReference) {
+  ThreadTeam team(2);
+  const Head head({40, 12, 1500}, DType::f32, {});
+  const ExecutionContext context = fast(team), reference(team, Implementation::reference);
+  Data found(DType::i32, {40}), wanted(DType::i32, {40});
+  const Buffer scratch = scratch_of(
+      context, linear_cross_entropy_scratch_bytes((*head.h).shape, (*head.w).shape, DType::f32, head.options, context.processor()));
+  linear_argmax(context, *head.h, *head.w, head.options, *found, scratch.bytes());
+  linear_argmax(reference, *head.h, *head.w, head.options, *wanted, {});
+  wait();
+  for (std::int64_t token = 0; token < 40; ++token) EXPECT_EQ(found.get(token), wanted.get(token)) << token;
+}
+
+TEST(CountMatches, CountsWhereThereIsATarget) {
+  ThreadTeam team(2);
+  for (const Implementation implementation : {Implementation::fast, Implementation::reference}) {
+    Data x(DType::i32, {1000}), y(DType::i32, {1000}), targets(DType::i32, {1000}), count(DType::f64, {1});
+    int expected = 0;
+    for (std::int64_t i = 0; i < 1000; ++i) {
+      x.set(i, static_cast<double>(i % 3));
+      y.set(i, static_cast<double>(i % 5));
+      targets.set(i, i % 7 == 0 ? -1.0 : 0.0);
+      expected += i % 3 == i % 5 && i % 7 != 0 ? 1 : 0;
+    }
+    count_matches(stream_of(team, implementation), *x, *y, *targets, *count);
+    testing::wait();
+    EXPECT_EQ(count.get(0), expected);
   }
 }
 

@@ -28,7 +28,7 @@ TEST(ConfigFile, RejectsWhatItDoesNotComputeOfMaxText) {
     expect_error([&] { (void)parse(changed); }, ExitCode::model, {"config.json: " + std::string(key) + " = " + value.dump(), says});
   };
   refused("decoder_block", "deepseek4", "supported are \"default\"");
-  refused("mtp_num_layers", 1, "supported is 0");
+  refused("mtp_num_layers", -1, "expected");
   refused("num_experts", 8, "supported is 1");
   refused("use_qk_norm", true, "supported is false");
   refused("sliding_window_size", 128, "supported is 0");
@@ -369,7 +369,7 @@ TEST(ConfigFile, ReadsAndWritesMaxTextsDeepSeek) {
   grouped["base_num_kv_heads"] = grouped["num_kv_heads"] = 2;
   expect_error([&] { (void)parse(grouped); }, ExitCode::model, {"num_kv_heads = 2", "expected num_query_heads = 4"});
   for (const auto& [key, value] :
-       std::initializer_list<std::pair<const char*, json>>{{"mtp_num_layers", 1}, {"mhc_expansion_rate", 4}, {"engram_layers", {1}}})
+       std::initializer_list<std::pair<const char*, json>>{{"mhc_expansion_rate", 4}, {"engram_layers", {1}}})
     refused(key, value, "supported is");
 }
 

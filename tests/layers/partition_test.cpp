@@ -50,6 +50,35 @@ TEST(Layout, RefusesWithAClearWord) {
   }
 }
 
+TEST(Layout, ReadsModules) {
+  const std::vector<StageLayout> wanted = {
+      {true, 0, 2, false, 0}, {false, 2, 1, false, 1}, {false, 4, 0, false, 2}, {false, 6, 0, true, 0}};
+  const auto stages = parse_layout("E t*2 | t M | M*2 | H", {3, 3}, 4);
+  EXPECT_EQ(stages, wanted);
+  EXPECT_EQ(print_layout(stages), "E t*2 | t M | M*2 | H");
+  EXPECT_EQ(stages[1].end(), 4);
+  EXPECT_FALSE(stages[2].empty());
+  struct Bad {
+    const char* text;
+    ChainLength chain;
+    std::int64_t stages;
+    std::vector<std::string> parts;
+  };
+  const std::vector<Bad> table = {
+      {"E t*2 H", {2, 1}, 1, {"0 modules", "the model has 1", "model.mtp_layers"}},
+      {"E t*2 M H", {2, 0}, 1, {"1 modules", "the model has 0"}},
+      {"E t M t H", {2, 1}, 1, {"found \"t\" after M"}},
+      {"E t M | t H", {2, 1}, 2, {"found \"t\" after M"}},
+      {"E t*2 | M*0 H", {2, 1}, 2, {"found \"M*0\""}},
+      {"M E t*2 H", {2, 1}, 1, {"found E after other layers"}},
+      {"E t*2 m H", {2, 1}, 1, {"found \"m\"", "M*N"}},
+  };
+  for (const Bad& bad : table) {
+    SCOPED_TRACE(bad.text);
+    tests::expect_error([&] { (void)parse_layout(bad.text, bad.chain, bad.stages); }, ExitCode::config, bad.parts);
+  }
+}
+
 TEST(UniformLayout, SpreadsEvenly) {
   EXPECT_EQ(print_layout(uniform_layout({8, 0}, 1)), "E t*8 H");
   EXPECT_EQ(print_layout(uniform_layout({8, 0}, 4)), "E t*2 | t*2 | t*2 | t*2 H");
@@ -57,6 +86,11 @@ TEST(UniformLayout, SpreadsEvenly) {
   EXPECT_EQ(print_layout(uniform_layout({3, 0}, 3)), "E t | t | t H");
   EXPECT_EQ(print_layout(uniform_layout({3, 0}, 4)), "E t | t | t | H");
   EXPECT_EQ(print_layout(uniform_layout({3, 0}, 5)), "E | t | t | t | H");
+  EXPECT_EQ(print_layout(uniform_layout({3, 2}, 1)), "E t*3 M*2 H");
+  EXPECT_EQ(print_layout(uniform_layout({3, 2}, 3)), "E t | t | t M*2 H");
+  EXPECT_EQ(print_layout(uniform_layout({3, 2}, 5)), "E | t | t | t | M*2 H");
+  EXPECT_EQ(print_layout(uniform_layout({3, 2}, 6)), "E | t | t | t | M*2 | H");
+  EXPECT_EQ(print_layout(uniform_layout({3, 2}, 7)), "E | t | t | t | M | M | H");
 }
 
 TEST(UniformLayout, IsLegalForEveryCount) {
@@ -66,7 +100,14 @@ TEST(UniformLayout, IsLegalForEveryCount) {
       EXPECT_EQ(parse_layout(print_layout(layout), {layers, 0}, stages), layout) << layers << " layers, " << stages << " stages";
       for (const auto& stage : layout) EXPECT_FALSE(stage.empty());
     }
+    for (const std::int64_t modules : {1, 3})
+      for (std::int64_t stages = 1; stages <= layers + modules + 2; ++stages) {
+        const auto layout = uniform_layout({layers, modules}, stages);
+        EXPECT_EQ(parse_layout(print_layout(layout), {layers, modules}, stages), layout) << layers << " layers, " << stages << " stages";
+        for (const auto& stage : layout) EXPECT_FALSE(stage.empty());
+      }
     tests::expect_error([&] { (void)uniform_layout({layers, 0}, layers + 3); }, ExitCode::config, {"layers + 2"});
+    tests::expect_error([&] { (void)uniform_layout({layers, 2}, layers + 5); }, ExitCode::config, {"2 modules", "layers + modules + 2"});
     tests::expect_error([&] { (void)uniform_layout({layers, 0}, 0); }, ExitCode::config, {"found 0 stages"});
   }
 }

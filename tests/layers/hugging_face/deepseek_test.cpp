@@ -257,7 +257,7 @@ TEST(DeepSeekParameters, AreReadAndWritten) {
     const tests::TemporaryFolder folder;
     std::vector<ParameterSpec> more = specs;
     ParameterSpec further = specs.at(1);
-    further.name = "model.layers.3.enorm.weight";
+    further.name = "model.layers.3.eh_proj.weight";
     values[further.name] = std::vector<float>(static_cast<std::size_t>(further.shape.elements()), 1.0F);
     more.push_back(further);
     write_weights(folder.path().string(), more, dtype, reader);
@@ -271,12 +271,12 @@ TEST(DeepSeekParameters, AreReadAndWritten) {
         EXPECT_EQ(found, values.at(spec.name)) << spec.name;
       }
     }
-    further.name = "model.layers.2.enorm.weight";
-    values[further.name] = values.at("model.layers.3.enorm.weight");
+    further.name = "model.layers.2.eh_proj.weight";
+    values[further.name] = values.at("model.layers.3.eh_proj.weight");
     more.back() = further;
     const tests::TemporaryFolder other;
     write_weights(other.path().string(), more, dtype, reader);
-    expect_error([&] { (void)FolderWeights(other.path().string(), file.model); }, ExitCode::model, {"model.layers.2.enorm.weight"});
+    expect_error([&] { (void)FolderWeights(other.path().string(), file.model); }, ExitCode::model, {"model.layers.2.eh_proj.weight"});
   }
 }
 

@@ -140,6 +140,38 @@ TEST(BatchSource, CountsTheTargetsItWillGive) {
   }
 }
 
+/// The counts that are made from borders alone against those from what is filled in.
+TEST(BatchSource, CountsTheTargetsOfModules) {
+  std::vector<std::int64_t> borders;
+  for (std::int64_t border = 3; border < 2000; border += 1 + border % 23) borders.push_back(border);
+  const CountingStream stream(2000, borders);
+  for (const bool packing : {true, false})
+    for (const bool last : {true, false})
+      for (const std::int64_t modules : {1, 2, 5, 20}) {
+        SCOPED_TRACE(::testing::Message() << modules << " modules, packing " << packing << ", last border only " << last);
+        const BatchShape shape{.rows = 3, .sequence = 16, .microbatches = 4, .seed = 8, .packing = packing, .modules = {1, modules, last}};
+        const BatchSource source(stream, shape);
+        const EvaluationSource evaluation(stream, shape);
+        Batch batch(3, 16);
+        for (std::int64_t step = 0; step < 6; ++step) {
+          std::int64_t found = 0;
+          for (std::int64_t microbatch = 0; microbatch < 4; ++microbatch) {
+            source.fill(step, microbatch, batch.view());
+            found += count_mtp_targets(batch.targets, batch.segments, 16, shape.modules);
+          }
+          EXPECT_EQ(source.mtp_targets(step), found);
+        }
+        std::int64_t all = 0, first = 0;
+        for (std::int64_t microbatch = 0; microbatch < evaluation.microbatches(); ++microbatch) {
+          evaluation.fill(microbatch, batch.view());
+          all += count_mtp_targets(batch.targets, batch.segments, 16, shape.modules);
+          first += count_mtp_targets(batch.targets, batch.segments, 16, {1, 1, last});
+        }
+        EXPECT_EQ(evaluation.mtp_targets(0, evaluation.microbatches(), 0), all);
+        EXPECT_EQ(evaluation.mtp_targets(0, evaluation.microbatches(), 1), first);
+      }
+}
+
 TEST(BatchSource, WantsAWholeWindow) {
   const CountingStream stream(8, {});
   expect_error([&] { const BatchSource source(stream, {.rows = 1, .sequence = 8}); }, ExitCode::data,
