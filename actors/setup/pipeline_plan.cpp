@@ -252,6 +252,7 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
   double weights = 0;
   for (const auto& parameter : parameters)
     if (parameter.shape.rank() >= 2) weights += parameter.active * static_cast<double>(parameter.shape.elements());
+  weights += static_cast<double>(model.mtp_layers * model.vocab_size * model.hidden_size);  // modules use the head as well
   if (!model.tie_word_embeddings) weights -= static_cast<double>(model.vocab_size * model.hidden_size);  // the embedding is a lookup
   weights -= static_cast<double>(model.per_layer_vocab_size) * static_cast<double>(model.layers * model.per_layer_input_size);  // as well
   const double tokens = static_cast<double>(microbatches * rows * sequence);
@@ -261,7 +262,7 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
   const auto of_kind = [&](layers::LayerKind kind) { return static_cast<std::int64_t>(std::ranges::count(model.layer_kinds, kind)); };
   const std::int64_t linear = of_kind(layers::LayerKind::linear);
   const std::int64_t wide = model.global_head_dim == 0 ? 0 : model.layer_kinds.empty() ? model.layers : of_kind(layers::LayerKind::full);
-  const std::int64_t all_widths = (model.layers - linear - wide) * widths + wide * 2 * model.global_head_dim;
+  const std::int64_t all_widths = (model.layers + model.mtp_layers - linear - wide) * widths + wide * 2 * model.global_head_dim;
   const double attention = (model.causal ? 3.0 : 6.0) * static_cast<double>(sequence * model.heads * all_widths);
   // A token reads a state of the delta rule twice and writes it once: three products of a vector and a matrix forward, twice that backward.
   const double state = static_cast<double>(model.linear_value_heads * model.linear_key_head_dim * model.linear_value_head_dim);
