@@ -125,9 +125,11 @@ class Checker {
 
   void prediction_modules() const {
     const std::int64_t modules = config_.model.mtp_layers;
-    for (const char* key : {"train.mtp_loss", "train.mtp_eval_target_module"})
-      want(modules > 0 || run_.settings.at(key).origin.layer == Layer::built_in, key,
-           "but the model has no modules that predict further tokens: model.mtp_layers = 0");
+    const runtime::TrainConfig standard;
+    for (const auto& [key, same] :
+         {std::pair{"train.mtp_loss", config_.train.mtp_loss == standard.mtp_loss},
+          {"train.mtp_eval_target_module", config_.train.mtp_eval_target_module == standard.mtp_eval_target_module}})
+      want(modules > 0 || same, key, "but the model has no modules that predict further tokens: model.mtp_layers = 0");
     want(modules == 0 || config_.train.mtp_eval_target_module <= modules, "train.mtp_eval_target_module",
          "expected at most model.mtp_layers = {}", modules);
   }

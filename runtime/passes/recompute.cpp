@@ -7,7 +7,7 @@
 namespace millrace::runtime {
 namespace {
 
-constexpr int no_producer = -1;
+constexpr int input_of_stage = -1;
 
 std::size_t place_of(ValueId id) { return static_cast<std::size_t>(id.index); }
 
@@ -19,14 +19,14 @@ class Recomputation {
         forward_(set.program(ProgramKind::forward)),
         input_gradient_(set.programs[static_cast<std::size_t>(ProgramKind::input_gradient)]),
         weight_gradient_(set.programs[static_cast<std::size_t>(ProgramKind::weight_gradient)]),
-        producer_(set.values.size(), no_producer),
+        producer_(set.values.size(), input_of_stage),
         crosses_(set.values.size(), false),
         twin_(set.values.size()) {
     for (std::size_t i = 0; i < forward_.size(); ++i)
       for (const auto output : forward_[i].outputs) producer_[place_of(output)] = static_cast<int>(i);
     for (const auto& operation : forward_)
       for (const auto input : operation.inputs)
-        if (producer_[place_of(input)] != no_producer && layer_of(input) != operation.layer) crosses_[place_of(input)] = true;
+        if (producer_[place_of(input)] != input_of_stage && layer_of(input) != operation.layer) crosses_[place_of(input)] = true;
   }
 
   void run() {
@@ -49,7 +49,7 @@ class Recomputation {
 
   /// Whether the value must be recomputed where layer `layer`'s backward reads it.
   bool recomputed(ValueId id, int layer) const {
-    if (producer_[place_of(id)] == no_producer || layer_of(id) != layer || crosses_[place_of(id)]) return false;
+    if (producer_[place_of(id)] == input_of_stage || layer_of(id) != layer || crosses_[place_of(id)]) return false;
     const auto& value = set_.value(id);
     if (value.type.dtype != kernels::DType::f32 && value.type.dtype != kernels::DType::bf16) return false;  // routing decisions
     return std::none_of(value.labels.begin(), value.labels.end(), [&](const std::string& label) { return policy_.keep.contains(label); });
@@ -111,7 +111,7 @@ class Recomputation {
   const std::vector<Operation>& forward_;
   std::vector<Operation>& input_gradient_;
   std::vector<Operation>& weight_gradient_;
-  std::vector<int> producer_;  // by value: position in the forward, or no_producer
+  std::vector<int> producer_;  // by value: position in the forward, or input_of_stage
   std::vector<bool> crosses_;  // by value: a forward operation of another layer reads it
   std::vector<ValueId> twin_;  // by value: its recomputed copy
 };

@@ -78,7 +78,7 @@ TEST(PipelinePlan, ModulesUseTheTableOfTheEmbedding) {
   Texts uses;
   for (const SumMessage& message : mirrored.sums)
     if (message.round == SumRound::uses) uses.push_back(texts({message}).front());
-  EXPECT_EQ(uses, (Texts{"0 -> 1: 0 1", "0 -> 2: 0 1", "1 -> 0: 2 3", "1 -> 3: 2 3"}));
+  EXPECT_EQ(uses, (Texts{"0 -> 1: 0", "0 -> 2: 0", "1 -> 0: 2", "1 -> 3: 2", "2 -> 0: 3", "2 -> 3: 3", "3 -> 1: 1", "3 -> 2: 1"}));
 }
 
 TEST(PipelinePlan, AnEdgeHasTheBytesOfItsPorts) {
