@@ -24,7 +24,7 @@ struct Bounds {
   int slots = 0, outbox = 0;  // 0: unbounded
 };
 
-runtime::TransferModel model_of(TransferOrder order, const Bounds& bounds, const runtime::Placement& placement) {
+runtime::TransferModel transfer_model(TransferOrder order, const Bounds& bounds, const runtime::Placement& placement) {
   runtime::TransferModel model;
   model.order = order;
   model.outbox = bounds.outbox;
@@ -54,7 +54,8 @@ bool prove_engine(const runtime::Schedule& schedule) {
 // The slots that every edge needs if receives are in the list; more slots never cause a deadlock.
 int slots_needed(const runtime::Schedule& schedule, const runtime::FullTable& table) {
   const auto live = [&](int slots) {
-    return runtime::replay_transfers(schedule.placement, table, model_of(TransferOrder::edge_fifo, {slots, 0}, schedule.placement)).live;
+    return runtime::replay_transfers(schedule.placement, table, transfer_model(TransferOrder::edge_fifo, {slots, 0}, schedule.placement))
+        .live;
   };
   int low = 1, high = schedule.microbatches;
   while (low < high) {
@@ -71,7 +72,7 @@ int slots_needed(const runtime::Schedule& schedule, const runtime::FullTable& ta
 bool prove_transports(const runtime::Schedule& schedule, const runtime::FullTable& table, const Bounds& bounds) {
   bool all = true;
   for (const TransferOrder order : transports) {
-    const auto liveness = runtime::replay_transfers(schedule.placement, table, model_of(order, bounds, schedule.placement));
+    const auto liveness = runtime::replay_transfers(schedule.placement, table, transfer_model(order, bounds, schedule.placement));
     std::string name = runtime::to_string(order);
     if (order == TransferOrder::edge_fifo && liveness.live && bounds.slots == 0 && bounds.outbox == 0) {
       const int slots = slots_needed(schedule, table);
