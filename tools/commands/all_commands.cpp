@@ -4,10 +4,11 @@
 namespace millrace::tools {
 
 const std::vector<Command>& all_commands() {
-  static const std::vector<Command> commands{
-      train_command(),    parity_command(),   inspect_command(),    debug_command(),   replay_command(), compare_command(),
-      generate_command(), evaluate_command(), checkpoint_command(), convert_command(), config_command(), data_command(),
-      schedule_command(), profile_command(),  rehearse_command(),   plan_command(),    doctor_command(), completion_command()};
+  static const std::vector<Command> commands{train_command(),      parity_command(),  inspect_command(),   debug_command(),
+                                             replay_command(),     compare_command(), generate_command(),  evaluate_command(),
+                                             checkpoint_command(), convert_command(), config_command(),    data_command(),
+                                             schedule_command(),   profile_command(), report_command(),    rehearse_command(),
+                                             plan_command(),       doctor_command(),  completion_command()};
   return commands;
 }
 

@@ -1,7 +1,10 @@
+#include <algorithm>
+
 #include "kernels/base/check.hpp"
 #include "layers/formats/model_folder.hpp"
 #include "layers/models/model.hpp"
 #include "runtime/checkpoint/checkpoint_file.hpp"
+#include "runtime/optimizers/averaged.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/command.hpp"
@@ -56,13 +59,20 @@ int hash(const std::string& path, bool quick) {
   return 0;
 }
 
-int export_model_folder(const std::string& path, std::string out, const std::string& dtype) {
+int export_model_folder(const std::string& path, std::string out, const std::string& dtype, bool average) {
   const auto checkpoint = open_checkpoint(path, checkpoint_component);
   const auto model = model_of(checkpoint, checkpoint_component);
+  MILLRACE_CHECK(!average || std::ranges::any_of(
+                                 checkpoint.manifest().tensors,
+                                 [](const auto& tensor) { return tensor.name.starts_with(fmt::format("{}/", runtime::average_name)); }),
+                 ExitCode::usage, checkpoint_component,
+                 "--average for {}, which has no moving averages: its run had train.average_decay = 0", checkpoint.folder());
   std::vector<float> elements;
   const auto read = [&](const layers::ParameterSpec& spec) -> std::span<const float> {
     elements.resize(static_cast<std::size_t>(spec.shape.elements()));
-    checkpoint.read(spec.name, elements);
+    // Parameters that are not trained have no average.
+    const std::string averaged = runtime::OptimizerState{runtime::average_name}.tensor_name(spec.name);
+    checkpoint.read(average && checkpoint.find(averaged) != nullptr ? averaged : spec.name, elements);
     return elements;
   };
   layers::ConfigFile config{model};
@@ -131,13 +141,14 @@ Command checkpoint_command() {
           {.name = "export-hf",
            .words = "RUN_DIRECTORY|CHECKPOINT OUT",
            .summary = "Write config.json and model.safetensors, as transformers reads them, to a new folder OUT.",
-           .options = {{.name = "dtype", .value = "TYPE", .help = "Type of the weights.", .fallback = "fp32", .choices = {"fp32", "bf16"}}},
+           .options = {{.name = "dtype", .value = "TYPE", .help = "Type of the weights.", .fallback = "fp32", .choices = {"fp32", "bf16"}},
+                       {.name = "average", .help = "Write the moving averages of the weights (train.average_decay)."}},
            .offer = offer_folders,
            .run = [](const Arguments& given) {
              const auto& paths = given.positional();
              MILLRACE_CHECK(paths.size() == 2, ExitCode::usage, checkpoint_component,
                             "export-hf with {} paths, expected a run directory or checkpoint, and OUT", paths.size());
-             return export_model_folder(paths[0], paths[1], given.text("dtype"));
+             return export_model_folder(paths[0], paths[1], given.text("dtype"), given.given("average"));
            }}}};
 }
 

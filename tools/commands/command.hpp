@@ -23,6 +23,7 @@ namespace millrace::tools {
 [[nodiscard]] Command data_command();
 [[nodiscard]] Command schedule_command();
 [[nodiscard]] Command profile_command();
+[[nodiscard]] Command report_command();
 [[nodiscard]] Command rehearse_command();
 [[nodiscard]] Command plan_command();
 [[nodiscard]] Command doctor_command();

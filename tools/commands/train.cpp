@@ -9,6 +9,7 @@
 #include "runtime/profile/analyze.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/profile_report.hpp"
+#include "tools/commands/run_report.hpp"
 #include "tools/commands/run_settings.hpp"
 #include "tools/commands/terminal.hpp"
 
@@ -39,6 +40,7 @@ int train(const Arguments& parsed) {
     settings.terminal = watched(session.launch(), STDOUT_FILENO);
     settings.profiled = write_live_profile;
     actors::train(session, settings);
+    if (session.leads() && !run->config.directory.empty()) write_run_report(run->config.directory);
   });
   return 0;
 }

@@ -1,0 +1,208 @@
+#include "runtime/profile/report/run_page.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace millrace::runtime {
+namespace {
+
+struct Point {
+  double step = 0, value = 0;
+};
+struct Curve {
+  std::string name;
+  std::vector<Point> points;
+  bool dots = false;  // single points, such as evaluations
+};
+struct Chart {
+  std::string title, unit;
+  std::vector<Curve> curves;
+  bool from_zero = false;
+};
+
+constexpr double width = 720, height = 200, left = 64, right = 12, top = 10, bottom = 24;
+
+/// Characters that would be markup are written as entities.
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char letter : text) {
+    if (letter == '<')
+      result += "&lt;";
+    else if (letter == '>')
+      result += "&gt;";
+    else if (letter == '&')
+      result += "&amp;";
+    else
+      result += letter;
+  }
+  return result;
+}
+
+/// The curves of a file, by name; the numbers of lists as their mean.
+class Curves {
+ public:
+  explicit Curves(std::string_view metrics) {
+    while (!metrics.empty()) {
+      const std::size_t end = std::min(metrics.find('\n'), metrics.size());
+      add(metrics.substr(0, end));
+      metrics.remove_prefix(std::min(end + 1, metrics.size()));
+    }
+  }
+  [[nodiscard]] std::size_t steps() const { return steps_; }
+  /// Empty if the file does not have it.
+  [[nodiscard]] Curve curve(const std::string& field, const std::string& name, bool dots = false) const {
+    const auto found = curves_.find(field);
+    return {name, found == curves_.end() ? std::vector<Point>{} : found->second, dots};
+  }
+  [[nodiscard]] const std::set<std::string>& terms() const { return terms_; }
+
+ private:
+  void add(std::string_view line) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object()) return;
+    const auto step = json.find("step");
+    if (step == json.end() || !step->is_number()) return;
+    if (json.contains("loss")) ++steps_;
+    for (const auto& [field, value] : json.items()) {
+      std::optional<double> number;
+      if (value.is_number()) number = value.get<double>();
+      if (value.is_array() && !value.empty() && value.front().is_number()) {
+        double sum = 0;
+        for (const auto& each : value) sum += each.is_number() ? each.get<double>() : 0;
+        number = sum / static_cast<double>(value.size());
+      }
+      if (number) curves_[field].push_back({step->get<double>(), *number});
+      // A term of the loss is an exact number too: its hexadecimal twin tells it from times and counts.
+      if (field.ends_with("_hex") && json.contains("loss")) terms_.insert(field.substr(0, field.size() - 4));
+    }
+  }
+
+  std::map<std::string, std::vector<Point>> curves_;
+  std::set<std::string> terms_;
+  std::size_t steps_ = 0;
+};
+
+/// A step between ticks that is 1, 2 or 5 times a power of ten.
+double round_step(double range, double ticks) {
+  const double rough = range / ticks, power = std::pow(10.0, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (rough <= factor * power) return factor * power;
+  return 10 * power;
+}
+
+struct Scale {
+  double low = 0, high = 1;
+  [[nodiscard]] double place(double value, double from, double to) const { return from + (value - low) / (high - low) * (to - from); }
+};
+
+Scale scale_of(const std::vector<Curve>& curves, double Point::*member, bool from_zero) {
+  std::optional<double> low, high;
+  for (const Curve& curve : curves)
+    for (const Point& point : curve.points) {
+      if (!std::isfinite(point.*member)) continue;
+      low = std::min(low.value_or(point.*member), point.*member);
+      high = std::max(high.value_or(point.*member), point.*member);
+    }
+  Scale scale{low.value_or(0), high.value_or(1)};
+  if (from_zero) scale.low = std::min(scale.low, 0.0);
+  if (scale.high <= scale.low) scale.high = scale.low + (scale.low == 0 ? 1 : std::fabs(scale.low));
+  return scale;
+}
+
+std::string draw(const Curve& curve, std::size_t index, const Scale& across, const Scale& up) {
+  const auto x = [&](const Point& point) { return across.place(point.step, left, width - right); };
+  const auto y = [&](const Point& point) { return up.place(point.value, height - bottom, top); };
+  std::string svg;
+  if (curve.dots) {
+    for (const Point& point : curve.points)
+      if (std::isfinite(point.value))
+        svg += fmt::format("<circle class=\"c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>", index, x(point), y(point));
+    return svg;
+  }
+  std::string path;
+  bool pen = false;
+  for (const Point& point : curve.points) {
+    const bool finite = std::isfinite(point.value);
+    if (finite) path += fmt::format("{}{:.1f} {:.1f}", pen ? "L" : "M", x(point), y(point));
+    pen = finite;
+  }
+  return fmt::format("<path class=\"c{}\" d=\"{}\"/>", index, path);
+}
+
+std::string draw(const Chart& chart) {
+  const Scale across = scale_of(chart.curves, &Point::step, false);
+  Scale up = scale_of(chart.curves, &Point::value, chart.from_zero);
+  const double step = round_step(up.high - up.low, 4);
+  up = {std::floor(up.low / step) * step, std::ceil(up.high / step) * step};
+  std::string svg = fmt::format("<h2>{}</h2><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">", escaped(chart.title), width,
+                                height, escaped(chart.title));
+  for (double tick = up.low; tick <= up.high + step / 2; tick += step) {
+    const double y = up.place(tick, height - bottom, top);
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text class=\"y\" x=\"{}\" y=\"{:.1f}\">{:.6g}</text>", left,
+        width - right, y, y, left - 6, y + 4, std::fabs(tick) < step / 1e6 ? 0.0 : tick);
+  }
+  const double steps = std::max(1.0, round_step(across.high - across.low, 8));
+  for (double tick = std::ceil(across.low / steps) * steps; tick <= across.high; tick += steps)
+    svg += fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{}\">{:.0f}</text>", across.place(tick, left, width - right), height - 6, tick);
+  std::string legend;
+  for (std::size_t index = 0; index < chart.curves.size(); ++index) {
+    const Curve& curve = chart.curves[index];
+    svg += draw(curve, index, across, up);
+    const auto last =
+        std::ranges::find_if(curve.points.rbegin(), curve.points.rend(), [](const Point& point) { return std::isfinite(point.value); });
+    legend += fmt::format("<span class=\"c{}\">{}{}</span> ", index, escaped(curve.name),
+                          last == curve.points.rend() ? "" : fmt::format(": {:.4g}{}", last->value, chart.unit));
+  }
+  return svg + "</svg><p class=\"legend\">" + legend + "</p>\n";
+}
+
+constexpr const char* style = R"(:root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--grid:#d8dde3}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--paper:#14171a;--grid:#343a41}}
+body{font:14px/1.4 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:780px;margin:24px auto;padding:0 16px}
+h1{font-size:20px}h2{font-size:15px;margin:20px 0 4px}svg{width:100%;height:auto;display:block}
+text{fill:var(--ink);font-size:11px}.y{text-anchor:end}.x{text-anchor:middle}.grid{stroke:var(--grid)}
+path{fill:none;stroke-width:1.5}.legend{margin:2px 0 0 64px}.legend span{margin-right:14px;white-space:nowrap}
+path.c0{stroke:#1f77b4}circle.c0{fill:#1f77b4}span.c0{color:#1f77b4}path.c1{stroke:#d6611a}circle.c1{fill:#d6611a}span.c1{color:#d6611a}
+path.c2{stroke:#2a8f3c}circle.c2{fill:#2a8f3c}span.c2{color:#2a8f3c}path.c3{stroke:#9350b4}circle.c3{fill:#9350b4}span.c3{color:#9350b4}
+path.c4{stroke:#8a6d1d}circle.c4{fill:#8a6d1d}span.c4{color:#8a6d1d})";
+
+}  // namespace
+
+std::string run_page(std::string_view title, std::string_view metrics) {
+  const Curves curves(metrics);
+  std::vector<Chart> charts;
+  const auto add = [&](std::string name, std::string unit, std::vector<Curve> all, bool from_zero = false) {
+    std::erase_if(all, [](const Curve& curve) { return curve.points.empty(); });
+    if (!all.empty()) charts.push_back({std::move(name), std::move(unit), std::move(all), from_zero});
+  };
+  add("Loss", "", {curves.curve("loss", "loss"), curves.curve("evaluation_loss", "held-out loss", true)});
+  for (const std::string& term : curves.terms())
+    if (term != "loss" && term != "gradient_norm") add("Loss term " + term, "", {curves.curve(term, term)});
+  add("Gradient norm, before clipping", "", {curves.curve("gradient_norm", "norm")}, true);
+  add("Learning rate", "", {curves.curve("learning_rate", "rate")}, true);
+  add("Steps that were skipped", "", {curves.curve("step_skipped", "skipped: 1")}, true);
+  add("Balance of experts", "",
+      {curves.curve("expert_evenness", "evenness of the choices, mean over the routers"),
+       curves.curve("hottest_share", "share of the expert chosen most often, mean")},
+      true);
+  add("Largest attention score", "", {curves.curve("max_logits", "score")});
+  add("Tokens of a step", "", {curves.curve("tokens", "tokens")}, true);
+  std::string page = fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
+      "<title>{}</title><style>{}</style></head><body><h1>{}</h1>\n<p>{} steps</p>\n",
+      escaped(title), style, escaped(title), curves.steps());
+  if (charts.empty()) page += "<p>No step has been finished.</p>\n";
+  for (const Chart& chart : charts) page += draw(chart);
+  return page + "</body></html>\n";
+}
+
+}  // namespace millrace::runtime
