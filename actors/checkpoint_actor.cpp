@@ -17,6 +17,10 @@ void begin(runtime::CheckpointStore& store, const BeginCheckpoint& request) {
   }
 }
 
+runtime::FileDType file_dtype(kernels::DType dtype) {
+  return dtype == kernels::DType::bf16 ? runtime::FileDType::bf16 : runtime::FileDType::f32;
+}
+
 /// Appends the tensors of a stage's last snapshot that its rank is to write.
 void add_snapshot(const runtime::StageShard& shard, std::vector<runtime::CheckpointTensor>& tensors) {
   for (const auto& tensor : shard.tensors()) {
@@ -26,7 +30,7 @@ void add_snapshot(const runtime::StageShard& shard, std::vector<runtime::Checkpo
     for (std::size_t i = 0; i < shard.states().size(); ++i)
       if (tensor.has_state(i))
         tensors.push_back(
-            {shard.states()[i].tensor_name(tensor.name), runtime::FileDType::f32, shape, shard.snapshot_state(tensor, i), {}});
+            {shard.states()[i].tensor_name(tensor.name), file_dtype(shard.states()[i].dtype), shape, shard.snapshot_state(tensor, i), {}});
   }
 }
 

@@ -279,7 +279,7 @@ void Coordinator::begin_evaluation() {
   phase_ = Phase::evaluating;
   answers_ = 0;
   abandoned_ = false;
-  port_.to_ranks(Evaluate{step_, setup_.evaluation_microbatches});
+  port_.to_ranks(Evaluate{step_, setup_.evaluation_microbatches, setup_.evaluate.average});
 }
 
 /// Parameters with a loss that is not finite are neither trained further nor saved: the previous checkpoint is the one to resume

@@ -139,6 +139,15 @@ void train_keys(std::vector<Key>& keys) {
                       "muon: regular expressions of parameters that AdamW updates, searched in the name with / in place of its dots. Those "
                       "with fewer than two dimensions it updates anyway. Empty: embeddings, output heads, biases and convolutions.",
                       MEMBER(train.muon_exclude)));
+  keys.push_back(among(bind("train.first_moment", identity,
+                            "adamw, muon: dtype in which the first moment is stored. It is rounded after the update has used it.",
+                            MEMBER(train.first_moment)),
+                       {"fp32", "bf16"}));
+  keys.push_back(
+      between(bind("train.average_decay", identity,
+                   "Decay of the exponential moving average of the parameters, which is kept as a state of the optimizer. 0: none.",
+                   MEMBER(train.average_decay)),
+              0, 0.999999999));
   keys.push_back(
       bind("train.trainable", identity,
            "Regular expressions of the parameters that are trained, searched in the name with / in place of its dots. The others "
@@ -213,6 +222,9 @@ void evaluate_keys(std::vector<Key>& keys) {
   keys.push_back(
       between(bind("evaluate.batches", layout, "Microbatches per evaluation. 0: the whole held-out set.", MEMBER(evaluate.batches)), 0,
               many, "microbatches"));
+  keys.push_back(bind("evaluate.average", layout,
+                      "Evaluate the moving average of the parameters (train.average_decay), not their last values.",
+                      MEMBER(evaluate.average)));
 }
 
 void pipeline_keys(std::vector<Key>& keys) {

@@ -24,7 +24,8 @@ struct AdamwScalars {
 ///   p ← p·(1 − lr·decay);  g ← gradient·gradient_scale;  m ← β1 m + (1−β1) g;  v ← β2 v + (1−β2) g²;
 ///   p ← p − (lr/(1−β1ᵗ)) · m / (√v/√(1−β2ᵗ) + ε).
 /// With `nesterov` m / (1−β1ᵗ) is replaced by β1·m / (1−β1ᵗ⁺¹) + (1−β1)·g / (1−β1ᵗ) (Dozat, "Incorporating Nesterov momentum into Adam").
-/// On a GPU a few launches update many tensors. Throws Error(internal) for tensors that do not fit.
+/// m may be bf16: the update uses it before it is rounded (MaxText's mu_dtype). On a GPU a few launches update many tensors. Throws
+/// Error(internal) for tensors that do not fit.
 void adamw(const ExecutionContext& context, const AdamwScalars& scalars, std::span<const OptimizerTensors> tensors);
 
 /// The kernels that backends implement (kernels/base/kernel_table.hpp).

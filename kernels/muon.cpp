@@ -88,7 +88,7 @@ MuonStep step_of(const MuonScalars& scalars, const OptimizerTensors& tensors) {
 }
 
 void check(const OptimizerTensors& tensors) {
-  check_optimizer_tensors(component, tensors, {"momentum"});
+  check_optimizer_tensors(component, tensors, {"momentum"}, true);
   const MatrixForm& form = tensors.matrices;
   MILLRACE_CHECK(
       form.count >= 1 && form.rows >= 1 && form.columns >= 1 && form.count * form.rows * form.columns == tensors.parameter.elements(),

@@ -33,9 +33,9 @@ struct MuonScalars {
 ///   five times, with the Gram matrix a of the smaller side, x xᵀ or xᵀ x:  x ← (3.4445 I − 4.7750 a + 2.0315 a²) x, or from the right;
 ///   p ← p·(1 − lr·decay) − lr·s·x, with s = √max(1, outputs/inputs), or consistent_rms·√max(inputs, outputs) (Liu et al., "Muon is
 ///   scalable for LLM training", arXiv 2502.16982, section 2.2).
-/// The norm is that of one matrix, Frobenius's. Everything is in fp32. The gradient's memory holds x meanwhile. The bits depend only on the
-/// matrices' shapes and the context's thread count. `scratch` has at least muon_scratch_bytes for the forms of all tensors. Throws
-/// Error(internal) for tensors that do not fit.
+/// The norm is that of one matrix, Frobenius's. Everything is in fp32, but m may be bf16: x is computed from it before it is rounded. The
+/// gradient's memory holds x meanwhile. The bits depend only on the matrices' shapes and the context's thread count. `scratch` has at least
+/// muon_scratch_bytes for the forms of all tensors. Throws Error(internal) for tensors that do not fit.
 void muon(const ExecutionContext& context, const MuonScalars& scalars, std::span<const OptimizerTensors> tensors, Scratch scratch);
 
 /// Scratch for tensors of this form.

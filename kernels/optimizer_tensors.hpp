@@ -9,7 +9,7 @@
 
 namespace millrace::kernels {
 
-inline constexpr std::size_t max_optimizer_states = 2;
+inline constexpr std::size_t max_optimizer_states = 3;
 
 /// A parameter as matrices, for optimizers that treat it as a linear map: `count` row-major matrices [rows, columns], one after another.
 struct MatrixForm {
@@ -22,8 +22,8 @@ struct MatrixForm {
   bool operator==(const MatrixForm&) const = default;
 };
 
-/// One parameter with its gradient and optimizer states, as an optimizer's kernel updates them. All are f32 and have the same
-/// shape.
+/// One parameter with its gradient and optimizer states, as an optimizer's kernel updates them. All have the same shape and are f32, but
+/// for first moments, which may be bf16: they are rounded when they are stored, after the update has used them.
 struct OptimizerTensors {
   Tensor parameter;
   Tensor gradient;                                  // set to zero by the update
@@ -33,7 +33,9 @@ struct OptimizerTensors {
   MatrixForm matrices = {};
 };
 
-/// Throws Error(internal) unless the tensors have one shape and the dtypes above. `states` names the states that the kernel expects.
-void check_optimizer_tensors(const char* component, const OptimizerTensors& tensors, std::initializer_list<const char*> states);
+/// Throws Error(internal) unless the tensors have one shape and the dtypes above. `states` names the states that the kernel expects;
+/// `bf16_moment`: the first of them may be bf16.
+void check_optimizer_tensors(const char* component, const OptimizerTensors& tensors, std::initializer_list<const char*> states,
+                             bool bf16_moment = false);
 
 }  // namespace millrace::kernels

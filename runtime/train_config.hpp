@@ -85,6 +85,7 @@ struct DataConfig {
 struct EvaluateConfig {
   std::int64_t every = 0;    // in steps; 0: only at the end
   std::int64_t batches = 0;  // microbatches per evaluation; 0: the whole held-out set
+  bool average = false;      // with the moving average of the parameters
 
   bool operator==(const EvaluateConfig&) const = default;
 };

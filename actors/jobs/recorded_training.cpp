@@ -39,7 +39,10 @@ void read_optimizer(JsonReader& reader, runtime::TrainConfig& train) {
   if (std::ranges::find(runtime::optimizer_choices, train.optimizer, &runtime::OptimizerChoice::name) == runtime::optimizer_choices.end())
     reader.refuse("opt_type", "expected adamw, adam_pax, sgd or muon: no other optimizer of MaxText is supported");
   check_only_value(reader, "adam_eps_root", 0.0, "epsilon is added outside of the root");
-  check_only_value(reader, "mu_dtype", "float32", "states are fp32");
+  if (const auto dtype = reader.text("mu_dtype").value_or("float32"); dtype == "bfloat16")
+    train.first_moment = "bf16";
+  else if (dtype != "float32" && !dtype.empty())
+    reader.refuse("mu_dtype", "expected float32 or bfloat16");
   check_only_value(reader, "weight_dtype", "float32", "parameters are fp32");
   check_only_value(reader, "grad_dtype", "float32", "gradients are fp32");
   if (const Json* mask = reader.find("trainable_parameters_mask"); mask != nullptr)

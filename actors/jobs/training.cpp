@@ -204,10 +204,11 @@ void train(Session& session, const RunSettings& settings) {
     setup.reporter = &telemetry.reporter();
     for (const auto& parameter : plan.parameters) {
       const auto matrices = plan.matrices.matrices(parameter.name, parameter.shape, parameter.stored);
-      std::uint64_t tensors = 1;
+      std::size_t bytes = sizeof(float);  // of an element
       for (std::size_t state = 0; state < plan.optimizer->states().size(); ++state)
-        tensors += plan.is_trained(parameter) && plan.optimizer->keeps(state, matrices) ? 1 : 0;
-      setup.state_bytes += tensors * sizeof(float) * static_cast<std::uint64_t>(parameter.shape.elements());
+        if (plan.is_trained(parameter) && plan.optimizer->keeps(state, matrices))
+          bytes += kernels::size_of(plan.optimizer->states()[state].dtype);
+      setup.state_bytes += bytes * static_cast<std::uint64_t>(parameter.shape.elements());
     }
     setup.to_ranks = std::move(to_ranks);
     setup.checkpoint = checkpoint;

@@ -59,10 +59,11 @@ struct TakeSnapshot {
 };
 
 /// Run the forward-only table over the first `microbatches` held-out microbatches. 0: abandon the running evaluation, whose
-/// losses are no longer needed.
+/// losses are no longer needed. `average`: with the moving averages of the parameters in their place.
 struct Evaluate {
   std::int64_t step = 0, microbatches = 0;
-  auto tie() { return std::tie(step, microbatches); }
+  bool average = false;
+  auto tie() { return std::tie(step, microbatches, average); }
 };
 
 /// Run one forward over tokens, beginning with the first row; the head answers with the logits at `position`. If positions and
@@ -246,7 +247,7 @@ struct BatchReady {
 };
 
 /// Rank-wide work that the compute worker has completed.
-enum class RankTaskKind : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot };
+enum class RankTaskKind : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot, exchange };
 struct TaskDone {
   RankTaskKind work = RankTaskKind::sums;
   std::int64_t begin = 0, end = 0;  // steady clock, nanoseconds

@@ -107,6 +107,8 @@ void RankControl::handle(const Evaluate& message) {
   }
   step_ = message.step;
   evaluation_batches_ = BatchWindow(rank_.evaluation_batches());
+  exchanged_ = message.average;
+  if (exchanged_) port_.work({RankTaskKind::exchange, {}});  // before the actions, which the worker gets after it
   start(Table::evaluation, rank_.evaluation_plan(), message.step);
 }
 
@@ -348,6 +350,7 @@ void RankControl::list_finished() {
     case Table::training:
       return port_.work({RankTaskKind::sums, {}});
     case Table::evaluation: {
+      if (std::exchange(exchanged_, false)) port_.work({RankTaskKind::exchange, {}});
       EvaluationReport report{rank_.id().value, {}};
       losses_of(rank_, *list_, report.losses);
       return port_.report(report);
@@ -401,6 +404,8 @@ void RankControl::work_done(const TaskDone& finished) {
     case RankTaskKind::optimizer:
       trace(runtime::SpanKind::optimizer, step_);
       return port_.report(Optimized{rank_.id().value, step_});
+    case RankTaskKind::exchange:
+      return;
     case RankTaskKind::snapshot: {
       TakeSnapshot snapshot = std::move(snapshots_.front());
       snapshots_.pop_front();

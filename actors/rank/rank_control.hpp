@@ -143,6 +143,7 @@ class RankControl {
   bool starting_ = false, failed_ = false;
   // An abandoned evaluation: its actions are completed without computing, in order, after those that the worker already has.
   bool abandoned_ = false, passing_over_ = false;
+  bool exchanged_ = false;  // parameters are exchanged with their moving averages, for the evaluation that runs
   std::deque<runtime::Issue> passed_over_;
 };
 

@@ -35,6 +35,11 @@ void RankTasks::perform(const RankTask& task) {
         runtime::update_biases(rank_.context(), bias_update_, shard);
         runtime::apply_qk_clip(rank_.context(), qk_clip_, shard);
       });
+    case RankTaskKind::exchange:
+      return for_each_shard([this](const auto& shard) {
+        shard.after_snapshot(rank_.context());
+        shard.exchange_average(rank_.context());
+      });
     case RankTaskKind::snapshot:
       return for_each_shard([this](const auto& shard) { shard.take_snapshot(rank_.context()); });
   }

@@ -10,7 +10,10 @@ namespace {
 
 void muon_momentum(const ExecutionContext& context, const MuonMomentum& rule, const Tensor& gradient, const Tensor& momentum) {
   context.team().for_ranges(gradient.elements(), update_grain, [&](std::int64_t begin, std::int64_t end) {
-    pick_muon_momentum_range()(rule, gradient.as<float>(), momentum.as<float>(), begin, end);
+    if (momentum.dtype == DType::f32)
+      pick_muon_momentum_f32()(rule, gradient.as<float>(), momentum.as<float>(), begin, end);
+    else
+      pick_muon_momentum_bf16()(rule, gradient.as<float>(), momentum.as<BFloat16>(), begin, end);
   });
 }
 

@@ -2,9 +2,11 @@
 
 #include "kernels/cpu/simd/vector.hpp"
 
-namespace millrace::kernels::cpu::MILLRACE_ISA {
+namespace millrace::kernels::cpu {
+namespace {
 
-void muon_momentum_range(const MuonMomentum& rule, float* gradient, float* momentum, std::int64_t begin, std::int64_t end) {
+template <class T>
+MILLRACE_INLINE void move_momentum(const MuonMomentum& rule, float* gradient, T* momentum, std::int64_t begin, std::int64_t end) {
   const MuonMomentum r = rule;
   const auto next = [&r](f32x16 & g, f32x16 & m) __attribute__((always_inline)) {
     const f32x16 scaled = g * r.gradient_scale;
@@ -24,6 +26,17 @@ void muon_momentum_range(const MuonMomentum& rule, float* gradient, float* momen
     store(gradient + i, g, count);
     store(momentum + i, m, count);
   }
+}
+
+}  // namespace
+
+namespace MILLRACE_ISA {
+
+void muon_momentum_f32(const MuonMomentum& rule, float* gradient, float* momentum, std::int64_t begin, std::int64_t end) {
+  move_momentum(rule, gradient, momentum, begin, end);
+}
+void muon_momentum_bf16(const MuonMomentum& rule, float* gradient, BFloat16* momentum, std::int64_t begin, std::int64_t end) {
+  move_momentum(rule, gradient, momentum, begin, end);
 }
 
 void divide_range(float* x, float divisor, std::int64_t begin, std::int64_t end) {
@@ -60,4 +73,5 @@ void muon_step_range(const MuonStep& rule, const MuonStepPointers& at, std::int6
   }
 }
 
-}  // namespace millrace::kernels::cpu::MILLRACE_ISA
+}  // namespace MILLRACE_ISA
+}  // namespace millrace::kernels::cpu

@@ -15,8 +15,10 @@ struct MuonStepPointers {
   BFloat16* copy;
 };
 
-MILLRACE_CPU_KERNEL(muon_momentum_range,
+MILLRACE_CPU_KERNEL(muon_momentum_f32,
                     void(const MuonMomentum& rule, float* gradient, float* momentum, std::int64_t begin, std::int64_t end));
+MILLRACE_CPU_KERNEL(muon_momentum_bf16,
+                    void(const MuonMomentum& rule, float* gradient, BFloat16* momentum, std::int64_t begin, std::int64_t end));
 MILLRACE_CPU_KERNEL(divide_range, void(float* x, float divisor, std::int64_t begin, std::int64_t end));
 /// Rows [begin, end) of matrices [side, side].
 MILLRACE_CPU_KERNEL(muon_polynomial_rows, void(const MuonPolynomial& rule, const float* gram, float* value, std::int64_t side,

@@ -16,19 +16,30 @@ MILLRACE_INLINE void update_range(const UpdatePointers<States>& at, std::int64_t
   std::int64_t i = begin;
   for (; i + 16 <= end; i += 16) {
     f32x16 parameter = load(at.parameter + i), states[States > 0 ? States : 1];
-    for (int s = 0; s < States; ++s) states[s] = load(at.states[s] + i);
+    for (int s = 0; s < States; ++s) states[s] = s == 0 && at.narrow != nullptr ? load(at.narrow + i) : load(at.states[s] + i);
     rule(parameter, states, load(at.gradient + i));
     store(at.parameter + i, parameter);
-    for (int s = 0; s < States; ++s) store(at.states[s] + i, states[s]);
+    for (int s = 0; s < States; ++s) {
+      if (s == 0 && at.narrow != nullptr)
+        store(at.narrow + i, states[s]);
+      else
+        store(at.states[s] + i, states[s]);
+    }
     store(at.gradient + i, f32x16{});
     if (at.copy != nullptr) store(at.copy + i, parameter);
   }
   if (const std::int64_t count = end - i; count > 0) {
     f32x16 parameter = load(at.parameter + i, count), states[States > 0 ? States : 1];
-    for (int s = 0; s < States; ++s) states[s] = load(at.states[s] + i, count);
+    for (int s = 0; s < States; ++s)
+      states[s] = s == 0 && at.narrow != nullptr ? load(at.narrow + i, count) : load(at.states[s] + i, count);
     rule(parameter, states, load(at.gradient + i, count));
     store(at.parameter + i, parameter, count);
-    for (int s = 0; s < States; ++s) store(at.states[s] + i, states[s], count);
+    for (int s = 0; s < States; ++s) {
+      if (s == 0 && at.narrow != nullptr)
+        store(at.narrow + i, states[s], count);
+      else
+        store(at.states[s] + i, states[s], count);
+    }
     store(at.gradient + i, f32x16{}, count);
     if (at.copy != nullptr) store(at.copy + i, parameter, count);
   }

@@ -12,13 +12,15 @@ struct UpdatePointers {
   float* gradient;
   BFloat16* copy;  // or null
   float* states[States > 0 ? States : 1];
+  BFloat16* narrow;  // the first state if it is bf16, else null
 };
 
 template <int States>
 [[nodiscard]] UpdatePointers<States> update_pointers(const OptimizerTensors& tensors) {
   UpdatePointers<States> at{
-      tensors.parameter.as<float>(), tensors.gradient.as<float>(), tensors.copy ? tensors.copy.as<BFloat16>() : nullptr, {}};
+      tensors.parameter.as<float>(), tensors.gradient.as<float>(), tensors.copy ? tensors.copy.as<BFloat16>() : nullptr, {}, nullptr};
   for (int i = 0; i < States; ++i) at.states[i] = tensors.states[static_cast<std::size_t>(i)].as<float>();
+  if (States > 0 && tensors.states[0].dtype == DType::bf16) at.narrow = tensors.states[0].as<BFloat16>();
   return at;
 }
 

@@ -8,18 +8,6 @@ namespace {
 
 constexpr const char* component = "kernels.muon";
 
-struct NewMomentum {
-  MuonMomentum rule;
-  __device__ float operator()(float gradient, float momentum) const {
-    return rule.beta * momentum + rule.rest * (gradient * rule.gradient_scale);
-  }
-};
-struct Direction {
-  MuonMomentum rule;
-  __device__ float operator()(float gradient, float momentum) const {
-    return rule.momentum_share * momentum + rule.gradient_share * (gradient * rule.gradient_scale);
-  }
-};
 struct Normalize {
   MuonNorm rule;
   const double* square;  // computed on the device shortly before
@@ -40,9 +28,22 @@ __global__ void __launch_bounds__(kThreads) polynomial(MuonPolynomial rule, cons
   value[i] = i % side == i / side ? entry + rule.a : entry;
 }
 
+/// The momentum is rounded after the direction is computed from it.
+template <class T>
+__global__ void __launch_bounds__(kThreads) move_momentum(MuonMomentum rule, float* gradient, T* momentum, std::int64_t elements) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= elements) return;
+  const float scaled = gradient[i] * rule.gradient_scale;
+  const float m = rule.beta * static_cast<float>(momentum[i]) + rule.rest * scaled;
+  momentum[i] = static_cast<T>(m);
+  gradient[i] = rule.momentum_share * m + rule.gradient_share * scaled;
+}
+
 void muon_momentum(const ExecutionContext& context, const MuonMomentum& rule, const Tensor& gradient, const Tensor& momentum) {
-  map<float, float, float>(context, component, gradient, momentum, momentum, NewMomentum{rule});
-  map<float, float, float>(context, component, gradient, momentum, gradient, Direction{rule});
+  with_type(momentum.dtype, [&]<class T>(T) {
+    launch(context, component, move_momentum<T>, dim3(blocks_of(gradient.elements(), kThreads)), dim3(kThreads), 0, rule,
+           gradient.as<float>(), momentum.as<T>(), gradient.elements());
+  });
 }
 
 void muon_normalize(const ExecutionContext& context, const MuonNorm& rule, const Tensor& square, const Tensor& x) {

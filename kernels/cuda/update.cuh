@@ -20,6 +20,7 @@ struct UpdatePlace {
   float* gradient;
   __nv_bfloat16* copy;
   float* states[States > 0 ? States : 1];
+  __nv_bfloat16* narrow;  // the first state if it is bf16, else null
   std::int64_t elements;
   unsigned first_block;
   bool decays, aligned;
@@ -40,7 +41,12 @@ __device__ __forceinline__ void update_elements(const Rule& rule, const UpdatePl
   load_pack<Whole, n>(at.gradient + i, left, gradient);
   load_pack<Whole, n>(at.parameter + i, left, parameter);
 #pragma unroll
-  for (int s = 0; s < Rule::states; ++s) load_pack<Whole, n>(at.states[s] + i, left, state[s]);
+  for (int s = 0; s < Rule::states; ++s) {
+    if (s == 0 && at.narrow != nullptr)
+      load_pack<Whole, n>(at.narrow + i, left, state[s]);
+    else
+      load_pack<Whole, n>(at.states[s] + i, left, state[s]);
+  }
 #pragma unroll
   for (int k = 0; k < n; ++k) {
     float own[states];
@@ -53,7 +59,12 @@ __device__ __forceinline__ void update_elements(const Rule& rule, const UpdatePl
   }
   store_pack<Whole, n>(at.parameter + i, left, parameter);
 #pragma unroll
-  for (int s = 0; s < Rule::states; ++s) store_pack<Whole, n>(at.states[s] + i, left, state[s]);
+  for (int s = 0; s < Rule::states; ++s) {
+    if (s == 0 && at.narrow != nullptr)
+      store_pack<Whole, n>(at.narrow + i, left, state[s]);
+    else
+      store_pack<Whole, n>(at.states[s] + i, left, state[s]);
+  }
   store_pack<Whole, n>(at.gradient + i, left, gradient);
   if (at.copy != nullptr) store_pack<Whole, n>(at.copy + i, left, parameter);
 }
@@ -100,6 +111,7 @@ void update_tensors(const ExecutionContext& context, const char* component, cons
       at.states[s] = each.states[static_cast<std::size_t>(s)].as<float>();
       at.aligned = at.aligned && packs_aligned({at.states[s]});
     }
+    if (Rule::states > 0 && each.states[0].dtype == DType::bf16) at.narrow = each.states[0].as<__nv_bfloat16>();
     blocks += blocks_of(each.parameter.elements(), update_chunk);
     if (batch.count == update_places) flush();
   }

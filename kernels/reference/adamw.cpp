@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/reference/element.hpp"
+
 namespace millrace::kernels::reference {
 namespace {
 
@@ -18,12 +20,13 @@ void update(const AdamwScalars& scalars, const OptimizerTensors& tensors) {
   const auto epsilon = static_cast<float>(scalars.epsilon);
   for (std::int64_t i = 0; i < tensors.parameter.elements(); ++i) {
     float& parameter = tensors.parameter.as<float>()[i];
-    float& first = tensors.states[0].as<float>()[i];
+    float first = load(tensors.states[0], i);
     float& second = tensors.states[1].as<float>()[i];
     const float g = tensors.gradient.as<float>()[i] * scalars.gradient_scale;
     parameter *= keep;
     first = beta1 * first + rest1 * g;
     second = beta2 * second + rest2 * g * g;
+    store(tensors.states[0], i, first);
     const float denominator = std::sqrt(second) / correction + epsilon;
     if (scalars.nesterov)
       parameter = parameter - (momentum_step * first + gradient_step * g) / denominator;

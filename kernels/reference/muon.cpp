@@ -1,14 +1,16 @@
 #include "kernels/muon.hpp"
 
+#include "kernels/reference/element.hpp"
+
 namespace millrace::kernels::reference {
 namespace {
 
 void muon_momentum(const MuonMomentum& rule, const Tensor& gradient, const Tensor& momentum) {
   for (std::int64_t i = 0; i < gradient.elements(); ++i) {
     float& g = gradient.as<float>()[i];
-    float& m = momentum.as<float>()[i];
     const float scaled = g * rule.gradient_scale;
-    m = rule.beta * m + rule.rest * scaled;
+    const float m = rule.beta * load(momentum, i) + rule.rest * scaled;
+    store(momentum, i, m);
     g = rule.momentum_share * m + rule.gradient_share * scaled;
   }
 }

@@ -76,7 +76,8 @@ void place_states(ShardLayout& shard, std::vector<StoredParameter>& tensors, con
     for (StoredParameter& tensor : tensors) {
       if (tensor.home() != shard.stage) continue;
       const bool has_it = tensor.trained && optimizer.keeps(state, tensor.matrices);
-      tensor.states.push_back(has_it ? take(shard.state_bytes, tensor.bytes()) : no_state);
+      tensor.states.push_back(has_it ? take(shard.state_bytes, tensor.elements() * kernels::size_of(optimizer.states()[state].dtype))
+                                     : no_state);
     }
   }
 }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/average.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/transfer.hpp"
+#include "runtime/optimizers/averaged.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -70,7 +72,7 @@ kernels::Tensor StageShard::master(const StoredParameter& tensor) const {
 kernels::Tensor StageShard::state(const StoredParameter& tensor, std::size_t state) const {
   MILLRACE_CHECK(tensor.has_state(state), ExitCode::internal, "runtime.stage_shard", "state {} of {}, which it does not have", state,
                  tensor.name);
-  return fp32(memory_.slot(MemoryKind::state, layout_.stage) + tensor.states[state], tensor.shape);
+  return {memory_.slot(MemoryKind::state, layout_.stage) + tensor.states[state], states()[state].dtype, tensor.shape};
 }
 
 kernels::Tensor StageShard::copy(const StoredParameter& tensor) const {
@@ -154,10 +156,27 @@ std::span<const std::byte> StageShard::snapshot_master(const StoredParameter& te
   return {memory_.slot(MemoryKind::staging, layout_.stage) + (tensor.offset - layout_.master.begin), tensor.bytes()};
 }
 std::span<const std::byte> StageShard::snapshot_state(const StoredParameter& tensor, std::size_t state) const {
-  return {memory_.slot(MemoryKind::staging, layout_.stage) + layout_.master.bytes + tensor.states.at(state), tensor.bytes()};
+  return {memory_.slot(MemoryKind::staging, layout_.stage) + layout_.master.bytes + tensor.states.at(state),
+          tensor.elements() * kernels::size_of(states()[state].dtype)};
 }
 
 std::span<float> StageShard::master(std::string_view name) const { return elements(master(layout_.at(name))); }
 std::span<float> StageShard::state(std::string_view name, std::size_t index) const { return elements(state(layout_.at(name), index)); }
+
+void StageShard::begin_states(const kernels::ExecutionContext& context) const {
+  for (const StoredParameter& tensor : tensors())
+    for (std::size_t i = 0; i < states().size(); ++i)
+      if (tensor.has_state(i) && states()[i].begins_as_parameter) kernels::convert(context, master(tensor), state(tensor, i));
+}
+
+void StageShard::exchange_average(const kernels::ExecutionContext& context) const {
+  for (const StoredParameter& tensor : tensors()) {
+    const std::size_t last = states().size() - 1;
+    if (states().empty() || states()[last].name != average_name || !tensor.has_state(last)) continue;
+    kernels::exchange(context, master(tensor), state(tensor, last));
+    if (tensor.copied) kernels::convert(context, master(tensor), copy(tensor));
+    pack_copies(context, tensor);
+  }
+}
 
 }  // namespace millrace::runtime

@@ -67,6 +67,11 @@ class StageShard {
   /// Updates bf16 and packed copies from the masters; to be called whenever those were written, by initial values, a checkpoint
   /// or a user.
   void refresh_copies(const kernels::ExecutionContext& context) const;
+  /// Sets the states that begin as the parameter; to be called after parameters were written, unless states were too.
+  void begin_states(const kernels::ExecutionContext& context) const;
+  /// Exchanges parameters with their moving averages, and refreshes the copies: for an evaluation, after which it is called again. Does
+  /// nothing for parameters without an average.
+  void exchange_average(const kernels::ExecutionContext& context) const;
   /// Updates the packed copies of one tensor, from its bf16 copy if it has one: after the optimizer, which writes that copy
   /// itself.
   void pack_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;

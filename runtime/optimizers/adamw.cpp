@@ -9,7 +9,8 @@ namespace {
 class Adamw final : public Optimizer {
  public:
   explicit Adamw(const TrainConfig& train)
-      : scalars_{.beta1 = train.beta1, .beta2 = train.beta2, .epsilon = train.epsilon, .weight_decay = train.weight_decay} {}
+      : scalars_{.beta1 = train.beta1, .beta2 = train.beta2, .epsilon = train.epsilon, .weight_decay = train.weight_decay},
+        states_{{"adamw.m", first_moment_dtype(train)}, {"adamw.v"}} {}
 
   [[nodiscard]] const std::vector<OptimizerState>& states() const override { return states_; }
   void update(const kernels::ExecutionContext& context, const UpdateScalars& step, std::span<const kernels::OptimizerTensors> tensors,
@@ -23,7 +24,7 @@ class Adamw final : public Optimizer {
 
  private:
   kernels::AdamwScalars scalars_;
-  std::vector<OptimizerState> states_{{"adamw.m"}, {"adamw.v"}};
+  std::vector<OptimizerState> states_;
 };
 
 }  // namespace

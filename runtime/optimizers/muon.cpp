@@ -23,7 +23,7 @@ class Muon final : public Optimizer {
                 .weight_decay = train.weight_decay,
                 .nesterov = train.numerics == "maxtext"} {
     const std::string others = others_.nesterov ? "muon.nadamw" : "muon.adamw";
-    states_ = {{"muon.momentum"}, {others + ".m"}, {others + ".v"}};
+    states_ = {{"muon.momentum", first_moment_dtype(train)}, {others + ".m", first_moment_dtype(train)}, {others + ".v"}};
   }
 
   [[nodiscard]] const std::vector<OptimizerState>& states() const override { return states_; }

@@ -13,9 +13,11 @@
 
 namespace millrace::runtime {
 
-/// One state that an optimizer keeps for parameters: fp32, in the parameter's shape, zero before the first update.
+/// One state that an optimizer keeps for parameters, in the parameter's shape.
 struct OptimizerState {
-  std::string name;  // "adamw.m": unique over all optimizers, since states of one mean nothing to another
+  std::string name;                            // "adamw.m": unique over all optimizers, since states of one mean nothing to another
+  kernels::DType dtype = kernels::DType::f32;  // or bf16
+  bool begins_as_parameter = false;            // before the first update it is the parameter, an f32 state; false: zero
 
   /// What checkpoints and the debugger call the state of a parameter: "adamw.m/model.norm.weight".
   [[nodiscard]] std::string tensor_name(const std::string& parameter) const { return name + "/" + parameter; }
@@ -57,7 +59,13 @@ class Optimizer {
                       std::span<const kernels::OptimizerTensors> tensors, kernels::Scratch scratch) const = 0;
 };
 
-/// The optimizer that `train.optimizer` names, with its scalars from [train]. Throws Error(config) for a name that is not in the table,
+/// The dtype that train.first_moment names.
+[[nodiscard]] inline kernels::DType first_moment_dtype(const TrainConfig& train) noexcept {
+  return train.first_moment == "bf16" ? kernels::DType::bf16 : kernels::DType::f32;
+}
+
+/// The optimizer that `train.optimizer` names, with its scalars from [train], and a moving average of the parameters if one
+/// is to be kept. Throws Error(config) for a name that is not in the table,
 /// with the nearest one.
 [[nodiscard]] std::shared_ptr<const Optimizer> make_optimizer(const TrainConfig& train);
 

@@ -14,7 +14,7 @@ struct TrainConfig;
 /// A value of train.optimizer, and the keys of [train] that this optimizer reads besides learning rate and clipping.
 struct OptimizerChoice {
   std::string_view name;
-  std::array<std::string_view, 8> keys;
+  std::array<std::string_view, 10> keys;
   [[nodiscard]] constexpr bool reads(std::string_view key) const { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
 };
 
@@ -28,12 +28,12 @@ struct OptimizerRow : OptimizerChoice {
 /// All optimizers, in the order of the documentation. To add one, add a row here and a file in this folder that defines its
 /// function.
 inline constexpr std::array optimizer_table{
-    OptimizerRow{{"adamw", {"train.beta1", "train.beta2", "train.epsilon", "train.weight_decay"}}, make_adamw},
+    OptimizerRow{{"adamw", {"train.beta1", "train.beta2", "train.epsilon", "train.weight_decay", "train.first_moment"}}, make_adamw},
     OptimizerRow{{"adam_pax", {"train.beta1", "train.beta2", "train.epsilon", "train.weight_decay"}}, make_adam_pax},
     OptimizerRow{{"sgd", {"train.momentum", "train.nesterov", "train.weight_decay"}}, make_sgd},
     OptimizerRow{{"muon",
                   {"train.muon_beta", "train.muon_consistent_rms", "train.muon_weight_decay", "train.muon_exclude", "train.beta1",
-                   "train.beta2", "train.epsilon", "train.weight_decay"}},
+                   "train.beta2", "train.epsilon", "train.weight_decay", "train.first_moment"}},
                  make_muon},
 };
 

@@ -11,6 +11,7 @@ namespace {
 using testing::Data;
 using testing::fast;
 using testing::lies_within;
+using testing::stored_as;
 using testing::stream_of;
 
 struct AdamwState : testing::AdamState {
@@ -101,6 +102,29 @@ TEST(Adamw, HasTheBitsOfTheReferenceOnAnyThreads) {
       EXPECT_TRUE(same_bits(found.v, reference.v));
       EXPECT_TRUE(same_bits(found.copy, reference.copy));
       EXPECT_TRUE(same_bits(found.gradient, Data(DType::f32, {size})));
+    }
+  }
+}
+
+// The update uses the first moment before it is rounded: with one step from zero, parameters are those of an f32 moment.
+TEST(Adamw, RoundsABf16MomentAfterItsUse) {
+  ThreadTeam team(2);
+  for (const auto implementation : {Implementation::fast, Implementation::reference}) {
+    const AdamwScalars scalars{.learning_rate = 0.1, .weight_decay = 0.1, .update = 1};
+    AdamwState wide(1000), narrow(1000);
+    Data wide_moment(DType::f32, {1000}), moment(DType::bf16, {1000});
+    const auto context = stream_of(team, implementation);
+    for (int step = 0; step < 2; ++step) {
+      for (std::int64_t i = 0; i < 1000; ++i) {
+        wide.gradient.set(i, std::sin(static_cast<double>(i + step)));
+        narrow.gradient.set(i, std::sin(static_cast<double>(i + step)));
+        wide_moment.set(i, moment.get(i));  // which is what the second step begins with
+      }
+      AdamwState::update(context, scalars, {*wide.p, *wide.gradient, {}, {*wide_moment, *wide.v}});
+      AdamwState::update(context, scalars, {*narrow.p, *narrow.gradient, {}, {*moment, *narrow.v}});
+      EXPECT_TRUE(same_bits(narrow.p, wide.p)) << step;
+      EXPECT_TRUE(same_bits(narrow.v, wide.v)) << step;
+      for (std::int64_t i = 0; i < 1000; ++i) EXPECT_EQ(moment.get(i), stored_as(DType::bf16, wide_moment.get(i))) << i;
     }
   }
 }

@@ -139,6 +139,27 @@ TEST(Muon, IsItsFormula) {
   }
 }
 
+TEST(Muon, RoundsABf16MomentumAfterItsUse) {
+  ThreadTeam team(2);
+  const MatrixForm form{.count = 1, .rows = 13, .columns = 21};
+  for (const auto implementation : {Implementation::fast, Implementation::reference}) {
+    const auto context = stream_of(team, implementation);
+    const MuonState wide(form), narrow(form);
+    Data momentum(DType::bf16, narrow.shape());
+    for (std::int64_t i = 0; i < momentum.elements(); ++i) {
+      momentum.set(i, wide.m.get(i));
+      const_cast<Data&>(wide.m).set(i, momentum.get(i));
+    }
+    wide.update(context, {.learning_rate = 0.1});
+    const auto scratch = testing::scratch_of(context, muon_scratch_bytes(form, context.processor()));
+    const OptimizerTensors all{*narrow.p, *narrow.gradient, {}, {*momentum}, true, form};
+    muon(context, {.learning_rate = 0.1}, {&all, 1}, scratch.bytes());
+    testing::wait();
+    EXPECT_TRUE(same_bits(narrow.p, wide.p));
+    for (std::int64_t i = 0; i < momentum.elements(); ++i) EXPECT_EQ(momentum.get(i), testing::stored_as(DType::bf16, wide.m.get(i)));
+  }
+}
+
 TEST(Muon, SparesWhatDoesNotDecay) {
   ThreadTeam team(1);
   const MuonState with({.count = 1, .rows = 3, .columns = 4}), without({.count = 1, .rows = 3, .columns = 4}),

@@ -131,7 +131,7 @@ TEST_F(ChangedRecording, IsRefusedWhereItNeedsWhatIsNotHere) {
       {{{"opt_type", "lion"}}, {"opt_type = \"lion\"", "expected adamw, adam_pax, sgd or muon"}},
       {{{"gradient_accumulation_steps", 3}}, {"gradient_accumulation_steps = 3", "the 2 rows of a step"}},
       {{{"use_tunix_gradient_accumulation", true}}, {"use_tunix_gradient_accumulation = true", "divided by its valid targets"}},
-      {{{"mu_dtype", "bfloat16"}}, {"mu_dtype = \"bfloat16\"", "states are fp32"}},
+      {{{"mu_dtype", "float16"}}, {"mu_dtype = \"float16\"", "expected float32 or bfloat16"}},
       {{{"adam_eps_root", 1e-3}}, {"adam_eps_root = 0.001", "outside of the root"}},
       {{{"num_experts", 4}}, {"num_experts = 4"}},
   };

@@ -37,6 +37,42 @@ TEST(Optimizer, NamesItsStates) {
   EXPECT_EQ(names_of(train), (std::vector<std::string>{"muon.momentum/w", "muon.nadamw.m/w", "muon.nadamw.v/w"}));
 }
 
+TEST(Optimizer, KeepsAnAverageBesideAnyOther) {
+  kernels::ThreadTeam team(1);
+  const kernels::ExecutionContext context(team);
+  for (const auto& choice : optimizer_choices) {
+    for (const kernels::MatrixForm& form : {kernels::MatrixForm{}, kernels::MatrixForm{1, 1, 1}}) {
+      TrainConfig train;
+      train.optimizer = choice.name;
+      train.momentum = 0.5;
+      const auto plain = make_optimizer(train);
+      train.average_decay = 0.75;
+      const auto averaged = make_optimizer(train);
+      ASSERT_EQ(averaged->states().size(), plain->states().size() + 1);
+      EXPECT_EQ(averaged->states().back().tensor_name("w"), "average/w");
+      EXPECT_TRUE(averaged->states().back().begins_as_parameter);
+      EXPECT_TRUE(averaged->keeps(plain->states().size(), form));
+      float parameter = 0.5F, gradient = 0.25F, average = 2.0F, alone = 0.5F, same_gradient = 0.25F;
+      float states[2] = {}, own_states[2] = {};
+      const auto tensor = [](float& value) { return kernels::make_tensor(&value, kernels::DType::f32, {1}); };
+      std::size_t kept = 0;
+      for (std::size_t state = 0; state < plain->states().size(); ++state) kept += plain->keeps(state, form) ? 1 : 0;
+      kernels::OptimizerTensors with{tensor(parameter), tensor(gradient), {}, {}, true, form},
+          without{tensor(alone), tensor(same_gradient), {}, {}, true, form};
+      for (std::size_t i = 0; i < kept; ++i) {
+        with.states.at(i) = tensor(states[i]);
+        without.states.at(i) = tensor(own_states[i]);
+      }
+      with.states.at(kept) = tensor(average);
+      const kernels::Buffer scratch(std::max<std::size_t>(plain->scratch_bytes(form, context.processor()), 1));
+      plain->update(context, {.learning_rate = 0.1}, {&without, 1}, scratch.bytes());
+      averaged->update(context, {.learning_rate = 0.1}, {&with, 1}, scratch.bytes());
+      EXPECT_EQ(parameter, alone) << choice.name;
+      EXPECT_FLOAT_EQ(average, 2.0F + 0.25F * (parameter - 2.0F)) << choice.name;
+    }
+  }
+}
+
 TEST(Optimizer, KeepsForMatricesWhatMuonNeeds) {
   TrainConfig train;
   train.optimizer = "muon";
