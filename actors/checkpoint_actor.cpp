@@ -82,7 +82,7 @@ CheckpointCommitted CheckpointActor::commit(const CommitCheckpoint& request) {
     for (const auto& text : request.reports) reports.push_back(runtime::ShardReport::from_text(text));
     runtime::CheckpointMeta meta;
     meta.step = static_cast<std::uint64_t>(request.step);
-    meta.consumed_samples = static_cast<std::uint64_t>(request.step * setup_.samples_per_step);
+    meta.consumed_samples = static_cast<std::uint64_t>(setup_.microbatches.before(request.step) * setup_.rows);
     meta.identity = setup_.identity;
     meta.notes = setup_.notes;
     result.warnings = setup_.store->commit(request.folder, reports, meta).warnings;

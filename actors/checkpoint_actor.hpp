@@ -8,6 +8,7 @@
 #include "actors/message_actor.hpp"
 #include "actors/messages/messages.hpp"
 #include "actors/rank/rank.hpp"
+#include "runtime/batch_ramp.hpp"
 #include "runtime/checkpoint/checkpoint_file.hpp"
 #include "runtime/engine/trace.hpp"
 #include "runtime/io/metrics_file.hpp"
@@ -21,7 +22,8 @@ struct CheckpointActorSetup {
   runtime::MetricsFile* metrics = nullptr;    // only in process 0: synced before a commit, so that no committed step lacks its line
   runtime::TraceRing* trace = nullptr;        // the checkpoint lane
   std::map<std::string, std::string> identity, notes;
-  std::int64_t samples_per_step = 0;
+  runtime::BatchRamp microbatches;  // of each step
+  std::int64_t rows = 0;            // of a microbatch
 };
 
 /// Writes the staged state of its process's ranks while they compute. In process 0 it is also the only one to begin, commit and

@@ -29,6 +29,7 @@ Coordinator::Coordinator(CoordinatorSetup setup, CoordinatorPort& port)
     : setup_(std::move(setup)),
       port_(port),
       step_(setup_.first_step),
+      ramp_(setup_.train),
       rule_(setup_.train, setup_.learning_rate),
       reports_(static_cast<std::size_t>(setup_.ranks)),
       evaluations_(reports_.size()) {
@@ -91,7 +92,7 @@ void Coordinator::handle(const StepReport& message) {
 void Coordinator::update() {
   const auto loss =
       loss_of(reports_, setup_.model_stages,
-              {setup_.valid_targets(step_), setup_.train.microbatches, setup_.train.accumulation_steps, setup_.mtp_targets(step_)});
+              {setup_.valid_targets(step_), ramp_.microbatches(step_), setup_.train.accumulation_steps, setup_.mtp_targets(step_)});
   if (loss.bad)
     return not_finite(fmt::format("step {}: {} of microbatch {} is {}; no parameter was changed", step_ + 1, term_text(loss),
                                   loss.bad->microbatch, loss.bad->value));
@@ -153,10 +154,10 @@ StepRecord Coordinator::record() const {
   record.max_logits = runtime::largest_score(observed_);
   record.skipped = rule_.skipped();
   if (rule_.skips()) record.skipped_this = update_.skipped;
-  record.tokens = setup_.train.batch * setup_.train.sequence * setup_.train.microbatches;
+  record.tokens = setup_.train.batch * setup_.train.sequence * ramp_.microbatches(step_);
   record.targets = setup_.valid_targets(step_);
   record.seconds = static_cast<double>(port_.now() - step_begin_) * 1e-9;
-  record.flops = setup_.flops_per_step;
+  record.flops = setup_.flops_per_step * static_cast<double>(ramp_.microbatches(step_)) / static_cast<double>(setup_.train.microbatches);
   for (std::size_t metric = 0; metric < step_metrics.size(); ++metric) record.metrics[metric] = combined(metric);
   for (const auto& report : reports_) {
     record.ranks.push_back(report.times);
@@ -288,12 +289,11 @@ void Coordinator::handle(const EvaluationReport& message) {
   evaluations_[static_cast<std::size_t>(message.rank)] = message;
   if (!all_answered()) return;
   if (abandoned_) return save_and_go_on();
-  const auto loss = loss_of(
-      evaluations_, setup_.model_stages,
-      {.valid_targets = setup_.evaluation_targets,
-       .microbatches = setup_.evaluation_microbatches,
-       .mtp_targets = setup_.evaluation_mtp_targets,
-       .mtp_eval_targets = setup_.evaluation_mtp_eval_targets});
+  const auto loss = loss_of(evaluations_, setup_.model_stages,
+                            {.valid_targets = setup_.evaluation_targets,
+                             .microbatches = setup_.evaluation_microbatches,
+                             .mtp_targets = setup_.evaluation_mtp_targets,
+                             .mtp_eval_targets = setup_.evaluation_mtp_eval_targets});
   if (loss.bad) {
     const auto has_it = [&](const EvaluationReport& report) {
       return std::ranges::find(report.losses, loss.bad->stage, &runtime::LossTermSums::stage) != report.losses.end();

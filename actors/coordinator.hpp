@@ -8,6 +8,7 @@
 
 #include "actors/messages/messages.hpp"
 #include "kernels/base/check.hpp"
+#include "runtime/batch_ramp.hpp"
 #include "runtime/engine/expert_load.hpp"
 #include "runtime/engine/layer_activation.hpp"
 #include "runtime/engine/observation_sums.hpp"
@@ -156,6 +157,7 @@ class Coordinator {
   std::int64_t step_begin_ = 0;
   runtime::StepLoss loss_;
   std::vector<runtime::Observation> observed_;  // of the step, from before its update
+  runtime::BatchRamp ramp_;
   runtime::UpdateRule rule_;
   runtime::StepUpdate update_;
   double norm_ = 0;

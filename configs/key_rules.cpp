@@ -264,6 +264,10 @@ class Checker {
       for (const std::string_view key : other.keys)
         if (!key.empty() && !optimizer.reads(key)) unread.emplace(key);
     for (const std::string& key : unread) warn(key.c_str(), fmt::format("train.optimizer is {}", train.optimizer));
+    if (train.ramp_microbatches == 0) {
+      warn("train.ramp_increment", "train.ramp_microbatches is 0");
+      warn("train.ramp_rows", "train.ramp_microbatches is 0");
+    }
     if (train.average_decay == 0) warn("evaluate.average", "train.average_decay is 0");
     if (!train.skip_spikes) {
       warn("train.skip_window", "train.skip_spikes is false");

@@ -65,6 +65,16 @@ void train_keys(std::vector<Key>& keys) {
                    "Compute threads per rank. 0: cores / ranks of the process, or the value of the checkpoint when a run is resumed.",
                    MEMBER(train.threads)),
               0, 4096, "threads"));
+  keys.push_back(between(bind("train.ramp_microbatches", identity,
+                              "Microbatches of the first steps, from which the batch grows to train.microbatches. 0: it does not grow.",
+                              MEMBER(train.ramp_microbatches)),
+                         0, 1 << 20));
+  keys.push_back(
+      between(bind("train.ramp_increment", identity, "Microbatches by which the batch grows each time.", MEMBER(train.ramp_increment)), 1,
+              1 << 20));
+  keys.push_back(between(bind("train.ramp_rows", identity, "Rows until the batch has grown, an equal share of them before each increment.",
+                              MEMBER(train.ramp_rows)),
+                         0, many, "rows"));
   keys.push_back(between(bind("train.accumulation_steps", identity,
                               "With train.numerics = maxtext: its gradient_accumulation_steps, which share the step's microbatches. Their "
                               "number divides the gradient of auxiliary losses as MaxText does, and each step of them moves the biases of "

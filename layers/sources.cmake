@@ -36,6 +36,7 @@ target_sources(millrace_layers PRIVATE
   formats/model_folder.cpp
   formats/model_weights.cpp
   formats/shared_copies.cpp
+  formats/scanned_layers.cpp
   formats/stored_elements.cpp
   initial_values.cpp
   losses/cross_entropy.cpp

@@ -94,6 +94,7 @@ class ProfileActor : public MessageActor, private CoordinatorPort {
 /// The training of a profile: as many steps as requested, and none is run again.
 runtime::TrainConfig only_steps(runtime::TrainConfig train, int steps) {
   train.find_nan = false;
+  train.ramp_microbatches = 0;  // steps of the full batch are what the rest of the run consists of
   train.steps = std::max<std::int64_t>(train.steps, steps + warm_up);
   return train;
 }

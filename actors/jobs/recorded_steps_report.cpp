@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "layers/formats/scanned_layers.hpp"
+#include "layers/formats/stored_elements.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/io/json_reader.hpp"
@@ -145,23 +147,60 @@ bool compare_scalars(const runtime::SafetensorsFile& golden, const TrainedSteps&
   return within;
 }
 
-bool compare_parameters(const runtime::SafetensorsFile& golden, const TrainedSteps& trained, const StepsTolerance& tolerance) {
+/// Recorded parameters under the names that they have here: those of scanned layers are one tensor in the recording.
+class RecordedParameters {
+ public:
+  RecordedParameters(const runtime::SafetensorsFile& golden, std::int64_t after,
+                     const std::map<std::string, std::vector<float>>& parameters, const PipelinePlan& plan)
+      : golden_(golden), prefix_(fmt::format("after{}.", after)) {
+    for (const auto& [name, values] : parameters) {
+      const auto scanned = layers::scanned_tensor(name);
+      if (scanned && golden.find(prefix_ + name) == nullptr && golden.find(prefix_ + scanned->name) != nullptr)
+        layers_[scanned->name] = std::max(layers_[scanned->name], scanned->layer + 1);
+    }
+    for (const auto& spec : plan.parameters)
+      for (const auto& name : layers::tensors_of(spec)) shapes_.emplace(name, spec.stored.shape);
+  }
+  /// Whether the recording's tensor is one of ours, or that of some of our layers.
+  [[nodiscard]] bool is_ours(const std::string& name, const std::map<std::string, std::vector<float>>& parameters) const {
+    return parameters.contains(name) || layers_.contains(name);
+  }
+  /// Empty if the recording does not have it, or in another size.
+  [[nodiscard]] std::vector<float> read(const std::string& name, std::size_t elements) const {
+    const auto scanned = layers::scanned_tensor(name);
+    const auto layers = scanned ? layers_.find(scanned->name) : layers_.end();
+    const bool apart = layers == layers_.end();
+    const std::string recorded = prefix_ + (apart ? name : layers->first);
+    if (golden_.find(recorded) == nullptr || golden_.at(recorded).elements() != elements * (apart ? 1 : layers->second)) return {};
+    auto values = read_values(golden_, recorded);
+    return apart ? values : layers::scanned_layer(values, shapes_.at(name), layers->second, scanned->layer);
+  }
+
+ private:
+  const runtime::SafetensorsFile& golden_;
+  std::string prefix_;
+  std::map<std::string, std::size_t> layers_;  // of the tensors of scanned layers
+  std::map<std::string, kernels::Shape> shapes_;
+};
+
+bool compare_parameters(const runtime::SafetensorsFile& golden, const TrainedSteps& trained, const PipelinePlan& plan,
+                        const StepsTolerance& tolerance) {
   const auto rates = sums_of_rates(trained);
   bool within = true;
   for (const auto& [after, parameters] : trained.parameters) {
     const double sum = rates.at(static_cast<std::size_t>(after - 1));
+    const RecordedParameters recording(golden, after, parameters, plan);
     StepsLine largest, mean;
     for (const auto& tensor : golden.tensors()) {
       const auto [steps, name] = parse_after(tensor.name);
-      if (steps == after && !parameters.contains(name)) largest.miss(name + ", which the model does not have");
+      if (steps == after && !recording.is_ours(name, parameters)) largest.miss(name + ", which the model does not have");
     }
     for (const auto& [name, values] : parameters) {
-      const auto recorded = fmt::format("after{}.{}", after, name);
-      if (golden.find(recorded) == nullptr || golden.at(recorded).elements() != values.size()) {
-        largest.miss(recorded + ", missing or of another size");
+      const auto expected = recording.read(name, values.size());
+      if (expected.empty()) {
+        largest.miss(fmt::format("after{}.{}, missing or of another size", after, name));
         continue;
       }
-      const auto expected = read_values(golden, recorded);
       double most = 0, squares = 0;
       for (std::size_t i = 0; i < values.size(); ++i) {
         const double difference = std::fabs(static_cast<double>(values[i]) - static_cast<double>(expected[i]));
@@ -216,7 +255,7 @@ bool report_recorded_steps(const ParitySettings& settings, const PipelinePlan& p
              plan.rows);
   const auto tolerance = StepsTolerance::read(settings.folder, settings.tolerance);
   const bool scalars = compare_scalars(golden, trained, plan, tolerance);
-  const bool parameters = compare_parameters(golden, trained, tolerance);
+  const bool parameters = compare_parameters(golden, trained, plan, tolerance);
   const double loss = trained.steps.back().loss.total;
   fmt::print("loss      {} ({:a})\nhash      {}\n{}\n", loss, loss, hash_of_steps(trained),
              scalars && parameters ? "within tolerance" : "BEYOND TOLERANCE");

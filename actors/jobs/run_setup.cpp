@@ -64,7 +64,7 @@ runtime::BatchShape batch_shape(const runtime::TrainConfig& train, const runtime
   runtime::BatchShape shape;
   shape.rows = train.batch;
   shape.sequence = train.sequence;
-  shape.microbatches = train.microbatches;
+  shape.microbatches = runtime::BatchRamp(train);
   shape.seed = static_cast<std::uint64_t>(train.seed);
   shape.packing = data.packing;
   shape.modules = mtp_modules(model);

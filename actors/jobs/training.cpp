@@ -123,7 +123,8 @@ Pipeline::Start start_of(const RunSettings& settings, const PipelinePlan& plan, 
   start.checkpoint.notes = arithmetic_notes(plan.device, settings.identity.build);
   start.checkpoint.notes["train.threads"] = std::to_string(beginning.threads);
   start.checkpoint.notes["layout"] = plan.layout_text();
-  start.checkpoint.samples_per_step = settings.train.batch * settings.train.microbatches;
+  start.checkpoint.microbatches = runtime::BatchRamp(settings.train);
+  start.checkpoint.rows = settings.train.batch;
   return start;
 }
 

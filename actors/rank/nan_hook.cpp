@@ -27,7 +27,7 @@ void NanHook::after(const Call& call) {
   if (!finding) return;
   const auto& action = rank_.running().action;
   const auto& plan = rank_.plan();
-  const std::int64_t sample = (rank_.running().step * plan.schedule.microbatches + action.microbatch.value) * plan.rows;
+  const std::int64_t sample = (plan.ramp.before(rank_.running().step) + action.microbatch.value) * plan.rows;
   fail(ExitCode::numerics, "actors.find_nan", "step {}, {} on rank {}, samples {} to {}: {}{}", rank_.running().step + 1, action,
        rank_.id(), sample, sample + plan.rows - 1, finding->text(), save(call));
 }

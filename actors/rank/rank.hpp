@@ -88,6 +88,12 @@ class Rank {
 
   // -- the three tables ------------------------------------------------------------------------------------------------------------------
   [[nodiscard]] const runtime::RankPlan& training_plan() const noexcept { return blueprint_.training; }
+  /// The list of a step with this many microbatches: the same, or a smaller one while the batch grows.
+  [[nodiscard]] const runtime::RankPlan& training_plan(std::int64_t microbatches) const noexcept {
+    for (const auto& smaller : blueprint_.smaller_training)
+      if (smaller.microbatches == microbatches) return smaller;
+    return blueprint_.training;
+  }
   [[nodiscard]] const runtime::RankPlan& evaluation_plan() const noexcept { return blueprint_.evaluation; }
   [[nodiscard]] const runtime::RankPlan& logits_plan() const noexcept { return blueprint_.logits; }
 

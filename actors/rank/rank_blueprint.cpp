@@ -56,10 +56,14 @@ RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, con
     : plan_(plan), rank_(rank), needs_(needs) {
   auto slots = plan.ledger.stages;
   training = runtime::make_rank_plan(plan.schedule, rank, slots);
+  training_batches = batches_in_flight(training) + batches_ahead;
+  for (const auto& schedule : plan.smaller_schedules) {
+    smaller_training.push_back(runtime::make_rank_plan(schedule, rank, slots));
+    training_batches = std::max(training_batches, batches_in_flight(smaller_training.back()) + batches_ahead);
+  }
   const auto placement = forward_placement(plan.schedule.placement);
   slots.resize(static_cast<std::size_t>(placement.stages()));
   logits = runtime::make_rank_plan(runtime::forward_only(placement, 1), rank, slots);
-  training_batches = batches_in_flight(training) + batches_ahead;
   if (needs.evaluation_microbatches > 0) {
     evaluation = runtime::make_rank_plan(runtime::forward_only(placement, static_cast<int>(needs.evaluation_microbatches)), rank, slots);
     evaluation_batches = batches_in_flight(evaluation) + batches_ahead;

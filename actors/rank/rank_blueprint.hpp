@@ -33,6 +33,7 @@ struct RankBlueprint {
   RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankResources& needs);
 
   runtime::RankPlan training, evaluation, logits;
+  std::vector<runtime::RankPlan> smaller_training;  // of the steps before the batch has grown, in the order of the plan's schedules
   // slots of a ring of batches; the microbatches of a step use them in turn, and so do the first ones of the next step
   int training_batches = 1;
   int evaluation_batches = 1;  // a second ring

@@ -34,7 +34,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       port_(port),
       rank_(*setup_.rank),
       engine_(engine_options(rank_, setup_.issue_ahead)),
-      training_batches_(rank_.training_batches(), setup_.first_step * rank_.plan().schedule.microbatches),
+      training_batches_(rank_.training_batches(), rank_.plan().ramp.before(setup_.first_step)),
       evaluation_batches_(rank_.evaluation_batches()),
       training_uses_(uses_of(rank_.training_plan())),
       evaluation_uses_(uses_of(rank_.evaluation_plan())),
@@ -85,19 +85,20 @@ void RankControl::slot_writable(int channel, std::int64_t sequence) {
 
 void RankControl::handle(const RunStep& message) {
   step_ = message.step;
+  const std::int64_t microbatches = rank_.plan().ramp.microbatches(step_);
   const auto& batches = *setup_.batches;
   rank_.compute().set_loss_scales(
-      {batches.valid_targets(step_), rank_.plan().schedule.microbatches, rank_.plan().accumulation_steps, batches.mtp_targets(step_)});
+      {batches.valid_targets(step_), microbatches, rank_.plan().accumulation_steps, batches.mtp_targets(step_)});
   if (message.find_nan && hash_hook_) hash_hook_->next = &nan_hook_;
   if (message.find_nan && !hash_hook_) rank_.set_hook(&nan_hook_);
   if (message.again) {
     port_.work({RankTaskKind::clear, {}});
-    training_batches_ = BatchWindow(rank_.training_batches(), step_ * rank_.plan().schedule.microbatches);
+    training_batches_ = BatchWindow(rank_.training_batches(), rank_.plan().ramp.before(step_));
     ++batches_turn_;
   }
   exchange_.begin();
   trace_mark_ = rank_.trace().count();
-  start(Table::training, rank_.training_plan(), step_);
+  start(Table::training, rank_.training_plan(microbatches), step_);
 }
 
 void RankControl::handle(const Evaluate& message) {
@@ -174,7 +175,10 @@ void RankControl::handle(const Stop&) { port_.stopped(); }
 void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t step) {
   table_ = table;
   list_ = &plan;
-  if (table == Table::training) training_batches_.begin(training_uses_);
+  if (table == Table::training) {
+    if (training_uses_.size() != static_cast<std::size_t>(plan.microbatches)) training_uses_ = uses_of(plan);
+    training_batches_.begin(training_uses_);
+  }
   if (table == Table::evaluation) evaluation_batches_.begin(evaluation_uses_);
   wait_ = WaitClock();
   begun_batches_.assign(static_cast<std::size_t>(plan.microbatches), false);
@@ -187,7 +191,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   // Batches that were loaded ahead.
   if (table == Table::logits) return carry_out(engine_.batch_ready(runtime::MicrobatchId(0)));
   if (table == Table::training) {
-    const std::int64_t first = step * plan.microbatches;
+    const std::int64_t first = rank_.plan().ramp.before(step);
     const std::int64_t ready = std::min<std::int64_t>(training_batches_.loaded() - first, plan.microbatches);
     for (std::int64_t microbatch = 0; microbatch < ready; ++microbatch) carry_out(engine_.batch_ready(runtime::MicrobatchId(microbatch)));
   }
@@ -275,7 +279,7 @@ void RankControl::issue(const runtime::Issue& issue) {
   const auto& plan = rank_.plan();
   switch (table_) {
     case Table::training:
-      slots.batch = training_batches_.slot(step_ * list_->microbatches + microbatch);
+      slots.batch = training_batches_.slot(plan.ramp.before(step_) + microbatch);
       slots.accumulators = static_cast<int>(static_cast<std::int64_t>(microbatch) * plan.accumulators / list_->microbatches);
       break;
     case Table::evaluation:
@@ -474,12 +478,13 @@ void RankControl::failed(const TaskFailed& failure) {
 
 /// Requests batches while slots are free: of this step and the first ones of the next, or of the running evaluation.
 void RankControl::request_batches() {
-  const std::int64_t microbatches = rank_.plan().schedule.microbatches;
+  const runtime::BatchRamp& ramp = rank_.plan().ramp;
   const std::int64_t current = std::max(step_, setup_.first_step);
-  const std::int64_t end = std::min(current + 2, setup_.steps) * microbatches;
+  const std::int64_t end = ramp.before(std::min(current + 2, setup_.steps));
   while (training_batches_.room() && training_batches_.requested() < end) {
     const std::int64_t number = training_batches_.request();
-    port_.load({number / microbatches, number % microbatches, training_batches_.slot(number), false, batches_turn_});
+    const std::int64_t step = ramp.step_of(number);
+    port_.load({step, number - ramp.before(step), training_batches_.slot(number), false, batches_turn_});
   }
   if (table_ != Table::evaluation) return;
   while (evaluation_batches_.room() && evaluation_batches_.requested() < list_->microbatches) {

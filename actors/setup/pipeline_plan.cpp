@@ -95,6 +95,58 @@ void check_qk_clip(const PipelinePlan& plan, const runtime::TrainConfig& train) 
                  plan.model.attn_logit_softcapping);
 }
 
+/// The schedule that pipeline.schedule names, for a step of this many microbatches.
+runtime::Schedule generated_schedule(const PlanRequest& request, std::int64_t microbatches) {
+  const auto& pipeline = request.pipeline;
+  runtime::ScheduleRequest schedule;
+  schedule.name = pipeline.schedule;
+  schedule.ranks = static_cast<int>(pipeline.ranks);
+  schedule.chunks = static_cast<int>(pipeline.chunks);
+  schedule.microbatches = static_cast<int>(microbatches);
+  if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
+  schedule.group = static_cast<int>(pipeline.group);
+  return runtime::make_schedule(schedule);
+}
+
+bool splits_backward(const runtime::Schedule& schedule) {
+  const auto splits = [](const auto& action) { return action.kind == runtime::ActionKind::input_gradient; };
+  return std::ranges::any_of(schedule.ranks, [&](const auto& rank) { return std::ranges::any_of(rank, splits); });
+}
+
+/// The schedules of the steps before the batch has grown, whose slots and depths are added to the plan's ledger.
+void add_smaller_schedules(PipelinePlan& plan, const PlanRequest& request) {
+  const auto sizes = plan.ramp.sizes();
+  MILLRACE_CHECK(sizes.size() == 1 || request.pipeline.plan.empty(), ExitCode::config, "actors.plan",
+                 "train.ramp_microbatches = {} with pipeline.plan = {}, whose steps all have the same microbatches; expected one of them",
+                 request.train.ramp_microbatches, request.pipeline.plan);
+  for (const std::int64_t microbatches : sizes) {
+    if (microbatches == plan.schedule.microbatches) continue;
+    const auto& train = request.train;
+    MILLRACE_CHECK(
+        microbatches % (train.accumulators * plan.schedule.placement.replicas()) == 0 && microbatches % train.accumulation_steps == 0,
+        ExitCode::config, "actors.plan",
+        "a step of {} microbatches while the batch grows, expected a multiple of train.accumulators = {}, of the {} replicas and of "
+        "train.accumulation_steps = {}",
+        microbatches, train.accumulators, plan.schedule.placement.replicas(), train.accumulation_steps);
+    auto schedule = runtime::with_one_kind_of_backward(generated_schedule(request, microbatches));
+    MILLRACE_CHECK(
+        schedule.placement.stages() == plan.schedule.placement.stages() && splits_backward(schedule) == splits_backward(plan.schedule),
+        ExitCode::config, "actors.plan",
+        "schedule {} has another kind of backward or other stages for {} microbatches than for {}, expected the same: a stage has one "
+        "kind of programs",
+        plan.schedule.name, microbatches, plan.schedule.microbatches);
+    const auto ledger = runtime::make_ledger(schedule);
+    for (std::size_t i = 0; i < ledger.stages.size(); ++i) {
+      auto& slots = plan.ledger.stages.at(i);
+      slots.stash_input = std::max(slots.stash_input, ledger.stages[i].stash_input);
+      slots.stash_weight = std::max(slots.stash_weight, ledger.stages[i].stash_weight);
+      slots.handoff = std::max(slots.handoff, ledger.stages[i].handoff);
+    }
+    for (std::size_t i = 0; i < ledger.depths.size(); ++i) plan.ledger.depths.at(i) = std::max(plan.ledger.depths[i], ledger.depths[i]);
+    plan.smaller_schedules.push_back(std::move(schedule));
+  }
+}
+
 /// Rejects more stages than the model can fill, and parts that do not divide.
 void check_sizes(const PlanRequest& request) {
   const auto& pipeline = request.pipeline;
@@ -127,14 +179,14 @@ PipelinePlan make_plan(const PlanRequest& request) {
   check_sizes(request);
   const auto& pipeline = request.pipeline;
   if (!pipeline.plan.empty()) return make_plan(request, planned_schedule(request));
-  runtime::ScheduleRequest schedule;
-  schedule.name = pipeline.schedule;
-  schedule.ranks = static_cast<int>(pipeline.ranks);
-  schedule.chunks = static_cast<int>(pipeline.chunks);
-  schedule.microbatches = static_cast<int>(request.train.microbatches);
-  if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
-  schedule.group = static_cast<int>(pipeline.group);
-  return make_plan(request, runtime::make_schedule(schedule));
+  return make_plan(request, generated_schedule(request, request.train.microbatches));
+}
+
+const runtime::Schedule& PipelinePlan::schedule_of(std::int64_t microbatches) const {
+  if (microbatches == schedule.microbatches) return schedule;
+  const auto found = std::ranges::find(smaller_schedules, microbatches, [](const auto& each) { return std::int64_t{each.microbatches}; });
+  MILLRACE_CHECK(found != smaller_schedules.end(), ExitCode::internal, "actors.plan", "no step of {} microbatches", microbatches);
+  return *found;
 }
 
 PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
@@ -150,9 +202,10 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   check_replicas(plan.schedule, train);
   plan.schedule = runtime::with_one_kind_of_backward(plan.schedule);  // a stage's programs are planned for one kind of backward
   plan.ledger = runtime::make_ledger(plan.schedule);
+  plan.ramp = train.ramp_microbatches > 0 ? runtime::BatchRamp(train) : runtime::BatchRamp(plan.schedule.microbatches);
+  add_smaller_schedules(plan, request);
   plan.edges = runtime::edges_of(plan.schedule.placement);
-  for (const auto& rank : plan.schedule.ranks)
-    for (const auto& action : rank) plan.split_backward = plan.split_backward || action.kind == runtime::ActionKind::input_gradient;
+  plan.split_backward = splits_backward(plan.schedule);
 
   plan.parameters = layers::model_parameters(plan.model, loss_weights(train));
   MILLRACE_CHECK(
@@ -252,7 +305,7 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
   double weights = 0;
   for (const auto& parameter : parameters)
     if (parameter.shape.rank() >= 2) weights += parameter.active * static_cast<double>(parameter.shape.elements());
-  weights += static_cast<double>(model.mtp_layers * model.vocab_size * model.hidden_size);  // modules use the head as well
+  weights += static_cast<double>(model.mtp_layers * model.vocab_size * model.hidden_size);               // modules use the head as well
   if (!model.tie_word_embeddings) weights -= static_cast<double>(model.vocab_size * model.hidden_size);  // the embedding is a lookup
   weights -= static_cast<double>(model.per_layer_vocab_size) * static_cast<double>(model.layers * model.per_layer_input_size);  // as well
   const double tokens = static_cast<double>(microbatches * rows * sequence);
@@ -276,6 +329,7 @@ std::string PipelinePlan::text() const {
     for (const auto& action : schedule.ranks[rank]) text += fmt::format(" {}", action);
     text += '\n';
   }
+  for (const auto& smaller : smaller_schedules) text += fmt::format("also steps of {} microbatches\n", smaller.microbatches);
   for (const auto& channel : channels())
     text += fmt::format("channel {} {} {} {} x {}\n", channel.id, channel.from_rank, channel.to_rank, channel.depth, channel.bytes);
   return text;

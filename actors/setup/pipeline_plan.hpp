@@ -10,6 +10,7 @@
 #include "cluster/links/link.hpp"
 #include "layers/models/model.hpp"
 #include "layers/partition.hpp"
+#include "runtime/batch_ramp.hpp"
 #include "runtime/data/mtp_targets.hpp"
 #include "runtime/optimizers/decay.hpp"
 #include "runtime/optimizers/matrix_rule.hpp"
@@ -54,8 +55,10 @@ struct PlanRequest {
 struct PipelinePlan {
   layers::ModelConfig model;
   std::vector<layers::StageLayout> layout;                      // by stage; a second replica repeats the first
-  runtime::Schedule schedule;                                   // of a training step
-  runtime::Ledger ledger;                                       // slots and depths
+  runtime::Schedule schedule;                                   // of a training step, the largest where the batch grows
+  runtime::BatchRamp ramp;                                      // the number of microbatches of each step
+  std::vector<runtime::Schedule> smaller_schedules;             // of the steps before the batch has grown, by number of microbatches
+  runtime::Ledger ledger;                                       // slots and depths, of all of them
   std::vector<runtime::Edge> edges;                             // edges[i].id == i; the channel of edge i has id i
   std::vector<std::size_t> edge_bytes;                          // by edge
   std::vector<SumMessage> sums;                                 // of gradients, after a step's list
@@ -77,6 +80,8 @@ struct PipelinePlan {
 
   [[nodiscard]] int ranks() const { return schedule.placement.ranks(); }
   [[nodiscard]] int stages() const { return schedule.placement.stages(); }
+  /// The schedule of a step with this many microbatches. Throws Error(internal) if no step has as many.
+  [[nodiscard]] const runtime::Schedule& schedule_of(std::int64_t microbatches) const;
   /// Whether the optimizer updates the parameter.
   [[nodiscard]] bool is_trained(const layers::ParameterSpec& parameter) const {
     return parameter.trained && (trainable.empty() || trainable.match(parameter.name));

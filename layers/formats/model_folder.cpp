@@ -9,6 +9,7 @@
 #include "kernels/base/check.hpp"
 #include "layers/formats/config_file.hpp"
 #include "layers/formats/fixed_tensors.hpp"
+#include "layers/formats/scanned_layers.hpp"
 #include "layers/formats/shared_copies.hpp"
 #include "layers/formats/stored_elements.hpp"
 #include "layers/models/model.hpp"
@@ -110,9 +111,16 @@ FolderWeights::FolderWeights(const std::string& folder, const std::vector<Parame
     : source_(folder, ExitCode::model),
       spellings_(spellings_of(source_, family)),
       absent_prefix_(absent_prefix_of(source_, specs, family.optional_prefix)) {
+  find_scanned(specs);
   std::vector<runtime::ExpectedTensor> expected;
   for (const ParameterSpec& spec : specs)
-    for (const std::string& tensor : tensors_of(spec)) expected.push_back({file_name(tensor), spec.stored.shape.sizes()});
+    for (const std::string& tensor : tensors_of(spec)) {
+      const auto layers = scanned_.find(file_name(tensor));
+      if (layers == scanned_.end())
+        expected.push_back({file_name(tensor), spec.stored.shape.sizes()});
+      else if (scanned_tensor(tensor)->layer == 0)
+        expected.push_back({layers->first, scanned_shape(spec.stored.shape, layers->second).sizes()});
+    }
   std::vector<std::string> ignored = ignored_names(source_, specs, family, tied);
   const std::vector<FixedTensor> fixed = fixed_tensors(specs);
   for (const FixedTensor& tensor : fixed) ignored.push_back(file_name(tensor.name));
@@ -130,7 +138,28 @@ FolderWeights::FolderWeights(const std::string& folder, const std::vector<Parame
   }
 }
 
+void FolderWeights::find_scanned(const std::vector<ParameterSpec>& specs) {
+  std::map<std::string, std::size_t> found;
+  for (const ParameterSpec& spec : specs)
+    for (const std::string& tensor : tensors_of(spec)) {
+      const auto scanned = scanned_tensor(tensor);
+      if (scanned && !source_.has(tensor) && source_.has(scanned->name))
+        found[scanned->name] = std::max(found[scanned->name], scanned->layer + 1);
+    }
+  scanned_ = std::move(found);
+}
+
+void FolderWeights::read_tensor(const std::string& tensor, const kernels::Shape& shape, std::span<float> destination) const {
+  const std::string name = file_name(tensor);
+  const auto layers = scanned_.find(name);
+  if (layers == scanned_.end()) return source_.read(name, destination);
+  std::vector<float> all(destination.size() * layers->second);
+  source_.read(name, std::span<float>(all));
+  std::ranges::copy(scanned_layer(all, shape, layers->second, scanned_tensor(tensor)->layer), destination.begin());
+}
+
 std::string FolderWeights::file_name(const std::string& tensor) const {
+  if (const auto scanned = scanned_tensor(tensor); scanned && scanned_.contains(scanned->name)) return scanned->name;
   for (const auto& [ours, other] : spellings_)
     if (tensor.starts_with(ours)) return other + tensor.substr(ours.size());
   return tensor.starts_with(absent_prefix_) ? tensor.substr(absent_prefix_.size()) : tensor;
@@ -140,7 +169,7 @@ void FolderWeights::read(const ParameterSpec& spec, std::span<float> destination
   const auto elements = static_cast<std::size_t>(spec.stored.shape.elements());
   for (const std::string& tensor : tensors_of(spec)) {
     const auto part = destination.first(elements);
-    source_.read(file_name(tensor), part);
+    read_tensor(tensor, spec.stored.shape, part);
     if (spec.stored.transposed) {
       const auto [rows, columns] = matrix_of(spec.stored.shape);
       std::ranges::copy(transposed(part, rows, columns), part.begin());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +19,8 @@ namespace millrace::layers {
 
 /// The weights in a folder of transformers or MaxText, under the names of the folder. Values are not scaled or combined; parameters
 /// whose stored form differs from their shape in programs are reshaped, transposed or stacked from parts. Names that lack the family's
-/// optional prefix (such as those of GPT-2's first release) are read as if they had it. Thread: const functions from any number of threads.
+/// optional prefix (such as those of GPT-2's first release) are read as if they had it, and layers that MaxText has scanned from the tensor
+/// of all layers. Thread: const functions from any number of threads.
 class FolderWeights final : public ModelWeights {
  public:
   /// `folder` has model.safetensors, or the files of model.safetensors.index.json. All names and shapes are checked against the whole
@@ -33,10 +35,15 @@ class FolderWeights final : public ModelWeights {
 
  private:
   [[nodiscard]] std::string file_name(const std::string& tensor) const;
+  /// Notes the tensors of scanned layers, if the folder has these in place of the layers' own.
+  void find_scanned(const std::vector<ParameterSpec>& specs);
+  /// Reads one tensor of a parameter.
+  void read_tensor(const std::string& tensor, const kernels::Shape& shape, std::span<float> destination) const;
 
   runtime::TensorSource source_;
   std::vector<std::pair<std::string, std::string>> spellings_;  // prefixes of our names, and the files'
   std::string absent_prefix_;                                   // of our names
+  std::map<std::string, std::size_t> scanned_;                  // tensors of all layers, with the number of their layers
   bool trained_in_bf16_ = true;                                 // all parameters that are trained are bf16 in the files
 };
 

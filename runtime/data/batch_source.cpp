@@ -92,7 +92,7 @@ std::int64_t BatchSource::window_of(std::int64_t sample) const noexcept {
 }
 
 void BatchSource::fill(std::int64_t step, std::int64_t microbatch, const BatchView& batch) const {
-  const std::int64_t first_sample = (step * shape_.microbatches + microbatch) * shape_.rows;
+  const std::int64_t first_sample = (shape_.microbatches.before(step) + microbatch) * shape_.rows;
   for (std::int64_t row = 0; row < shape_.rows; ++row) {
     const std::int64_t window = window_of(first_sample + row);
     const BatchView out = row_of(batch, row, shape_.sequence);
@@ -103,8 +103,8 @@ void BatchSource::fill(std::int64_t step, std::int64_t microbatch, const BatchVi
 
 template <class Body>
 void BatchSource::for_each_window(std::int64_t step, Body body) const {
-  const std::int64_t samples = shape_.microbatches * shape_.rows;
-  for (std::int64_t i = 0; i < samples; ++i) body(window_of(step * samples + i) * shape_.sequence);
+  const std::int64_t first = shape_.microbatches.before(step) * shape_.rows, samples = shape_.microbatches.microbatches(step) * shape_.rows;
+  for (std::int64_t i = 0; i < samples; ++i) body(window_of(first + i) * shape_.sequence);
 }
 
 std::int64_t BatchSource::valid_targets(std::int64_t step) const {

@@ -3,16 +3,17 @@
 #include <cstdint>
 
 #include "runtime/batch.hpp"
+#include "runtime/batch_ramp.hpp"
 #include "runtime/data/mtp_targets.hpp"
 #include "runtime/data/token_stream.hpp"
 
 namespace millrace::runtime {
 
-/// The shape of a run's batches. A step is `microbatches` microbatches of `rows` rows of `sequence` tokens.
+/// The shape of a run's batches. A step is some microbatches of `rows` rows of `sequence` tokens.
 struct BatchShape {
   std::int64_t rows = 1;
   std::int64_t sequence = 1;
-  std::int64_t microbatches = 1;
+  BatchRamp microbatches = BatchRamp(1);  // of each step
   std::uint64_t seed = 1;
   bool packing = true;
   MtpModules modules = {};
@@ -20,8 +21,8 @@ struct BatchShape {
 
 /// Cuts a stream into windows of `sequence` tokens plus the target of the last one (neighbours share that token, so every token
 /// is a target once per epoch; a remainder shorter than a window is dropped) and gives them out in an order that is a pure
-/// function of (seed, epoch, sample). Every window appears once per epoch. Sample = (step * microbatches + microbatch) * rows +
-/// row.
+/// function of (seed, epoch, sample). Every window appears once per epoch. Sample = (number of the microbatch over the
+/// whole run) * rows + row.
 ///
 /// The target of a border token is masked: it would be the next document's first token. With packing, positions restart and the
 /// segment id increases at each document, so that documents do not attend to each other; without packing, a row is one segment

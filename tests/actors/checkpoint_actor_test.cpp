@@ -22,7 +22,8 @@ class CheckpointActorTest : public ::testing::Test {
     CheckpointActorSetup setup;
     setup.store = &store_;
     setup.metrics = &metrics_;
-    setup.samples_per_step = 8;
+    setup.microbatches = runtime::BatchRamp(4);
+    setup.rows = 2;
     setup.identity = {{"train.seed", "1"}};
     actor_ = system_.spawn<CheckpointActor, caf::detached>(setup);
   }

@@ -46,6 +46,42 @@ std::vector<std::string> texts(const std::vector<SumMessage>& messages) {
   return list;
 }
 
+TEST(PipelinePlan, HasAScheduleForEverySizeOfAGrowingBatch) {
+  auto growing = request("1f1b", 4, 8, false);
+  growing.train.ramp_microbatches = 2;
+  growing.train.ramp_increment = 3;
+  growing.train.ramp_rows = 20;
+  const auto plan = make_plan(growing);
+  ASSERT_EQ(plan.smaller_schedules.size(), 2U);
+  EXPECT_EQ(plan.schedule_of(2).microbatches, 2);
+  EXPECT_EQ(plan.schedule_of(5).microbatches, 5);
+  EXPECT_EQ(plan.schedule_of(8).microbatches, 8);
+  expect_error([&] { (void)plan.schedule_of(3); }, ExitCode::internal, {"no step of 3"});
+  for (const std::int64_t microbatches : {2, 5, 8}) {
+    const auto ledger = runtime::make_ledger(plan.schedule_of(microbatches));
+    for (std::size_t i = 0; i < ledger.depths.size(); ++i) EXPECT_GE(plan.ledger.depths.at(i), ledger.depths[i]);
+    for (std::size_t i = 0; i < ledger.stages.size(); ++i) EXPECT_GE(plan.ledger.stages.at(i).stash_input, ledger.stages[i].stash_input);
+  }
+  EXPECT_NE(plan.text(), make_plan(request("1f1b", 4, 8, false)).text());
+  growing.train.accumulators = 2;
+  expect_error([&] { (void)make_plan(growing); }, ExitCode::config, {"a step of 5 microbatches", "train.accumulators = 2"});
+}
+
+TEST(PipelinePlan, RefusesRecipesThatDoNotFitTheModel) {
+  auto clipped = request("1f1b", 2, 4, false);
+  clipped.train.qk_clip = 100;
+  expect_error([&] { (void)make_plan(clipped); }, ExitCode::config, {"train.qk_clip = 100", "no latent attention"});
+  auto accumulated = request("1f1b", 2, 4, false);
+  accumulated.train.accumulation_steps = 2;
+  expect_error([&] { (void)make_plan(accumulated); }, ExitCode::config, {"train.accumulation_steps = 2", "train.numerics = hf"});
+  accumulated.train.numerics = "maxtext";
+  accumulated.train.accumulation_steps = 3;
+  expect_error([&] { (void)make_plan(accumulated); }, ExitCode::config, {"does not divide train.microbatches = 4"});
+  auto frozen = request("1f1b", 2, 4, false);
+  frozen.train.trainable = {"no_such_part"};
+  expect_error([&] { (void)make_plan(frozen); }, ExitCode::config, {"train.trainable", "no_such_part", "finds no parameter"});
+}
+
 TEST(PipelinePlan, TiedTableIsExchangedBetweenTwoRanks) {
   const auto plan = make_plan(request("1f1b", 4, 4, true));
   EXPECT_EQ(texts(plan.sums), (std::vector<std::string>{"0 -> 3: 0", "3 -> 0: 1"}));

@@ -46,6 +46,7 @@ INSTANTIATE_TEST_SUITE_P(
         Recipe{"accumulation", with(deepseek, {"train.numerics=maxtext", "train.accumulation_steps=2", "train.balance_loss=0.1",
                                                "train.routed_bias_update_rate=0.01"})},
         Recipe{"qk_clip", with(deepseek, {"train.qk_clip=0.01", "train.routed_bias_update_rate=0.01"})},
+        Recipe{"ramp_up", {"train.microbatches=6", "train.ramp_microbatches=2", "train.ramp_increment=2", "train.ramp_rows=50"}},
         Recipe{"average", {"train.average_decay=0.9", "train.first_moment=bf16", "evaluate.average=true"}},
         Recipe{"trainable", {"train.trainable=[\"mlp\", \"embed\"]", "train.decay=rsqrt"}}),
     [](const auto& recipe) { return std::string(recipe.param.name); });

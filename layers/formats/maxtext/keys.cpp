@@ -22,7 +22,8 @@ bool is_off(const Json& value) { return value == false || value == 0 || value ==
 /// Parts that are disabled by a fixed key, or read by read_maxtext_experts where layers have experts (else num_experts = 1): the loss of
 /// prediction modules, which is read where there are some (mtp_num_layers > 0), hyper-connections (mhc_expansion_rate = 1), engrams
 /// (engram_layers = []), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent attention (attention_type =
-/// "global"), multimodal positions (use_mrope = false), scanned layers (scan_layers = false). Blocks that norm queries and keys fix qk_norm_with_scale; in others it has no effect.
+/// "global"), multimodal positions (use_mrope = false). Blocks that norm queries and keys fix qk_norm_with_scale; in others it has no
+/// effect.
 constexpr std::array parts_that_are_off = {
     "base_moe_mlp_dim",
     "capacity_factor",
@@ -53,7 +54,6 @@ constexpr std::array parts_that_are_off = {
     "n_routing_groups",
     "norm_topk_prob",
     "num_experts_per_tok",
-    "param_scan_axis",
     "q_lora_rank",
     "qk_nope_head_dim",
     "qk_norm_with_scale",
@@ -89,8 +89,10 @@ constexpr std::array<std::string_view, 5> keys_of_chunks = {"chunk_attn_window_s
                                                             "nope_layer_interval", "temperature_tuning", "use_qk_norm"};
 
 /// The choice between implementations of the same computation: a lookup as a product with one-hot rows, logits in slices, the
-/// precision of products on a TPU (here a product of fp32 operands is always in fp32).
-constexpr std::array arrangement = {"inhomogeneous_layer_cycle_interval", "matmul_precision", "num_vocab_tiling", "use_iota_embed"};
+/// precision of products on a TPU (here a product of fp32 operands is always in fp32), layers that are scanned, whose weights the files
+/// have as one tensor (layers/formats/scanned_layers.hpp).
+constexpr std::array arrangement = {"inhomogeneous_layer_cycle_interval", "matmul_precision", "num_vocab_tiling", "scan_layers",
+                                    "use_iota_embed"};
 
 /// Settings of the run: its dtype, rows and clipping are train.dtype, train.sequence, train.clip. Tensors have their own dtype, and
 /// initial values are the folder's weights, whatever distribution they were once drawn from.
@@ -191,11 +193,11 @@ const std::vector<FixedKey>& common_fixed_keys() {
       {"mtp_num_layers", 0},
       {"nope_layer_interval", -1},
       {"num_experts", 1},
+      {"param_scan_axis", 1},
       {"partial_rotary_factor", 1.0},
       {"quantization", ""},
       {"rope_linear_scaling_factor", 1.0},
       {"rope_min_timescale", 1},
-      {"scan_layers", false},
       {"shared_experts", 0},
       {"sliding_window_size", 0},
       {"temperature_tuning", false},

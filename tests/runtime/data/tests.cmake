@@ -1,6 +1,7 @@
 millrace_add_test(runtime_data_test
   SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/../batch_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/batch_ramp_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/batch_source_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/choice_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/content_hash_test.cpp
