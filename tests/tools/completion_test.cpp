@@ -50,7 +50,7 @@ class Completion : public ::testing::Test {
 TEST_F(Completion, OffersCommands) {
   const auto all = in_bash("millrace ");
   for (const char* command : {"train", "eval", "schedule", "completion", "--help", "--version"}) EXPECT_TRUE(has(all, command)) << command;
-  EXPECT_EQ(in_bash("millrace re"), (Words{"rehearse", "replay"}));
+  EXPECT_EQ(in_bash("millrace re"), (Words{"rehearse", "replay", "report"}));
   EXPECT_EQ(in_bash("millrace schedule "), (Words{"check", "list", "show", "simulate"}));
   EXPECT_EQ(in_bash("millrace nonsense "), Words{});
 }

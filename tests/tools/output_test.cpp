@@ -56,6 +56,7 @@ class Output : public ::testing::Test {
             {"schedule", "check", "1f1b", "--ranks", "2", "--microbatches", "4"},
             {"schedule", "simulate", "1f1b", "--ranks", "2", "--microbatches", "4"},
             {"profile", tiny, "--steps", "1", "--out", folder_ / "profile", "data.text=" + run_.data(), "train.threads=1"},
+            {"report", run_.directory()},
             {"rehearse", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "1,1,1"},
             {"plan", tiny, "pipeline.ranks=2", "data.text=" + run_.data()},
             {"completion", "bash"},

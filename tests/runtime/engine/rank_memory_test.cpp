@@ -50,7 +50,7 @@ TEST(RankMemory, SectionsFollowEachOtherWithoutOverlap) {
   EXPECT_EQ(plan.total_bytes(), end);
   EXPECT_EQ(plan.bytes(MemoryKind::accumulator), 2 * 1152U);
   EXPECT_EQ(plan.bytes(MemoryKind::state), 1024U + 256U);
-  EXPECT_EQ(plan.bytes(MemoryKind::staging), 512U + 1024U + 320U) << "parameters and states";
+  EXPECT_EQ(plan.bytes(MemoryKind::staging), 1536U + 384U) << "parameters and states, each stage's in one slot";
   EXPECT_EQ(plan.bytes(MemoryKind::copy), 256U + 256U) << "a stage's, and the rank's own place";
   EXPECT_EQ(plan.bytes(MemoryKind::stash_input), 7 * 1024U);
   EXPECT_EQ(plan.bytes(MemoryKind::workspace), 5120U) << "shared: the largest, not the sum";
