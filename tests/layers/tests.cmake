@@ -6,5 +6,5 @@ millrace_add_test(layers_model_test
           indexer_test.cpp loss_terms_test.cpp router_bias_test.cpp streams_test.cpp
   LIBRARIES millrace_model_fixture nlohmann_json::nlohmann_json)
 millrace_add_test(layers_units_test
-  SOURCES partition_test.cpp initial_values_test.cpp rotary_test.cpp model_test.cpp
+  SOURCES partition_test.cpp initial_values_test.cpp rotary_test.cpp model_test.cpp scanned_layers_test.cpp
   LIBRARIES millrace_layers)
