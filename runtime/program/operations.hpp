@@ -11,6 +11,7 @@
 #include "kernels/base/activation.hpp"
 #include "kernels/base/capacity_options.hpp"
 #include "kernels/base/clamped_glu_options.hpp"
+#include "kernels/base/hyper_gates_options.hpp"
 #include "kernels/base/route_options.hpp"
 #include "kernels/base/shift_options.hpp"
 #include "kernels/choose_keys.hpp"
@@ -135,6 +136,20 @@ std::vector<ValueId> split_heads(ProgramBuilder& builder, ValueId x, std::int64_
 /// are [T, w], a single head that stands for every one.
 ValueId join_heads(ProgramBuilder& builder, const std::vector<ValueId>& parts, const kernels::HeadPartsOptions& options,
                    std::string_view name);
+/// The gates of hyper-connections (kernels/hyper_gates.hpp), k streams: how much of each a branch reads [T, k], how much of its result each
+/// gets [T, k], and how much of each stream goes on in each [T, k·k].
+struct HyperGateParts {
+  ValueId pre, post, map;
+};
+/// x [T, 2·k + kernels::residual_logits(options)] in the compute dtype.
+HyperGateParts hyper_gates(ProgramBuilder& builder, ValueId x, const kernels::HyperGatesOptions& options, std::string_view name);
+/// x [T, D] as k equal streams [T, k·D], and the sum of streams [T, k·D] → [T, D] (kernels/hyper_streams.hpp).
+ValueId expand_streams(ProgramBuilder& builder, ValueId x, std::int64_t streams, std::string_view name);
+ValueId reduce_streams(ProgramBuilder& builder, ValueId x, std::int64_t streams, std::string_view name);
+/// What a branch reads of streams [T, k·D] by pre [T, k] → [T, D].
+ValueId collect_streams(ProgramBuilder& builder, ValueId streams, ValueId pre, std::string_view name);
+/// The streams [T, k·D] mixed by map [T, k·k], with the branch's result v [T, D] by post [T, k] → [T, k·D].
+ValueId spread_streams(ProgramBuilder& builder, ValueId streams, ValueId v, ValueId post, ValueId map, std::string_view name);
 /// x as a constant: no gradient flows back through it. x [T, D] → same.
 ValueId detach(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// Copies x, for an empty stage.
