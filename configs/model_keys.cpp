@@ -272,6 +272,18 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("model.hidden_size", identity, "Width of the residual stream.", MEMBER(model.hidden_size)), 1, 1 << 20));
   keys.push_back(between(bind("model.intermediate_size", identity, "Width of the MLP.", MEMBER(model.intermediate_size)), 1, 1 << 24));
   keys.push_back(between(bind("model.layers", identity, "Decoder layers.", MEMBER(model.layers)), 1, 1 << 16));
+  keys.push_back(between(bind("model.mhc_expansion_rate", identity,
+                              "Residual streams of hyper-connections (mHC), which layers mix by weights of the token. 1: there is one "
+                              "stream, and no such connections.",
+                              MEMBER(model.mhc_expansion_rate)),
+                         1, 8));
+  keys.push_back(between(bind("model.sinkhorn_iterations", identity,
+                              "Hyper-connections: how often columns and rows of the matrix that mixes streams are normalised by turns.",
+                              MEMBER(model.sinkhorn_iterations)),
+                         1, 64));
+  keys.push_back(bind("model.mhc_lite", identity,
+                      "Hyper-connections: the matrix that mixes streams is a mean of all permutations, weighted by a softmax (mHC-lite).",
+                      MEMBER(model.mhc_lite)));
   keys.push_back(between(bind("model.mtp_layers", identity,
                               "Modules behind the last layer that predict further tokens in training (multi-token prediction): the k-th "
                               "one predicts the token k + 1 places ahead.",

@@ -7,6 +7,7 @@
 
 #include "kernels/base/activation.hpp"
 #include "kernels/base/clamped_glu_options.hpp"
+#include "kernels/base/hyper_gates_options.hpp"
 #include "kernels/base/route_options.hpp"
 #include "layers/model_config.hpp"
 #include "runtime/program/loss_weights.hpp"
@@ -196,7 +197,7 @@ struct PerLayerInputsSpec {
 /// A whole model.
 struct ModelSpec {
   std::int64_t vocab_size = 0;
-  std::int64_t width = 0;  // of the residual stream
+  std::int64_t width = 0;  // of the residual stream, of each if there are several
   NormSpec norm;
   double embedding_scale = 1.0;        // multiplies the looked-up rows
   std::int64_t learned_positions = 0;  // rows of a learned table of positions; 0: there is none
@@ -207,11 +208,14 @@ struct ModelSpec {
   double logit_cap = 0.0;              // logits s become cap·tanh(s / cap); 0: no cap
   double dropout_rate = 0.0;           // of features in training
   std::optional<PerLayerInputsSpec> per_layer_inputs = {};
-  std::vector<LayerSpec> layers;       // the decoder layers, and after them that of each module of multi-token prediction
-  int modules = 0;                     // the number of these modules (layers/models/mtp.hpp)
-  bool shifts_over_documents = false;  // ShiftOptions::last_border_only for what modules predict
-  runtime::LossWeights losses = {};    // which the run sets when it builds a stage
+  std::vector<LayerSpec> layers;  // the decoder layers, and after them that of each module of multi-token prediction
+  int modules = 0;                // the number of these modules (layers/models/mtp.hpp)
+  std::optional<kernels::HyperGatesOptions> hyper_connections = {};  // the residual stream is several (layers/hyper_connections.hpp)
+  bool shifts_over_documents = false;                                // ShiftOptions::last_border_only for what modules predict
+  runtime::LossWeights losses = {};                                  // which the run sets when it builds a stage
 
+  /// The features of a token between layers.
+  [[nodiscard]] std::int64_t stream_width() const { return hyper_connections ? hyper_connections->streams * width : width; }
   /// The number of layers without those of modules.
   [[nodiscard]] int decoder_layers() const { return static_cast<int>(layers.size()) - modules; }
 

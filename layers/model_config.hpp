@@ -109,6 +109,9 @@ struct ModelConfig {
   double final_logit_softcapping = 0.0;         // the same for logits
   std::int64_t max_position_embeddings = 2048;  // recorded and exported; limits a row only if positions are learned
   bool tie_word_embeddings = false;             // the output head uses the embedding table
+  std::int64_t mhc_expansion_rate = 1;          // residual streams of hyper-connections; 1: there is one, and no such connections
+  std::int64_t sinkhorn_iterations = 20;        // by which their maps are normalised
+  bool mhc_lite = false;                        // their maps are means of permutations
   std::int64_t mtp_layers = 0;                  // modules of multi-token prediction behind the layers (layers/models/mtp.hpp)
   double initializer_range = 0.02;              // standard deviation of the initial weights
 

@@ -38,6 +38,7 @@ target_sources(millrace_layers PRIVATE
   formats/shared_copies.cpp
   formats/scanned_layers.cpp
   formats/stored_elements.cpp
+  hyper_connections.cpp
   initial_values.cpp
   losses/cross_entropy.cpp
   mlp.cpp

@@ -33,7 +33,7 @@ std::vector<int> donors_across(const ModelSpec& model, int index) {
 }  // namespace
 
 std::vector<StreamSpec> streams_of_specs(const ModelSpec& model, int index) {
-  std::vector<StreamSpec> streams{{.axes = {model.width}}};
+  std::vector<StreamSpec> streams{{.axes = {model.stream_width()}}};
   const std::int64_t behind = static_cast<std::int64_t>(model.layers.size()) - index;
   if (model.per_layer_inputs && behind > 0) streams.push_back({.name = per_layer_stream, .axes = {behind * model.per_layer_inputs->width}});
   for (const int donor : donors_across(model, index)) {

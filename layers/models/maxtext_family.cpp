@@ -14,6 +14,7 @@
 #include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
 #include "layers/formats/maxtext/config.hpp"
+#include "layers/hyper_connections.hpp"
 #include "layers/losses/cross_entropy.hpp"
 #include "layers/models/shared_layers.hpp"
 #include "layers/per_layer_inputs.hpp"
@@ -67,6 +68,14 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   MILLRACE_CHECK(!blocks.equal_heads || (config.heads == config.kv_heads && !config.share_kv), ExitCode::model, maxtext_component,
                  "{}: heads = {}, kv_heads = {}, share_kv = {}, expected as many kv_heads as heads, each with values of its own",
                  config.family, config.heads, config.kv_heads, config.share_kv);
+  const std::int64_t streams = config.mhc_expansion_rate,
+                     most = config.mhc_lite ? kernels::max_permuted_streams : kernels::max_hyper_streams;
+  expect(streams >= 1 && streams <= most, "mhc_expansion_rate", streams,
+         fmt::format("1 to {}{}", most, config.mhc_lite ? " with mhc_lite" : ""));
+  expect(config.sinkhorn_iterations >= 1 && config.sinkhorn_iterations <= kernels::max_sinkhorn_iterations, "sinkhorn_iterations",
+         config.sinkhorn_iterations, fmt::format("1 to {}", kernels::max_sinkhorn_iterations));
+  expect(streams == 1 || config.mtp_layers == 0, "mtp_layers", config.mtp_layers,
+         fmt::format("0 with mhc_expansion_rate = {}: a module reads one residual stream", streams));
   expect(config.moba_chunk_size >= 0, "moba_chunk_size", config.moba_chunk_size, "0 or more");
   expect(config.moba_chunk_size == 0 || config.moba_topk >= 1, "moba_topk", config.moba_topk, "1 or more with moba_chunk_size");
   const auto kinds = static_cast<std::int64_t>(config.layer_kinds.size());
@@ -143,6 +152,8 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
     else if (file_.experts->weights != MaxTextWeights::sigmoid)
       add({"model.norm_topk_prob"});
   }
+  file_.hyper = blocks_.hyper;
+  if (file_.hyper) add({"model.mhc_expansion_rate", "model.sinkhorn_iterations", "model.mhc_lite"});
   file_.latent = blocks_.latent;
   if (file_.latent)
     add({"model.rope_mscale_all_dim", "model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
@@ -265,6 +276,9 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
     }
     model.layers.push_back(std::move(layer));
   }
+  if (config.mhc_expansion_rate > 1)
+    model.hyper_connections =
+        kernels::HyperGatesOptions{.streams = config.mhc_expansion_rate, .iterations = config.sinkhorn_iterations, .lite = config.mhc_lite};
   model.shifts_over_documents = true;
   add_mtp(model, config.mtp_layers, config.family);
   return model;
@@ -295,7 +309,7 @@ ValueId MaxTextFamily::embedded(ProgramBuilder& builder, const ModelSpec& model,
 }
 
 Streams MaxTextFamily::embed(ProgramBuilder& builder, const ModelSpec& model) const {
-  const ValueId x = embedded(builder, model);
+  const ValueId x = as_streams(builder, model, embedded(builder, model));
   MILLRACE_CHECK(model.rotary_positions == 0 || builder.options().sequence <= model.rotary_positions, ExitCode::model, maxtext_component,
                  "{}: rows of {} tokens, expected at most max_position_embeddings = {} with yarn", traits_.name, builder.options().sequence,
                  model.rotary_positions);
@@ -332,7 +346,8 @@ static std::string mtp_path(int module, std::string_view part) { return fmt::for
 /// The model and its modules share norm and table.
 HeadOperands MaxTextFamily::mtp_head(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x) const {
   if (module == 0) builder.label(x, "decoder_output");
-  const ValueId normed = maxtext_norm(builder, blocks_, model, x, "decoder.decoder_norm", "decoder_norm");
+  const ValueId summed = sum_of_streams(builder, model, x);
+  const ValueId normed = maxtext_norm(builder, blocks_, model, summed, "decoder.decoder_norm", "decoder_norm");
   builder.label(normed, "final_norm");
   HeadOperands head{
       .h = maxtext_dropout(builder, model, normed, "final_dropout"),
@@ -375,6 +390,9 @@ Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, 
   if (const auto recurrent = initial_delta_net_parameter(name, ".norm.rms_norm.scale", 1e-9); recurrent && blocks_.hybrid)
     return *recurrent;
   if (name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks")) return {InitialKind::zeros};
+  if (name.ends_with("_beta")) return {InitialKind::zeros};
+  if (name.ends_with("_alpha_scale")) return {.kind = InitialKind::constant, .value = 0.01F};
+  if (name.ends_with("_alpha")) return {InitialKind::normal, 1.0 / std::sqrt(static_cast<double>(shape[0]))};
   if (shape.rank() == 1) return {model.norm.offset == 0 ? InitialKind::ones : InitialKind::zeros};
   // MaxText's initialiser takes the experts' axis for the one of inputs and counts the last one as part of a receptive field.
   if (shape.rank() == 3)

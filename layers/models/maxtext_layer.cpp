@@ -11,6 +11,7 @@
 #include "layers/attention/indexer.hpp"
 #include "layers/attention/latent.hpp"
 #include "layers/attention/maxtext_delta_net.hpp"
+#include "layers/hyper_connections.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
@@ -71,6 +72,15 @@ ValueId MaxTextLayer::output(ValueId x, LayerStreams* streams) const {
   const bool before = spec_.norms != NormPlacement::after, after = spec_.norms != NormPlacement::before;
   const MaxTextNormNames& names = blocks_.norm_names;
   KeysAndValues own_keys;
+  if (model_.hyper_connections) {
+    const auto connected = [&](ValueId of, const char* module, const auto& branch) {
+      return hyper_connection(builder_, model_, of, module_ + "." + module, module, branch);
+    };
+    const ValueId middle =
+        connected(x, "mhc_attention", [&](ValueId read) { return attention(norm(read, names.before_attention), own_keys); });
+    const ValueId y = connected(middle, "mhc_mlp", [&](ValueId read) { return mlp(norm(read, names.before_mlp)); });
+    return blocks_.output_dropout ? dropout(y, "dropout") : y;
+  }
   const ValueId attended =
       attention(before ? norm(x, names.before_attention) : x, streams == nullptr ? own_keys : streams->keys_and_values());
   const ValueId middle = add(x, after ? norm(attended, names.after_attention) : attended, "attention_residual");

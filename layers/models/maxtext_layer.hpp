@@ -42,6 +42,7 @@ struct MaxTextBlocks {
   bool shares_kv = false;        // the values may be the projected keys, in a file with full_layers those of full layers only
   bool equal_heads = false;      // needs as many kv_heads as heads, each with values of its own
   bool output_dropout = true;    // dropout also on the output of a layer
+  bool hyper = false;            // may have hyper-connections (layers/hyper_connections.hpp): <layer>.mhc_attention, .mhc_mlp
   // Layers of linear attention (attention_module), and full ones with an output gate (a module `attention` in it, the output kernel without
   // an axis of heads); scales of norms are stored minus 1.
   bool hybrid = false;

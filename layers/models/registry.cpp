@@ -38,7 +38,7 @@ const MtpFamily& ModelFamily::multi_token_prediction() const {
   fail(ExitCode::model, "layers.models", "{} has no modules that predict further tokens, expected model.mtp_layers = 0", traits().name);
 }
 
-std::vector<StreamSpec> ModelFamily::streams(const ModelSpec& model, int) const { return {{.axes = {model.width}}}; }
+std::vector<StreamSpec> ModelFamily::streams(const ModelSpec& model, int) const { return {{.axes = {model.stream_width()}}}; }
 
 bool FamilyTraits::reads(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 

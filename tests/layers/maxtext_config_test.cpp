@@ -368,8 +368,7 @@ TEST(ConfigFile, ReadsAndWritesMaxTextsDeepSeek) {
   json grouped = maxtext("deepseek");
   grouped["base_num_kv_heads"] = grouped["num_kv_heads"] = 2;
   expect_error([&] { (void)parse(grouped); }, ExitCode::model, {"num_kv_heads = 2", "expected num_query_heads = 4"});
-  for (const auto& [key, value] :
-       std::initializer_list<std::pair<const char*, json>>{{"mhc_expansion_rate", 4}, {"engram_layers", {1}}})
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, json>>{{"engram_layers", {1}}})
     refused(key, value, "supported is");
 }
 

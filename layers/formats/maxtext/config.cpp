@@ -233,6 +233,12 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
   read_maxtext_latent(reader, file, model, losses);
   read_maxtext_linear_attention(reader, file, model);
   if (file.chunks) read_maxtext_chunks(reader, model);
+  if (file.hyper) {
+    model.mhc_expansion_rate = reader.integer("mhc_expansion_rate", 1, 64).value_or(1);
+    model.mhc_lite = reader.boolean("enable_mhc_lite").value_or(false) && model.mhc_expansion_rate > 1;
+    const std::int64_t iterations = reader.integer("sinkhorn_iterations", 1, 1 << 20).value_or(20);
+    if (model.mhc_expansion_rate > 1 && !model.mhc_lite) model.sinkhorn_iterations = iterations;
+  }
   if (!file.per_layer_inputs) model.mtp_layers = reader.integer("mtp_num_layers", 0, 64).value_or(0);
   if (model.mtp_layers > 0) losses.mtp_loss = reader.number("mtp_loss_scaling_factor", 0, 1e3).value_or(0.1);
   return model;
@@ -275,6 +281,11 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
   write_maxtext_experts(json, file, model, losses);
   write_maxtext_latent(json, file, model, losses);
   write_maxtext_linear_attention(json, file, model);
+  if (file.hyper) {
+    json["mhc_expansion_rate"] = model.mhc_expansion_rate;
+    json["sinkhorn_iterations"] = model.sinkhorn_iterations;
+    json["enable_mhc_lite"] = model.mhc_lite;
+  }
   if (!file.per_layer_inputs) json["mtp_num_layers"] = model.mtp_layers;
   if (model.mtp_layers > 0) json["mtp_loss_scaling_factor"] = losses.mtp_loss;
   json["z_loss_multiplier"] = losses.z_loss;

@@ -227,6 +227,7 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
     if (file.experts && file.experts->dense_first && common.key == "first_num_dense_layers") continue;
     if (file.experts && file.experts->shared != nullptr && common.key == "shared_experts") continue;
     if (file.latent && common.key == "use_indexer") continue;
+    if (file.hyper && common.key == "mhc_expansion_rate") continue;
     if (!file.per_layer_inputs && common.key == "mtp_num_layers") continue;
     if (file.linear_rope && common.key == "rope_linear_scaling_factor") continue;
     if (std::ranges::find(file.fixed, common.key, &FixedKey::key) == file.fixed.end()) keys.push_back(common);

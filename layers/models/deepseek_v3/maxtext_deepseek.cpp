@@ -11,6 +11,7 @@ const ModelFamily& maxtext_deepseek() {
       "deepseek",
       {.scale_in_weights = false,
        .equal_heads = true,
+       .hyper = true,
        .norm_names = {.before_attention = "pre_self_attention_layer_norm", .before_mlp = "post_self_attention_layer_norm"},
        .experts = MaxTextExperts{.module = "DeepSeekMoeBlock_0.MoeBlock_0",
                                  .weights = MaxTextWeights::scaled,
