@@ -35,6 +35,9 @@ constexpr const char* position_table = "decoder.position_embedder.embedding";
 /// MaxText draws from a normal distribution truncated at two deviations, and divides by the standard deviation that remains.
 constexpr double truncated_deviation = 0.87962566103423978;
 
+/// A part of a module of multi-token prediction.
+std::string mtp_path(int module, std::string_view part) { return fmt::format("mtp_block.mtp_layer_{0}.mtp_{0}_{1}", module, part); }
+
 /// Checks the relations between the members of a config.
 void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
   const auto expect = [&](bool fits, const char* name, std::int64_t value, std::string_view what) {
@@ -340,8 +343,6 @@ Streams MaxTextFamily::layer(ProgramBuilder& builder, const ModelSpec& model, in
     x = MaxTextLayer(builder, blocks_, model, index, spec.parts[i], blocks_.parts.at(i).suffix).output(x);
   return x;
 }
-
-static std::string mtp_path(int module, std::string_view part) { return fmt::format("mtp_block.mtp_layer_{0}.mtp_{0}_{1}", module, part); }
 
 /// The model and its modules share norm and table.
 HeadOperands MaxTextFamily::mtp_head(ProgramBuilder& builder, const ModelSpec& model, int module, ValueId x) const {

@@ -10,6 +10,26 @@
 
 namespace millrace::layers {
 
+namespace {
+
+/// The percentage of the module's valid targets for which the module and the model predict the same token.
+void acceptance(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, const HeadOperands& main, const HeadOperands& ahead,
+                runtime::ValueId targets) {
+  const runtime::ValueId own = runtime::linear_argmax(builder, main.h, head_weight(builder, main.table), main.form, "model_predictions");
+  const runtime::ValueId later =
+      runtime::shift_left(builder, own, builder.batch("segments"),
+                          {.distance = module, .filling = -1, .last_border_only = model.shifts_over_documents}, "model_predictions_ahead");
+  const runtime::ValueId predicted = runtime::linear_argmax(builder, ahead.h, head_weight(builder, ahead.table), ahead.form, "predictions");
+  builder.loss_term({.name = "mtp_acceptance",
+                     .weight = 100,
+                     .denominator = runtime::Denominator::mtp_eval_targets,
+                     .auxiliary = true,
+                     .evaluation_only = true},
+                    runtime::count_matches(builder, predicted, later, targets, "accepted"));
+}
+
+}  // namespace
+
 std::string mtp_scope(int module) { return fmt::format("mtp.{}", module); }
 
 std::string mtp_stream(int module) { return fmt::format("mtp_{}", module); }
@@ -31,26 +51,6 @@ Streams mtp_module(runtime::ProgramBuilder& builder, const MtpFamily& family, co
   out.set(mtp_stream(module), hidden);
   return out;
 }
-
-namespace {
-
-/// The percentage of the module's valid targets for which the module and the model predict the same token.
-void acceptance(runtime::ProgramBuilder& builder, const ModelSpec& model, int module, const HeadOperands& main, const HeadOperands& ahead,
-                runtime::ValueId targets) {
-  const runtime::ValueId own = runtime::linear_argmax(builder, main.h, head_weight(builder, main.table), main.form, "model_predictions");
-  const runtime::ValueId later =
-      runtime::shift_left(builder, own, builder.batch("segments"),
-                          {.distance = module, .filling = -1, .last_border_only = model.shifts_over_documents}, "model_predictions_ahead");
-  const runtime::ValueId predicted = runtime::linear_argmax(builder, ahead.h, head_weight(builder, ahead.table), ahead.form, "predictions");
-  builder.loss_term({.name = "mtp_acceptance",
-                     .weight = 100,
-                     .denominator = runtime::Denominator::mtp_eval_targets,
-                     .auxiliary = true,
-                     .evaluation_only = true},
-                    runtime::count_matches(builder, predicted, later, targets, "accepted"));
-}
-
-}  // namespace
 
 void mtp_losses(runtime::ProgramBuilder& builder, const MtpFamily& family, const ModelSpec& model, const Streams& in,
                 runtime::LossTerm lm_loss) {

@@ -91,6 +91,9 @@ ValueId scaled_embedding(ProgramBuilder& builder, const ModelSpec& model, ValueI
   return model.embedding_scale == 1.0 ? rows : runtime::scale(builder, rows, model.embedding_scale, "embed_scale");
 }
 
+/// The decoder layers of modules are counted on from those of the model, as DeepSeek-V3's files have them.
+std::string module_path(const ModelSpec& model, int module) { return fmt::format("model.layers.{}", model.decoder_layers() + module - 1); }
+
 /// The MLP of every token, alone or beside experts.
 MlpSpec& dense_mlp(LayerSpec& layer) {
   auto* experts = std::get_if<ExpertsSpec>(&layer.ffn);
@@ -382,11 +385,6 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
   }
   const ValueId middle = add(x, mix(norm(x, "input_layernorm")), "attention_residual");
   return layer_output(add(middle, mlp(norm(middle, "post_attention_layernorm"), middle), "mlp_residual"));
-}
-
-/// The decoder layers of modules are counted on from those of the model, as DeepSeek-V3's files have them.
-static std::string module_path(const ModelSpec& model, int module) {
-  return fmt::format("model.layers.{}", model.decoder_layers() + module - 1);
 }
 
 /// A module has a final norm of its own.
