@@ -20,7 +20,7 @@ namespace {
 /// What the driver of the steps needs to know.
 struct StepsSetup {
   const PipelinePlan* plan = nullptr;  // outlives the driver, as the batches do
-  const BatchProvider* batches = nullptr;
+  const GivenSteps* batches = nullptr;
   runtime::TrainConfig train;
   std::int64_t steps = 0;
   std::vector<std::int64_t> parameters_after;  // numbers of steps after which parameters are kept
@@ -58,8 +58,9 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
     std::vector<runtime::LossTermSums> terms;
     for (const auto& [rank, report] : reports_) terms.insert(terms.end(), report.losses.begin(), report.losses.end());
     const auto& plan = *setup_.plan;
-    result.loss = runtime::add_loss_terms(std::move(terms), plan.schedule.placement.model_stages(),
-                                          {result.targets, plan.schedule.microbatches, plan.accumulation_steps, setup_.batches->mtp_targets(step)});
+    result.loss =
+        runtime::add_loss_terms(std::move(terms), plan.schedule.placement.model_stages(),
+                                {result.targets, plan.schedule.microbatches, plan.accumulation_steps, setup_.batches->mtp_targets(step)});
     std::vector<runtime::TensorSquareSum> squares;
     for (const auto& [rank, report] : reports_) squares.insert(squares.end(), report.squares.begin(), report.squares.end());
     result.raw_grad_norm = runtime::global_norm(squares);
@@ -80,12 +81,13 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
   void end_step() {
     TrainedStep& result = output_.steps.back();
     std::map<std::string, std::vector<float>> found;
-    double z_sum = 0;
+    std::map<std::int64_t, double> z_sums;  // by microbatch
     for (auto& tensor : gather_.take()) {
-      if (tensor.name.starts_with("loss_sums.lm_loss.")) z_sum += static_cast<double>(tensor.values.at(1));
+      if (tensor.name.starts_with("loss_sums.lm_loss."))
+        z_sums[std::stoll(tensor.name.substr(tensor.name.rfind('/') + 1))] = static_cast<double>(tensor.values.at(1));
       found[tensor.name] = std::move(tensor.values);
     }
-    result.z_loss = z_sum / static_cast<double>(std::max<std::int64_t>(result.targets, 1));
+    result.z_loss = z_loss(z_sums);
     double squares = 0;  // added tensor by tensor in model order, like every norm
     for (const auto& spec : setup_.plan->parameters) {
       double own = 0;
@@ -99,6 +101,22 @@ class RecordedStepsActor : public DriverActor<RecordedStepsActor, TrainedSteps> 
         for (auto& [name, values] : layers::as_stored(spec, found.at(spec.name))) output_.parameters[steps_done][name] = std::move(values);
     if (steps_done == setup_.steps) return finish(std::move(output_));
     broadcast(RunStep{steps_done});
+  }
+
+  /// The mean over the valid targets of each accumulation step; MaxText adds these means.
+  [[nodiscard]] double z_loss(const std::map<std::int64_t, double>& sums) const {
+    const auto step = static_cast<std::int64_t>(output_.steps.size()) - 1;
+    const auto accumulation_steps = setup_.plan->accumulation_steps;
+    const std::int64_t of_a_step = setup_.plan->schedule.microbatches / accumulation_steps;
+    std::vector<double> z(static_cast<std::size_t>(accumulation_steps)), targets(z.size());
+    for (const auto& [microbatch, sum] : sums) {
+      const auto part = static_cast<std::size_t>(microbatch / of_a_step);
+      z.at(part) += sum;
+      targets[part] += static_cast<double>(setup_.batches->valid_targets_of(step, microbatch));
+    }
+    double total = 0;
+    for (std::size_t part = 0; part < z.size(); ++part) total += z[part] / std::max(targets[part], 1.0);
+    return total;
   }
 
   const StepsSetup setup_;

@@ -91,6 +91,14 @@ class GivenRows : public BatchProvider {
       }
     }
   }
+  /// Of one microbatch.
+  [[nodiscard]] std::int64_t valid_targets_of(std::int64_t microbatch) const {
+    std::int64_t count = 0;
+    for (std::size_t r = 0; r < rows_; ++r)
+      count += std::ranges::count_if(all_.at(static_cast<std::size_t>(microbatch) * rows_ + r).targets,
+                                     [](std::int32_t target) { return target >= 0; });
+    return count;
+  }
   [[nodiscard]] std::int64_t valid_targets(std::int64_t) const override {
     std::int64_t count = 0;
     for (const GivenRow& row : all_) count += std::ranges::count_if(row.targets, [](std::int32_t target) { return target >= 0; });

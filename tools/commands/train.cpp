@@ -4,6 +4,7 @@
 
 #include "actors/jobs/training.hpp"
 #include "actors/setup/run_signals.hpp"
+#include "cluster/host/log.hpp"
 #include "kernels/base/device.hpp"
 #include "runtime/io/fault.hpp"
 #include "runtime/profile/analyze.hpp"
@@ -20,6 +21,15 @@ std::string write_live_profile(runtime::Measured measured, const std::string& fo
   const auto profile = runtime::analyze(std::move(measured));
   const auto problems = write_profile(profile, folder);
   return fmt::format("profile   of {} steps in {}{}", profile.steps.size(), folder, problems.empty() ? "" : "\n" + problems);
+}
+
+/// The run is finished and saved: a page that cannot be written does not fail it.
+void draw_curves(const std::string& run_directory) {
+  try {
+    static_cast<void>(write_run_report(run_directory));
+  } catch (const Error& error) {
+    cluster::log_warning("no report: {}", error.what());
+  }
 }
 
 int train(const Arguments& parsed) {
@@ -40,7 +50,7 @@ int train(const Arguments& parsed) {
     settings.terminal = watched(session.launch(), STDOUT_FILENO);
     settings.profiled = write_live_profile;
     actors::train(session, settings);
-    if (session.leads() && !run->config.directory.empty()) write_run_report(run->config.directory);
+    if (session.leads() && !run->config.directory.empty()) draw_curves(run->config.directory);
   });
   return 0;
 }

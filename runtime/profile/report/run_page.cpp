@@ -144,15 +144,20 @@ std::string draw(const Chart& chart) {
   up = {std::floor(up.low / step) * step, std::ceil(up.high / step) * step};
   std::string svg = fmt::format("<h2>{}</h2><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">", escaped(chart.title), width,
                                 height, escaped(chart.title));
-  for (double tick = up.low; tick <= up.high + step / 2; tick += step) {
+  const auto lines = static_cast<int>(std::lround((up.high - up.low) / step));
+  for (int line = 0; line <= lines; ++line) {
+    const double tick = up.low + line * step;
     const double y = up.place(tick, height - bottom, top);
     svg += fmt::format(
         "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text class=\"y\" x=\"{}\" y=\"{:.1f}\">{:.6g}</text>", left,
         width - right, y, y, left - 6, y + 4, std::fabs(tick) < step / 1e6 ? 0.0 : tick);
   }
   const double steps = std::max(1.0, round_step(across.high - across.low, 8));
-  for (double tick = std::ceil(across.low / steps) * steps; tick <= across.high; tick += steps)
+  const auto first = static_cast<std::int64_t>(std::ceil(across.low / steps)), last_tick = static_cast<std::int64_t>(across.high / steps);
+  for (std::int64_t i = first; i <= last_tick; ++i) {
+    const double tick = static_cast<double>(i) * steps;
     svg += fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{}\">{:.0f}</text>", across.place(tick, left, width - right), height - 6, tick);
+  }
   std::string legend;
   for (std::size_t index = 0; index < chart.curves.size(); ++index) {
     const Curve& curve = chart.curves[index];
