@@ -165,7 +165,8 @@ void add_elements(std::vector<Call>& calls, DType type) {
     return all;
   };
   calls.push_back({"adamw",
-                   {updated("parameter", true), updated("gradient"), copy, updated("m"), updated("v")},
+                   {updated("parameter", true), updated("gradient"), copy,
+                    Operand{.name = "m", .dtype = DType::f32, .shape = shape, .also = {DType::bf16}}, updated("v")},
                    [=](const ExecutionContext& s, const Operands& o, Scratch) {
                      const auto all = tensors(o);
                      adamw(s, {.learning_rate = 0.1}, {&all, 1});

@@ -64,6 +64,7 @@ TEST(Weights, ImportAndExportAreTheIdentity) {
   EXPECT_GE(folders.size(), 21U);
   for (const std::string& name : folders) {
     SCOPED_TRACE(name);
+    if (name.ends_with("_scanned")) continue;  // MaxText's scanned layers are read, and written one by one
     for (const std::uint64_t shard : {std::uint64_t{5'000'000'000}, std::uint64_t{10'000}}) {
       const tests::TemporaryFolder folder;
       copy_model(name, folder.path(), shard);
