@@ -137,7 +137,7 @@ void expect_no_key_passed_over(const json& config, const std::vector<std::string
       "rope_truncate",
       // layout, and values that the run decides
       "attention", "dense_init_scale", "dtype", "gradient_clipping_threshold", "matmul_precision", "max_target_length", "num_vocab_tiling",
-      "use_iota_embed", "weight_dtype",
+      "scan_layers", "use_iota_embed", "weight_dtype",
       // the default of a name that does not mention rotation
       "model_name"};
   for (const std::string& key : read) std::erase(without_effect, key);
