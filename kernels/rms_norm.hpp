@@ -19,8 +19,8 @@ struct RmsNormOptions {
   }
 };
 
-/// y = x · r · (w + offset) with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D]; r f32 [T] is kept
-/// for the gradients.
+/// y = x · r · (w + offset) with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D], or [k, D] with weights
+/// of its own for each of k rows that follow each other: row t has w[t mod k]. r f32 [T] is kept for the gradients.
 void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y,
                       const Tensor& r);
 
@@ -28,7 +28,8 @@ void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Te
 void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& r,
                              RmsNormOptions options, const Tensor& dx, const Tensor* addend = nullptr);
 
-/// dw[d] += sum over t of dy[t,d]·x[t,d]·r[t]; rows in blocks of fixed size, blocks in order. dw f32 [D].
+/// dw[d] += sum over t of dy[t,d]·x[t,d]·r[t]; rows in blocks of fixed size, blocks in order. dw f32 [D], or [k, D] for weights [k, D], of
+/// which each has the sum over its rows.
 void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy, const Tensor& x, const Tensor& r, const Tensor& dw);
 
 /// The kernels that backends implement (kernels/base/kernel_table.hpp).

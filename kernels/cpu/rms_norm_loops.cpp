@@ -34,10 +34,11 @@ MILLRACE_INLINE void forward(const RmsNormForward<T>& at, std::int64_t begin, st
     for (std::int64_t t = first; t < last; ++t) {
       const T* x = at.x + t * width;
       T* y = at.y + t * width;
+      const float* w = at.w + t % at.sets * width;
       const float r = at.r[t];
       for (std::int64_t d = 0; d < width; d += 16) {
         const f32x16 normal = load_lanes(x + d, width - d) * r;
-        const f32x16 weight = load_lanes(at.w + d, width - d) + at.offset;
+        const f32x16 weight = load_lanes(w + d, width - d) + at.offset;
         store_lanes(y + d, (at.round_first ? round_to<T>(normal) : normal) * weight, width - d);
       }
     }
@@ -52,13 +53,14 @@ MILLRACE_INLINE void input_gradient(const RmsNormInputGradient<T>& at, std::int6
     const T* dy = at.dy + t * width;
     const T* addend = at.addend == nullptr ? nullptr : at.addend + t * width;
     T* dx = at.dx + t * width;
+    const float* w = at.w + t % at.sets * width;
     f32x16 sum{};
     for (std::int64_t d = 0; d < width; d += 16)
-      sum += load_lanes(dy + d, width - d) * (load_lanes(at.w + d, width - d) + at.offset) * load_lanes(x + d, width - d);
+      sum += load_lanes(dy + d, width - d) * (load_lanes(w + d, width - d) + at.offset) * load_lanes(x + d, width - d);
     const float r = at.r[t];
     const float along = sum_lanes(sum) / static_cast<float>(width) * r * r;
     for (std::int64_t d = 0; d < width; d += 16) {
-      const f32x16 g = load_lanes(dy + d, width - d) * (load_lanes(at.w + d, width - d) + at.offset);
+      const f32x16 g = load_lanes(dy + d, width - d) * (load_lanes(w + d, width - d) + at.offset);
       f32x16 result = (g - load_lanes(x + d, width - d) * along) * r;
       if (addend != nullptr) result += load_lanes(addend + d, width - d);
       store_lanes(dx + d, result, width - d);
@@ -70,8 +72,8 @@ template <class T>
 MILLRACE_INLINE void weight_gradient(const RmsNormWeightGradient<T>& at, std::int64_t begin, std::int64_t end) {
   add_column_sums(
       at.rows, begin, end, at.dw, [&](std::int64_t row, std::int64_t column, std::int64_t left) __attribute__((always_inline)) {
-        const std::int64_t first = row * at.width + column;
-        return load_lanes(at.dy + first, left) * (load_lanes(at.x + first, left) * at.r[row]);
+        const std::int64_t place = row * at.sets + at.set, first = place * at.width + column;
+        return load_lanes(at.dy + first, left) * (load_lanes(at.x + first, left) * at.r[place]);
       });
 }
 

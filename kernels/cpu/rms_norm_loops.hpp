@@ -5,7 +5,8 @@
 #include "kernels/base/dtype.hpp"
 #include "kernels/cpu/simd/isa.hpp"
 
-/// Loops of kernels/rms_norm.hpp over rows [begin, end) of `width` elements; the weight gradient over columns [begin, end).
+/// Loops of kernels/rms_norm.hpp over rows [begin, end) of `width` elements, of which row t has set t mod `sets` of the weights; the weight
+/// gradient over columns [begin, end), for the set `set` alone.
 namespace millrace::kernels::cpu {
 
 template <class T>
@@ -15,6 +16,7 @@ struct RmsNormForward {
   T* y;
   float* r;
   std::int64_t width;
+  std::int64_t sets;
   float epsilon;
   float offset;
   bool round_first;
@@ -28,6 +30,7 @@ struct RmsNormInputGradient {
   const T* addend;  // or null
   T* dx;
   std::int64_t width;
+  std::int64_t sets;
   float offset;
 };
 template <class T>
@@ -35,9 +38,11 @@ struct RmsNormWeightGradient {
   const T* dy;
   const T* x;
   const float* r;
-  float* dw;
-  std::int64_t rows;
+  float* dw;          // of the set
+  std::int64_t rows;  // of the set
   std::int64_t width;
+  std::int64_t sets;
+  std::int64_t set;
 };
 
 MILLRACE_CPU_KERNEL(rms_norm_forward_f32, void(const RmsNormForward<float>& at, std::int64_t begin, std::int64_t end));

@@ -12,14 +12,15 @@ using tests::roundings;
 constexpr float kEpsilon = 1e-5F;
 
 struct RmsNormResults {
-  RmsNormResults(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width, RmsNormOptions options = {kEpsilon})
+  RmsNormResults(const ExecutionContext& context, DType dtype, std::int64_t rows, std::int64_t width, RmsNormOptions options = {kEpsilon},
+                 std::int64_t sets = 1)
       : x(dtype, {rows, width}, 21, 3.0F),
         dy(dtype, {rows, width}, 22),
-        w(DType::f32, {width}, 23),
+        w(DType::f32, sets == 1 ? Shape{width} : Shape{sets, width}, 23),
         y(dtype, {rows, width}),
         dx(dtype, {rows, width}),
         r(DType::f32, {rows}),
-        dw(DType::f32, {width}, 24) {
+        dw(DType::f32, (*w).shape, 24) {
     rms_norm_forward(context, *x, *w, options, *y, *r);
     rms_norm_input_gradient(context, *dy, *x, *w, *r, options, *dx);
     rms_norm_weight_gradient(context, *dy, *x, *r, *dw);
@@ -31,15 +32,17 @@ struct RmsNormResults {
 void expect_norm(const RmsNormResults& at, RmsNormOptions options) {
   const std::int64_t rows = (*at.x).shape[0], width = (*at.x).shape[1];
   const auto depth = static_cast<double>(width);
-  const auto weight = [&](std::int64_t d) { return at.w.at(d) + options.offset; };
+  const std::int64_t sets = at.w.elements() / width;
+  // The weight of element i of x: row t has set t mod sets.
+  const auto weight = [&](std::int64_t i) { return at.w.at(i / width % sets * width + i % width) + options.offset; };
   std::vector<double> along(static_cast<std::size_t>(rows)), along_size(along.size());
   EXPECT_TRUE(lies_within(at.r, [&](std::int64_t t) {
     double squares = 0;
     for (std::int64_t d = 0; d < width; ++d) {
       const std::int64_t i = t * width + d;
       squares += at.x.at(i) * at.x.at(i);
-      along[static_cast<std::size_t>(t)] += at.dy.at(i) * weight(d) * at.x.at(i) / depth;
-      along_size[static_cast<std::size_t>(t)] += std::abs(at.dy.at(i) * weight(d) * at.x.at(i)) / depth;
+      along[static_cast<std::size_t>(t)] += at.dy.at(i) * weight(i) * at.x.at(i) / depth;
+      along_size[static_cast<std::size_t>(t)] += std::abs(at.dy.at(i) * weight(i) * at.x.at(i)) / depth;
     }
     const double r = 1 / std::sqrt(squares / depth + static_cast<double>(options.epsilon));
     // A root halves the relative error of its argument; division, epsilon, root and quotient round once each.
@@ -49,17 +52,18 @@ void expect_norm(const RmsNormResults& at, RmsNormOptions options) {
     const double normal = at.x.at(i) * at.r.at(i / width);
     Interval scaled = around(normal, roundings(1) * std::abs(normal));
     if (options.round_first) scaled = stored_as((*at.x).dtype, scaled);
-    return widened(scaled * weight(i % width), roundings(2) * std::abs(normal * weight(i % width)));
+    return widened(scaled * weight(i), roundings(2) * std::abs(normal * weight(i)));
   }));
   EXPECT_TRUE(lies_within(at.dx, [&](std::int64_t i) {
     const auto t = static_cast<std::size_t>(i / width);
-    const double r = at.r.at(i / width), g = at.dy.at(i) * weight(i % width), by_x = at.x.at(i) * r * r;
+    const double r = at.r.at(i / width), g = at.dy.at(i) * weight(i), by_x = at.x.at(i) * r * r;
     return around(r * (g - by_x * along[t]), r * (roundings(4) * std::abs(g) + roundings(depth + 7) * std::abs(by_x) * along_size[t]));
   }));
-  const Data start(DType::f32, {width}, 24);
-  EXPECT_TRUE(lies_within(at.dw, [&](std::int64_t d) {
-    double sum = start.at(d), size = std::abs(sum);
-    for (std::int64_t t = 0; t < rows; ++t) {
+  const Data start(DType::f32, (*at.dw).shape, 24);
+  EXPECT_TRUE(lies_within(at.dw, [&](std::int64_t i) {
+    const std::int64_t d = i % width;
+    double sum = start.at(i), size = std::abs(sum);
+    for (std::int64_t t = i / width; t < rows; t += sets) {
       const double term = at.dy.at(t * width + d) * at.x.at(t * width + d) * at.r.at(t);
       sum += term;
       size += std::abs(term);
@@ -91,6 +95,27 @@ TEST(RmsNorm, MatchesReferenceForAnyThreadCount) {
           EXPECT_TRUE(same_bits(found.dw, many.dw));
         }
       }
+}
+
+// Several vectors of a token have weights of their own.
+TEST(RmsNorm, RowsTakeTheirSetOfWeightsForAnyThreadCount) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t sets : {2, 3, 4})
+      for (const std::int64_t width : {1, 16, 33, 515}) {
+        SCOPED_TRACE(::testing::Message() << sets << " sets of " << width << " " << to_string(dtype));
+        const RmsNormOptions options{kEpsilon, 1.0F, false};
+        ThreadTeam one(1);
+        const RmsNormResults wanted(ExecutionContext(one, Implementation::reference), dtype, 35 * sets, width, options, sets);
+        const RmsNormResults found(fast(one), dtype, 35 * sets, width, options, sets);
+        for (const RmsNormResults* results : {&wanted, &found}) expect_norm(*results, options);
+        ThreadTeam team(3);
+        const RmsNormResults many(fast(team), dtype, 35 * sets, width, options, sets);
+        EXPECT_TRUE(same_bits(found.y, many.y));
+        EXPECT_TRUE(same_bits(found.dx, many.dx));
+        EXPECT_TRUE(same_bits(found.dw, many.dw));
+      }
+  ThreadTeam team(1);
+  EXPECT_EQ(thrown([&] { (void)RmsNormResults(fast(team), DType::f32, 5, 8, {kEpsilon}, 2); }), static_cast<int>(ExitCode::internal));
 }
 
 // x = (3, 4) has mean square 12.5; the product is rounded to bf16 before the weight multiplies it.
