@@ -14,15 +14,18 @@ struct ShortConvolutionOptions {
   // transformers
   bool reset_at_segments = true;
   bool one_segment = false;  // promise of the caller that every row is a single segment, so that `segments` is not read
+  std::int64_t dilation = 1;  // places from one tap to the next; (W − 1)·dilation + 1 is at most max_convolution_span
 
   static constexpr auto members() {
     return std::tuple(member("sequence", &ShortConvolutionOptions::sequence), member("silu", &ShortConvolutionOptions::silu),
                       member("reset_at_segments", &ShortConvolutionOptions::reset_at_segments),
-                      member("one_segment", &ShortConvolutionOptions::one_segment));
+                      member("one_segment", &ShortConvolutionOptions::one_segment),
+                      member("dilation", &ShortConvolutionOptions::dilation));
   }
 };
 
-/// The widest kernel that is supported.
+/// The widest kernel that is supported: its taps, and the places from its first tap to its last, both counted.
 inline constexpr std::int64_t max_convolution_taps = 16;
+inline constexpr std::int64_t max_convolution_span = 64;
 
 }  // namespace millrace::kernels

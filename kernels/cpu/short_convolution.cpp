@@ -5,7 +5,7 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-static_assert(kMaxTaps == max_convolution_taps);
+static_assert(kMaxTaps == max_convolution_taps && kMaxSpan == max_convolution_span);
 
 template <class T>
 ShortConvolution<T> operands(const Tensor& x, const Tensor& w, const Tensor& segments, ShortConvolutionOptions options) {
@@ -18,6 +18,7 @@ ShortConvolution<T> operands(const Tensor& x, const Tensor& w, const Tensor& seg
           options.sequence,
           x.shape[1],
           w.shape[w.shape.rank() - 1],
+          options.dilation,
           options.silu,
           options.reset_at_segments && !options.one_segment};
 }

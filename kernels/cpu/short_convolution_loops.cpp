@@ -25,12 +25,13 @@ template <class T>
 MILLRACE_INLINE bool begins(const ShortConvolution<T>& in, std::int64_t t) {
   return t % in.sequence == 0 || (in.reset && in.segments[t] != in.segments[t - 1]);
 }
-/// How many tokens token t sees, itself among them.
+/// How many of the taps at token t lie on tokens that it sees, its own among them.
 template <class T>
 MILLRACE_INLINE std::int64_t reach(const ShortConvolution<T>& in, std::int64_t t) {
-  std::int64_t count = 1;
-  while (count < in.taps && !begins(in, t - count + 1)) ++count;
-  return count;
+  const std::int64_t last = (in.taps - 1) * in.dilation;
+  std::int64_t back = 0;
+  while (back < last && !begins(in, t - back)) ++back;
+  return in.dilation == 1 ? back + 1 : back / in.dilation + 1;
 }
 
 /// Calls body(channel, channels of the strip, vectors of it) for the strips of [begin, end).
@@ -51,7 +52,7 @@ MILLRACE_INLINE void convolve(const ShortConvolution<T>& in, const Taps& taps, s
                               int vectors, f32x16* sum) {
   for (int v = 0; v < vectors; ++v) sum[v] = f32x16{};
   for (std::int64_t distance = reach(in, t) - 1; distance >= 0; --distance) {
-    const T* x = in.x + (t - distance) * in.channels + channel;
+    const T* x = in.x + (t - distance * in.dilation) * in.channels + channel;
     const float* weight = taps.of[in.taps - 1 - distance];
     for (int v = 0; v < vectors; ++v) sum[v] += load(weight + 16 * v) * load_lanes(x + 16 * v, count - 16 * v);
   }
@@ -91,17 +92,18 @@ template <class T>
 MILLRACE_INLINE void input_gradient(const ShortConvolutionInputGradient<T>& at, std::int64_t begin, std::int64_t end) {
   const ShortConvolution<T>& in = at.in;
   Taps taps;
-  f32x16 recent[kMaxTaps][kVectors];  // gradients of the sums at the last tokens, that of token t in slot t % taps
+  const std::int64_t span = (in.taps - 1) * in.dilation + 1;
+  f32x16 recent[kMaxSpan][kVectors];  // gradients of the sums at the last tokens, that of token t in slot t % span
   for_strips(
       begin, end, [&](std::int64_t channel, std::int64_t count, int vectors) __attribute__((always_inline)) {
         load_taps(in, channel, count, taps);
         std::int64_t later = 0;  // tokens behind t that see it, if they are near enough
         for (std::int64_t t = in.tokens - 1; t >= 0; --t) {
-          upstream(in, taps, at.dy, t, channel, count, vectors, recent[t % in.taps]);
+          upstream(in, taps, at.dy, t, channel, count, vectors, recent[t % span]);
           f32x16 sum[kVectors] = {};
-          for (std::int64_t distance = 0; distance < in.taps && distance <= later; ++distance) {
+          for (std::int64_t distance = 0; distance < in.taps && distance * in.dilation <= later; ++distance) {
             const float* weight = taps.of[in.taps - 1 - distance];
-            for (int v = 0; v < vectors; ++v) sum[v] += load(weight + 16 * v) * recent[(t + distance) % in.taps][v];
+            for (int v = 0; v < vectors; ++v) sum[v] += load(weight + 16 * v) * recent[(t + distance * in.dilation) % span][v];
           }
           for (int v = 0; v < vectors; ++v) store_lanes(at.dx + t * in.channels + channel + 16 * v, sum[v], count - 16 * v);
           later = begins(in, t) ? 0 : later + 1;
@@ -124,7 +126,7 @@ MILLRACE_INLINE void weight_gradient(const ShortConvolutionWeightGradient<T>& at
             f32x16 gradient[kVectors];
             upstream(in, taps, at.dy, t, channel, count, vectors, gradient);
             for (std::int64_t distance = reach(in, t) - 1; distance >= 0; --distance) {
-              const T* x = in.x + (t - distance) * in.channels + channel;
+              const T* x = in.x + (t - distance * in.dilation) * in.channels + channel;
               float* sum = sums.of[in.taps - 1 - distance];
               for (int v = 0; v < vectors; ++v)
                 store(sum + 16 * v, load(sum + 16 * v) + gradient[v] * load_lanes(x + 16 * v, count - 16 * v));

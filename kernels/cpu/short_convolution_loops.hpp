@@ -9,6 +9,7 @@
 namespace millrace::kernels::cpu {
 
 inline constexpr std::int64_t kMaxTaps = 16;
+inline constexpr std::int64_t kMaxSpan = 64;   // places from the first tap to the last
 inline constexpr std::int64_t kChannels = 64;  // that are processed together: whole cache lines
 
 template <class T>
@@ -21,6 +22,7 @@ struct ShortConvolution {
   std::int64_t sequence;
   std::int64_t channels;
   std::int64_t taps;
+  std::int64_t dilation;  // places from one tap to the next
   bool silu;
   bool reset;  // at the borders of segments
 };

@@ -11,22 +11,23 @@ struct Convolution {
   const W* w;
   const std::int32_t* segments;
   std::int64_t tokens, sequence, channels;
-  int taps;
+  int taps, dilation;
   bool silu, reset;
 
   __device__ __forceinline__ bool begins(std::int64_t t) const { return t % sequence == 0 || (reset && segments[t] != segments[t - 1]); }
-  /// How many tokens token t sees, itself among them.
+  /// How many of the taps at token t lie on tokens that it sees, its own among them.
   __device__ __forceinline__ int reach(std::int64_t t) const {
-    int count = 1;
-    while (count < taps && !begins(t - count + 1)) ++count;
-    return count;
+    const int last = (taps - 1) * dilation;
+    int back = 0;
+    while (back < last && !begins(t - back)) ++back;
+    return back / dilation + 1;
   }
   __device__ __forceinline__ float weight(std::int64_t n, int j) const { return load(w + n * taps + j); }
   /// The convolution at token t, rounded to x's dtype.
   __device__ __forceinline__ float sum(std::int64_t t, std::int64_t n) const {
     float sum = 0;
     for (int distance = reach(t) - 1; distance >= 0; --distance)
-      sum += weight(n, taps - 1 - distance) * load(x + (t - distance) * channels + n);
+      sum += weight(n, taps - 1 - distance) * load(x + (t - distance * dilation) * channels + n);
     return rounded<T>(sum);
   }
   /// The gradient of the sum at token t.
@@ -56,10 +57,11 @@ struct InputGradient {
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t t = i / at.channels, n = i % at.channels;
     float sum = 0;
-    for (int distance = 0; distance < at.taps; ++distance) {
-      const std::int64_t later = t + distance;
-      if (distance > 0 && (later >= at.tokens || at.begins(later))) break;
-      sum += at.weight(n, at.taps - 1 - distance) * at.upstream(dy, later, n);
+    const int last = (at.taps - 1) * at.dilation;
+    for (int ahead = 0; ahead <= last; ++ahead) {
+      const std::int64_t later = t + ahead;
+      if (ahead > 0 && (later >= at.tokens || at.begins(later))) break;
+      if (ahead % at.dilation == 0) sum += at.weight(n, at.taps - 1 - ahead / at.dilation) * at.upstream(dy, later, n);
     }
     store(dx + i, sum);
   }
@@ -85,7 +87,7 @@ struct WeightTerms {
     const int reach = at.reach(t);
     for (int k = 0; k < sums; ++k) {
       const int distance = at.taps - 1 - first - k;
-      if (distance < reach) sum[k] += gradient * load(at.x + (t - distance) * at.channels + n);
+      if (distance < reach) sum[k] += gradient * load(at.x + (t - distance * at.dilation) * at.channels + n);
     }
   }
 };
@@ -103,7 +105,7 @@ void with_convolution(const Tensor& x, const Tensor& w, const Tensor& segments, 
   with_type(x.dtype, [&]<class T>(T) {
     with_type(w.dtype, [&]<class W>(W) {
       body(Convolution<T, W>{x.as<T>(), w.as<W>(), segments.as<std::int32_t>(), x.shape[0], options.sequence, x.shape[1],
-                             static_cast<int>(w.shape[w.shape.rank() - 1]), options.silu,
+                             static_cast<int>(w.shape[w.shape.rank() - 1]), static_cast<int>(options.dilation), options.silu,
                              options.reset_at_segments && !options.one_segment});
     });
   });

@@ -12,7 +12,9 @@ struct Convolution {
   ShortConvolutionOptions options;
   std::int64_t channels = x.shape[1], taps = w.shape[w.shape.rank() - 1];
 
-  /// Whether token t sees the token `distance` before it.
+  /// The places from tap j to the last one.
+  [[nodiscard]] std::int64_t back(std::int64_t j) const { return (taps - 1 - j) * options.dilation; }
+  /// Whether token t sees the token `distance` places before it.
   [[nodiscard]] bool sees(std::int64_t t, std::int64_t distance) const {
     if (t % options.sequence < distance) return false;
     const auto* segment = segments.as<std::int32_t>();
@@ -24,7 +26,7 @@ struct Convolution {
   [[nodiscard]] double sum(std::int64_t t, std::int64_t n) const {
     double sum = 0;
     for (std::int64_t j = 0; j < taps; ++j)
-      if (sees(t, taps - 1 - j)) sum += weight(n, j) * load(x, (t - taps + 1 + j) * channels + n);
+      if (sees(t, back(j))) sum += weight(n, j) * load(x, (t - back(j)) * channels + n);
     return rounded(x.dtype, static_cast<float>(sum));
   }
   /// The gradient of the sum.
@@ -51,8 +53,8 @@ void short_convolution_input_gradient(const Tensor& dy, const Tensor& x, const T
     const std::int64_t t = i / at.channels, n = i % at.channels;
     double sum = 0;
     for (std::int64_t j = at.taps - 1; j >= 0; --j) {
-      const std::int64_t distance = at.taps - 1 - j, later = t + distance;
-      if (later < x.shape[0] && at.sees(later, distance)) sum += at.weight(n, j) * at.upstream(dy, later, n);
+      const std::int64_t later = t + at.back(j);
+      if (later < x.shape[0] && at.sees(later, at.back(j))) sum += at.weight(n, j) * at.upstream(dy, later, n);
     }
     store(dx, i, static_cast<float>(sum));
   }
@@ -65,7 +67,7 @@ void short_convolution_weight_gradient(const Tensor& dy, const Tensor& x, const 
     for (std::int64_t j = 0; j < at.taps; ++j) {
       double sum = 0;
       for (std::int64_t t = 0; t < x.shape[0]; ++t)
-        if (at.sees(t, at.taps - 1 - j)) sum += at.upstream(dy, t, n) * load(x, (t - at.taps + 1 + j) * at.channels + n);
+        if (at.sees(t, at.back(j))) sum += at.upstream(dy, t, n) * load(x, (t - at.back(j)) * at.channels + n);
       dw.as<float>()[n * at.taps + j] += static_cast<float>(sum);
     }
 }

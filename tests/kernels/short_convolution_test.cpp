@@ -17,6 +17,7 @@ struct ConvolutionCase {
   bool silu = false;
   std::int64_t document = 0;  // tokens per segment; 0: one segment per row
   bool reset = true;
+  std::int64_t dilation = 1;
 };
 
 const std::vector<ConvolutionCase> kConvolutionCases = {
@@ -33,11 +34,15 @@ const std::vector<ConvolutionCase> kConvolutionCases = {
     {1, 131, 200, 4, DType::bf16, DType::bf16, true, 50},
     {2, 67, 33, 3, DType::bf16, DType::f32, true},
     {2, 67, 64, 4, DType::bf16, DType::bf16, false, 20},
+    {2, 67, 70, 4, DType::f32, DType::f32, true, 0, false, 3},
+    {2, 41, 33, 4, DType::f32, DType::f32, true, 9, true, 2},
+    {3, 7, 64, 5, DType::f32, DType::f32, false, 0, true, 4},
+    {1, 90, 17, 16, DType::bf16, DType::f32, true, 30, false, 4},
 };
 
 std::string describe(const ConvolutionCase& c) {
-  return fmt::format("B={} S={} C={} W={} {} weights {} silu {} documents of {} reset {}", c.rows, c.sequence, c.channels, c.taps,
-                     to_string(c.dtype), to_string(c.weights), c.silu, c.document, c.reset);
+  return fmt::format("B={} S={} C={} W={} {} weights {} silu {} documents of {} reset {} dilation {}", c.rows, c.sequence, c.channels, c.taps,
+                     to_string(c.dtype), to_string(c.weights), c.silu, c.document, c.reset, c.dilation);
 }
 
 struct ConvolutionResults {
@@ -58,7 +63,7 @@ struct ConvolutionResults {
     wait();
   }
   [[nodiscard]] ShortConvolutionOptions options() const {
-    return {.sequence = shape.sequence, .silu = shape.silu, .reset_at_segments = shape.reset};
+    return {.sequence = shape.sequence, .silu = shape.silu, .reset_at_segments = shape.reset, .dilation = shape.dilation};
   }
   ConvolutionCase shape;
   Data x, w, dy, segments, y, dx, dw;
@@ -72,7 +77,7 @@ struct ConvolutionTruth {
       double sum = 0, size = 0;
       for (std::int64_t distance = c.taps - 1; distance >= 0; --distance) {
         if (!sees(i / c.channels, distance)) continue;
-        const double term = weight(i % c.channels, distance) * at.x.at(i - distance * c.channels);
+        const double term = weight(i % c.channels, distance) * at.x.at(i - distance * c.dilation * c.channels);
         sum += term;
         size += std::abs(term);
       }
@@ -81,9 +86,10 @@ struct ConvolutionTruth {
     }
   }
   [[nodiscard]] double weight(std::int64_t n, std::int64_t distance) const { return at.w.at(n * c.taps + c.taps - 1 - distance); }
+  /// Whether token t sees the token `distance` taps before it.
   [[nodiscard]] bool sees(std::int64_t t, std::int64_t distance) const {
-    if (t % c.sequence < distance) return false;
-    return !c.reset || at.segments.at(t) == at.segments.at(t - distance);
+    if (t % c.sequence < distance * c.dilation) return false;
+    return !c.reset || at.segments.at(t) == at.segments.at(t - distance * c.dilation);
   }
   /// The middle of what the sum may have been stored as, and how far it may be from that.
   [[nodiscard]] double sum(std::int64_t i) const {
@@ -111,7 +117,7 @@ struct ConvolutionTruth {
     EXPECT_TRUE(lies_within(at.dx, [&](std::int64_t i) {
       double total = 0, error = 0, size = 0;
       for (std::int64_t distance = 0; distance < c.taps; ++distance) {
-        const std::int64_t later = i + distance * c.channels;
+        const std::int64_t later = i + distance * c.dilation * c.channels;
         if (later >= tokens * c.channels || !sees(later / c.channels, distance)) continue;
         double term_error = 0;
         const double term = weight(i % c.channels, distance) * upstream(later, term_error);
@@ -125,10 +131,10 @@ struct ConvolutionTruth {
     EXPECT_TRUE(lies_within(at.dw, [&](std::int64_t i) {
       const std::int64_t n = i / c.taps, distance = c.taps - 1 - i % c.taps;
       double total = start.at(i), error = 0, size = std::abs(total);
-      for (std::int64_t t = distance; t < tokens; ++t) {
+      for (std::int64_t t = distance * c.dilation; t < tokens; ++t) {
         if (!sees(t, distance)) continue;
         double term_error = 0;
-        const double x = at.x.at((t - distance) * c.channels + n), term = upstream(t * c.channels + n, term_error) * x;
+        const double x = at.x.at((t - distance * c.dilation) * c.channels + n), term = upstream(t * c.channels + n, term_error) * x;
         total += term;
         size += std::abs(term);
         error += term_error * std::abs(x);
@@ -176,6 +182,10 @@ TEST(ShortConvolution, TheLastTapIsTheTokenItself) {
     EXPECT_EQ(y.get(3), 4300);
     short_convolution_forward(stream_of(team, implementation), *x, *w, *segments, {.sequence = 4, .one_segment = true}, *y);
     EXPECT_EQ(y.get(3), 4321);
+    short_convolution_forward(stream_of(team, implementation), *x, *w, *segments, {.sequence = 4, .one_segment = true, .dilation = 2}, *y);
+    EXPECT_EQ(y.get(1), 2000);
+    EXPECT_EQ(y.get(2), 3100);
+    EXPECT_EQ(y.get(3), 4200);
   }
 }
 
@@ -213,6 +223,10 @@ TEST(ShortConvolution, RefusesWhatDoesNotFit) {
   EXPECT_EQ(call(half, 3), internal);
   EXPECT_EQ(call(two, 3), internal);
   EXPECT_EQ(call(wide, 3), static_cast<int>(ExitCode::config));
+  for (const std::int64_t dilation : {0, 21, 22})
+    EXPECT_EQ(thrown([&] { short_convolution_forward(fast(team), *x, *w, *segments, {.sequence = 3, .dilation = dilation}, *y); }),
+              dilation == 21 ? -1 : static_cast<int>(ExitCode::config))
+        << dilation;
   EXPECT_EQ(thrown([&] { short_convolution_weight_gradient(fast(team), *x, *x, *w, *segments, {.sequence = 3}, *other); }), internal);
 }
 
