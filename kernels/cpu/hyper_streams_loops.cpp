@@ -10,17 +10,6 @@ MILLRACE_INLINE float number(const BFloat16* x, std::int64_t i) { return to_floa
 MILLRACE_INLINE void put(float* y, std::int64_t i, float value) { y[i] = value; }
 MILLRACE_INLINE void put(BFloat16* y, std::int64_t i, float value) { y[i] = to_bfloat16(value); }
 
-/// Σ a·b over `width` features.
-template <class T>
-MILLRACE_INLINE float dot_of(const T* a, const T* b, std::int64_t width) {
-  f32x16 even{}, odd{};
-  for (std::int64_t d = 0; d < width; d += 32) {
-    even += load_lanes(a + d, width - d) * load_lanes(b + d, width - d);
-    if (d + 16 < width) odd += load_lanes(a + d + 16, width - d - 16) * load_lanes(b + d + 16, width - d - 16);
-  }
-  return sum_lanes(even + odd);
-}
-
 /// y = Σ_i weight(i) · x_i over k rows of `width` features, plus by · add if that is given.
 template <class T, class Weight>
 MILLRACE_INLINE void weighted_sum(const T* x, std::int64_t k, std::int64_t width, const Weight& weight, const T* add, float by, T* y) {
@@ -66,7 +55,7 @@ MILLRACE_INLINE void collect_gradient(const HyperStreams<T>& at, std::int64_t be
       const std::int64_t row = (t * at.k + i) * width;
       const float pre = number(at.pre, t * at.k + i);
       for (std::int64_t d = 0; d < width; d += 16) store_lanes(at.to_streams + row + d, load_lanes(dy + d, width - d) * pre, width - d);
-      put(at.to_gates, t * at.k + i, dot_of(at.streams + row, dy, width));
+      put(at.to_gates, t * at.k + i, dot_product(at.streams + row, dy, width));
     }
   }
 }
@@ -88,12 +77,12 @@ MILLRACE_INLINE void spread_gradient(const HyperStreams<T>& at, std::int64_t beg
     const T* dy = at.dy + t * k * width;
     weighted_sum<T>(
         dy, k, width, [&](std::int64_t m) { return number(at.post, t * k + m); }, nullptr, 0, at.to_one + t * width);
-    for (std::int64_t m = 0; m < k; ++m) put(at.to_gates, t * k + m, dot_of(at.one + t * width, dy + m * width, width));
+    for (std::int64_t m = 0; m < k; ++m) put(at.to_gates, t * k + m, dot_product(at.one + t * width, dy + m * width, width));
     for (std::int64_t i = 0; i < k; ++i) {
       const std::int64_t row = t * k + i;
       weighted_sum<T>(
           dy, k, width, [&](std::int64_t m) { return number(at.map, row * k + m); }, nullptr, 0, at.to_streams + row * width);
-      for (std::int64_t m = 0; m < k; ++m) put(at.to_map, row * k + m, dot_of(at.streams + row * width, dy + m * width, width));
+      for (std::int64_t m = 0; m < k; ++m) put(at.to_map, row * k + m, dot_product(at.streams + row * width, dy + m * width, width));
     }
   }
 }

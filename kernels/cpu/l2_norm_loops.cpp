@@ -5,23 +5,12 @@
 namespace millrace::kernels::cpu {
 namespace {
 
-/// Σ a·b over a row; two sums, so that an addition need not wait for the previous one.
-template <class T>
-MILLRACE_INLINE float dot(const T* a, const T* b, std::int64_t width) {
-  f32x16 even{}, odd{};
-  for (std::int64_t d = 0; d < width; d += 32) {
-    even += load_lanes(a + d, width - d) * load_lanes(b + d, width - d);
-    if (d + 16 < width) odd += load_lanes(a + d + 16, width - d - 16) * load_lanes(b + d + 16, width - d - 16);
-  }
-  return sum_lanes(even + odd);
-}
-
 template <class T>
 MILLRACE_INLINE void forward(const L2NormForward<T>& at, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = at.width;
   for (std::int64_t t = begin; t < end; ++t) {
     const T* x = at.x + t * width;
-    const float r = 1.0F / __builtin_sqrtf(dot(x, x, width) + at.epsilon);
+    const float r = 1.0F / __builtin_sqrtf(dot_product(x, x, width) + at.epsilon);
     at.r[t] = r;
     for (std::int64_t d = 0; d < width; d += 16) store_lanes(at.y + t * width + d, load_lanes(x + d, width - d) * r, width - d);
   }
@@ -33,7 +22,7 @@ MILLRACE_INLINE void input_gradient(const L2NormInputGradient<T>& at, std::int64
   for (std::int64_t t = begin; t < end; ++t) {
     const T* x = at.x + t * width;
     const T* dy = at.dy + t * width;
-    const float r = at.r[t], along = dot(dy, x, width) * r * r;
+    const float r = at.r[t], along = dot_product(dy, x, width) * r * r;
     for (std::int64_t d = 0; d < width; d += 16)
       store_lanes(at.dx + t * width + d, (load_lanes(dy + d, width - d) - load_lanes(x + d, width - d) * along) * r, width - d);
   }

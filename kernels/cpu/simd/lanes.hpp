@@ -42,4 +42,15 @@ MILLRACE_INLINE f32x16 round_to(f32x16 v) {
     return v;
 }
 
+/// Σ a·b over `width` numbers; two sums, so that an addition need not wait for the previous one.
+template <class T>
+MILLRACE_INLINE float dot_product(const T* a, const T* b, std::int64_t width) {
+  f32x16 even{}, odd{};
+  for (std::int64_t d = 0; d < width; d += 32) {
+    even += load_lanes(a + d, width - d) * load_lanes(b + d, width - d);
+    if (d + 16 < width) odd += load_lanes(a + d + 16, width - d - 16) * load_lanes(b + d + 16, width - d - 16);
+  }
+  return sum_lanes(even + odd);
+}
+
 }  // namespace millrace::kernels::cpu
