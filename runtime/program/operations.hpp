@@ -12,6 +12,7 @@
 #include "kernels/base/capacity_options.hpp"
 #include "kernels/base/clamped_glu_options.hpp"
 #include "kernels/base/hyper_gates_options.hpp"
+#include "kernels/base/ngram_options.hpp"
 #include "kernels/base/route_options.hpp"
 #include "kernels/base/shift_options.hpp"
 #include "kernels/choose_keys.hpp"
@@ -34,7 +35,7 @@
 /// linear, which is a product, are in ops/matmul.cpp.
 namespace millrace::runtime {
 
-/// table[tokens]: tokens i32 [T], table [V, D] → [T, D].
+/// table[tokens]: tokens i32 [T], table [V, D] → [T, D]; or tokens [T, n], several rows for each token one after the other → [T, n·D].
 ValueId embedding(ProgramBuilder& builder, ValueId tokens, ValueId table, std::string_view name);
 /// x · weightᵀ: x [T, K], weight [N, K] as checkpoints store it → [T, N] in the compute dtype.
 ValueId linear(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name);
@@ -52,7 +53,8 @@ ValueId grouped_linear_input_major(ProgramBuilder& builder, ValueId rows, ValueI
 ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_view name);
 /// x · weightᵀ with fp32 results, as the loss computes them, without gradient: logits for sampling and parity.
 ValueId logits(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::CrossEntropyOptions& options, std::string_view name);
-/// x [T, n·D], weight f32 [D] → same: each of a token's n vectors is normalised separately, with the same weight.
+/// x [T, n·D] → same: each of a token's n vectors is normalised separately, all with one weight f32 [D], or with weights f32 [n, D] of
+/// their own.
 ValueId rms_norm(ProgramBuilder& builder, ValueId x, ValueId weight, const kernels::RmsNormOptions& options, std::string_view name);
 /// x [T, n·width] → same: rms_norm with weights of one, which are no parameters: x · 1/sqrt(mean(x²) + epsilon) of each vector. Llama 4's
 /// L2 norm of queries and keys is this one (it divides by a root mean square, despite its name), and so is Gemma 4's norm of values.
@@ -150,6 +152,11 @@ ValueId reduce_streams(ProgramBuilder& builder, ValueId x, std::int64_t streams,
 ValueId collect_streams(ProgramBuilder& builder, ValueId streams, ValueId pre, std::string_view name);
 /// The streams [T, k·D] mixed by map [T, k·k], with the branch's result v [T, D] by post [T, k] → [T, k·D].
 ValueId spread_streams(ProgramBuilder& builder, ValueId streams, ValueId v, ValueId post, ValueId map, std::string_view name);
+/// The rows that each token looks up in an n-gram memory (kernels/ngram_rows.hpp): tokens i32 [T], compressed ids → i32 [T, tables]; rows of
+/// text are the builder's, whatever the options say.
+ValueId ngram_rows(ProgramBuilder& builder, ValueId tokens, const kernels::NgramOptions& options, std::string_view name);
+/// v [T, D] for each of k streams, through a gate that the agreement of q and keys [T, k·D] opens (kernels/context_gate.hpp) → [T, k·D].
+ValueId context_gate(ProgramBuilder& builder, ValueId q, ValueId keys, ValueId v, std::string_view name);
 /// x as a constant: no gradient flows back through it. x [T, D] → same.
 ValueId detach(ProgramBuilder& builder, ValueId x, std::string_view name);
 /// Copies x, for an empty stage.

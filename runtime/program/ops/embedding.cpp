@@ -6,7 +6,12 @@
 namespace millrace::runtime {
 namespace {
 
-bool is_tokens(const ValueType& type) { return type.dtype == kernels::DType::i32 && type.shape.rank() == 1; }
+/// Whether it is i32 [T], or [T, n] with several rows of the table for each token.
+bool is_tokens(const ValueType& type) {
+  return type.dtype == kernels::DType::i32 && (type.shape.rank() == 1 || (type.shape.rank() == 2 && type.shape[1] >= 1));
+}
+std::int64_t rows_per_token(const kernels::Shape& tokens) { return tokens.rank() == 1 ? 1 : tokens[1]; }
+kernels::Tensor all_tokens(const kernels::Tensor& tokens) { return tokens.shape.rank() == 1 ? tokens : rules::numbers(tokens); }
 
 /// The number of rows of the gradient, which does not follow from its operands' shapes.
 struct EmbeddingGradientOptions {
@@ -15,7 +20,7 @@ struct EmbeddingGradientOptions {
   static constexpr auto members() { return std::tuple(kernels::member("vocabulary", &EmbeddingGradientOptions::vocabulary)); }
 };
 
-/// tokens i32 [T], dy [T, D]: adds into f32 [V, D].
+/// tokens i32 [T] or [T, n], dy [T, D] or [T, n·D]: adds into f32 [V, D].
 class EmbeddingWeightGradient final : public OperationRule {
  public:
   std::string_view name() const override { return "embedding_weight_gradient"; }
@@ -23,9 +28,11 @@ class EmbeddingWeightGradient final : public OperationRule {
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     rules::require(inputs.size() == 2 && is_tokens(inputs[0]) && rules::is_matrix(inputs[1]) &&
-                       inputs[0].shape.dimension(0) == inputs[1].shape.dimension(0),
-                   name(), inputs, "tokens [T] and dy [T, D]");
-    return {{kernels::DType::f32, {attributes.as<EmbeddingGradientOptions>().vocabulary, inputs[1].shape[1]}}};
+                       inputs[0].shape.dimension(0) == inputs[1].shape.dimension(0) &&
+                       inputs[1].shape[1] % rows_per_token(inputs[0].shape) == 0,
+                   name(), inputs, "tokens [T] and dy [T, D], or [T, n] and [T, n * D]");
+    return {{kernels::DType::f32,
+             {attributes.as<EmbeddingGradientOptions>().vocabulary, inputs[1].shape[1] / rows_per_token(inputs[0].shape)}}};
   }
 
   /// One addition per element of dy; only the rows of the microbatch's tokens are touched.
@@ -36,7 +43,7 @@ class EmbeddingWeightGradient final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::embedding_weight_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::embedding_weight_gradient(context, inputs[0], inputs[1], outputs[0]);
+    kernels::embedding_weight_gradient(context, all_tokens(inputs[0]), rules::vectors(inputs[1], outputs[0].shape[1]), outputs[0]);
   }
 };
 
@@ -46,8 +53,8 @@ class Embedding final : public OperationRule {
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 2 && is_tokens(inputs[0]) && rules::is_matrix(inputs[1]), name(), inputs,
-                   "tokens i32 [T] and table [V, D]");
-    return {{inputs[1].dtype, {inputs[0].shape.dimension(0), inputs[1].shape[1]}}};
+                   "tokens i32 [T] or [T, n], and table [V, D]");
+    return {{inputs[1].dtype, {inputs[0].shape.dimension(0), rows_per_token(inputs[0].shape) * inputs[1].shape[1]}}};
   }
 
   void weight_gradient(GradientBuilder& builder) const override {
@@ -64,7 +71,7 @@ class Embedding final : public OperationRule {
   KernelRows kernel_rows() const override { return {&kernels::table::embedding_forward}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {
-    kernels::embedding_forward(context, inputs[0], inputs[1], outputs[0]);
+    kernels::embedding_forward(context, all_tokens(inputs[0]), inputs[1], rules::vectors(outputs[0], inputs[1].shape[1]));
   }
 };
 
