@@ -25,6 +25,12 @@ int tokenize(const Arguments& given) {
   return tokenize_data(request);
 }
 
+int compress_tokens(const Arguments& given) {
+  const std::string tokenizer = given.text("tokenizer"), out = given.text("out");
+  MILLRACE_CHECK(!tokenizer.empty(), ExitCode::usage, data_component, "compress without --tokenizer, expected --tokenizer PATH");
+  return compress_vocabulary(tokenizer, out);
+}
+
 int inspect_file(const Arguments& given) {
   MILLRACE_CHECK(given.positional().size() == 1, ExitCode::usage, data_component, "inspect with {} names, expected one token file",
                  given.positional().size());
@@ -38,36 +44,48 @@ Command data_command() {
                          .value = "PATH",
                          .help = "tokenizer.json, a .model or .tiktoken file, a folder with one of them, or byte.",
                          .offer = offer_files | offer_folders};
-  return {.name = "data",
-          .summary = "Make token files from text, or print the content of one.",
-          .parts = {{.name = "tokenize",
-                     .words = "FILES|FOLDERS …",
-                     .summary = "Make a token file from text: each file is a document, or each line of .jsonl.",
-                     .options = {tokenizer,
-                                 {.name = "out",
-                                  .value = "PATH",
-                                  .help = "Where to write: PATH.bin and PATH.idx for megatron, the file PATH for llmc.",
-                                  .offer = offer_files},
-                                 {.name = "format",
-                                  .value = "FORMAT",
-                                  .help = "Format of the token file.",
-                                  .fallback = "megatron",
-                                  .choices = {"megatron", "llmc"}},
-                                 {.name = "no-eod", .help = "Write no end-of-document token after each document."},
-                                 {.name = "prepend-bod", .help = "Write a begin-of-document token before each document."},
-                                 {.name = "suffix",
-                                  .value = "SUFFIX",
-                                  .help = "From folders, read only files with this suffix, such as .txt. May be given several times."},
-                                 {.name = "text-key", .value = "KEY", .help = "Key of the text in a line of .jsonl.", .fallback = "text"},
-                                 {.name = "overwrite", .help = "Replace existing files."}},
-                     .offer = offer_files | offer_folders,
-                     .run = tokenize},
-                    {.name = "inspect",
-                     .words = "FILE",
-                     .summary = "Print a token file's format, tokens, documents and first ids, with --tokenizer their text.",
-                     .options = {tokenizer, {.name = "tokens", .value = "N", .help = "Ids to print.", .fallback = "64"}},
-                     .offer = offer_files,
-                     .run = inspect_file}}};
+  return {
+      .name = "data",
+      .summary = "Make token files from text, print the content of one, or compress a vocabulary.",
+      .parts = {{.name = "tokenize",
+                 .words = "FILES|FOLDERS …",
+                 .summary = "Make a token file from text: each file is a document, or each line of .jsonl.",
+                 .options = {tokenizer,
+                             {.name = "out",
+                              .value = "PATH",
+                              .help = "Where to write: PATH.bin and PATH.idx for megatron, the file PATH for llmc.",
+                              .offer = offer_files},
+                             {.name = "format",
+                              .value = "FORMAT",
+                              .help = "Format of the token file.",
+                              .fallback = "megatron",
+                              .choices = {"megatron", "llmc"}},
+                             {.name = "no-eod", .help = "Write no end-of-document token after each document."},
+                             {.name = "prepend-bod", .help = "Write a begin-of-document token before each document."},
+                             {.name = "suffix",
+                              .value = "SUFFIX",
+                              .help = "From folders, read only files with this suffix, such as .txt. May be given several times."},
+                             {.name = "text-key", .value = "KEY", .help = "Key of the text in a line of .jsonl.", .fallback = "text"},
+                             {.name = "overwrite", .help = "Replace existing files."}},
+                 .offer = offer_files | offer_folders,
+                 .run = tokenize},
+                {.name = "compress",
+                 .words = "",
+                 .summary = "Print how many ids a tokenizer's vocabulary has when tokens that read alike are one, for models with n-gram "
+                            "memories (Engram).",
+                 .options = {tokenizer,
+                             {.name = "out",
+                              .value = "FILE",
+                              .help = "Also write the table of all tokens to this .safetensors file, for data.token_compression.",
+                              .offer = offer_files}},
+                 .offer = 0,
+                 .run = compress_tokens},
+                {.name = "inspect",
+                 .words = "FILE",
+                 .summary = "Print a token file's format, tokens, documents and first ids, with --tokenizer their text.",
+                 .options = {tokenizer, {.name = "tokens", .value = "N", .help = "Ids to print.", .fallback = "64"}},
+                 .offer = offer_files,
+                 .run = inspect_file}}};
 }
 
 }  // namespace millrace::tools

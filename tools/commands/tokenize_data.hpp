@@ -26,4 +26,9 @@ int tokenize_data(const TokenizeRequest& request);
 /// empty.
 int inspect_tokens(const std::string& path, const std::string& tokenizer, std::int64_t count);
 
+/// Prints the number of compressed ids of a tokenizer and that of its padding token, as keys of a model, and some tokens that share an id;
+/// writes the table file `out` unless that is empty. Errors: those of runtime::compress_vocabulary(), Error(usage) if `out` is no
+/// .safetensors file.
+int compress_vocabulary(const std::string& tokenizer, const std::string& out);
+
 }  // namespace millrace::tools

@@ -6,6 +6,7 @@
 
 #include "actors/jobs/run_setup.hpp"
 #include "actors/setup/parameters_text.hpp"
+#include "actors/setup/token_compression.hpp"
 #include "cluster/host/affinity.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
@@ -38,6 +39,13 @@ TrainedModel from_checkpoint(const std::string& path, const char* component) {
       is_run_directory(path) ? fs::path(path) : fs::absolute(fs::path(found.checkpoint)).lexically_normal().parent_path().parent_path();
   if (is_file(run / "run.toml")) found.run = run.string();
   return found;
+}
+
+/// What a model's tokens are compressed by: --tokenizer, or what its run used, or the tokenizer in its folder; empty if none is known.
+std::string compression_of(const TrainedModel& model, const Arguments& arguments) {
+  if (arguments.given("tokenizer")) return arguments.text("tokenizer");
+  if (!model.run.empty()) return actors::compression_source(data_of_run(model), "");
+  return model.folder;
 }
 
 /// Whether the model was trained on text, so in the byte vocabulary; if that is not recorded, whether the vocabulary size suggests it.
@@ -119,6 +127,7 @@ actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments,
   actors::ForwardJob job;
   job.folder = model.folder;
   job.checkpoint = model.checkpoint;
+  if (!model.model.engram.layers.empty()) job.compression = compression_of(model, arguments);
   job.threads = static_cast<int>(arguments.integer("threads", 0, 0, 4096));
   auto& request = job.request;
   request.model = model.model;

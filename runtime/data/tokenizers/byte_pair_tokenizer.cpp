@@ -48,9 +48,16 @@ class Encoding {
     }
   }
 
+  [[nodiscard]] std::int32_t id_of(char byte) const {
+    const std::int32_t id = model_.bytes[static_cast<unsigned char>(byte)];
+    MILLRACE_CHECK(id != no_piece, ExitCode::data, "tokenize", "{}: the vocabulary has no piece for the byte 0x{:02x} of a text",
+                   model_.where, static_cast<unsigned>(static_cast<unsigned char>(byte)));
+    return id;
+  }
+
   void encode_invalid(std::string_view bytes) {
     if (model_.characters.empty()) return merge(bytes);
-    for (const char byte : bytes) ids_.push_back(model_.bytes[static_cast<unsigned char>(byte)]);
+    for (const char byte : bytes) ids_.push_back(id_of(byte));
   }
 
   void encode_valid(std::string_view text, bool begins) {
@@ -152,7 +159,7 @@ class Encoding {
     pieces.clear();
     if (model_.characters.empty()) {
       pieces.resize(piece.size());
-      for (std::size_t i = 0; i < piece.size(); ++i) pieces[i] = model_.bytes[static_cast<unsigned char>(piece[i])];
+      for (std::size_t i = 0; i < piece.size(); ++i) pieces[i] = id_of(piece[i]);
     } else {
       append_characters(piece, pieces);
     }
@@ -167,7 +174,7 @@ class Encoding {
       if (found != model_.characters.end()) {
         pieces.push_back(found->second);
       } else {
-        for (const char byte : piece.substr(at, character.length)) pieces.push_back(model_.bytes[static_cast<unsigned char>(byte)]);
+        for (const char byte : piece.substr(at, character.length)) pieces.push_back(id_of(byte));
       }
       at += character.length;
     }
@@ -197,6 +204,11 @@ class BytePairTokenizer final : public Tokenizer {
   [[nodiscard]] std::int64_t vocabulary() const noexcept override { return static_cast<std::int64_t>(model_.texts.size()); }
   [[nodiscard]] std::optional<std::int32_t> begin_of_document() const noexcept override { return model_.begin_of_document; }
   [[nodiscard]] std::optional<std::int32_t> end_of_document() const noexcept override { return model_.end_of_document; }
+  [[nodiscard]] std::optional<std::int32_t> padding() const noexcept override { return model_.padding; }
+  [[nodiscard]] Spelling spelling(std::int32_t id) const override {
+    const auto found = model_.spelled.find(id);
+    return found != model_.spelled.end() ? found->second : Tokenizer::spelling(id);
+  }
 
  private:
   void run(std::string_view text, std::vector<std::int32_t>& ids, bool begins) const {

@@ -18,6 +18,9 @@ namespace millrace::runtime {
 /// SentencePiece's symbol for a space in its pieces: U+2581.
 inline constexpr std::string_view visible_space = "\u2581";
 
+/// In place of the id of a byte that a vocabulary has no piece for: a text with this byte is refused.
+inline constexpr std::int32_t no_piece = -1;
+
 /// Whether the piece has a visible space after another character.
 [[nodiscard]] bool has_word_border(std::string_view piece) noexcept;
 
@@ -37,10 +40,11 @@ struct SpaceRule {
 struct BytePairModel {
   explicit BytePairModel(std::size_t merges) : pairs(merges) {}
 
-  std::string where;                                           // the file, for messages
-  std::vector<std::string> texts;                              // the text of each id; empty for special ids
-  std::array<std::int32_t, 256> bytes{};                       // the id of each byte
-  std::unordered_map<std::uint32_t, std::int32_t> characters;  // the ids that merging starts from; empty: merging starts from bytes
+  std::string where;                                              // the file, for messages
+  std::vector<std::string> texts;                                 // the text of each id; empty for special ids
+  std::unordered_map<std::int32_t, Tokenizer::Spelling> spelled;  // of tokens whose text does not tell it
+  std::array<std::int32_t, 256> bytes{};                          // the id of each byte, or no_piece
+  std::unordered_map<std::uint32_t, std::int32_t> characters;     // the ids that merging starts from; empty: merging starts from bytes
   BytePairs pairs;
   std::unordered_map<std::string, std::int32_t> whole;  // pieces that are looked up whole before merging
   std::vector<std::unique_ptr<Splitter>> splitters;     // each splits the pieces of the one before
@@ -49,7 +53,7 @@ struct BytePairModel {
   SpaceRule spaces;
   AddedTokens added;             // matched in the text before normalisation
   AddedTokens added_normalized;  // matched after normalisation
-  std::optional<std::int32_t> begin_of_document, end_of_document;
+  std::optional<std::int32_t> begin_of_document, end_of_document, padding;
 };
 
 /// The ids in `model.pairs`, `bytes` and `characters` must be below texts.size().

@@ -7,6 +7,7 @@
 #include "runtime/data/tokenizers/tiktoken.hpp"
 #include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/data/tokenizers/tokenizer_json.hpp"
+#include "runtime/data/tokenizers/utf8.hpp"
 #include "runtime/io/file_system.hpp"
 
 namespace millrace::runtime {
@@ -29,6 +30,8 @@ class ByteVocabulary final : public Tokenizer {
   [[nodiscard]] std::int64_t vocabulary() const noexcept override { return ByteTokenizer::vocabulary; }
   [[nodiscard]] std::optional<std::int32_t> begin_of_document() const noexcept override { return std::nullopt; }
   [[nodiscard]] std::optional<std::int32_t> end_of_document() const noexcept override { return +ByteTokenizer::end_of_document; }
+  /// The only token that is no byte.
+  [[nodiscard]] std::optional<std::int32_t> padding() const noexcept override { return end_of_document(); }
 };
 
 /// The file in a folder that the tokenizer is read from.
@@ -47,6 +50,14 @@ fs::path file_in(const fs::path& folder) {
 }
 
 }  // namespace
+
+Tokenizer::Spelling Tokenizer::spelling(std::int32_t id) const {
+  std::string text = decode(std::span(&id, 1));
+  if (is_readable(text)) return {std::move(text), true};
+  std::string piece;
+  for (const char byte : text) piece += byte_piece(static_cast<unsigned char>(byte));
+  return {std::move(piece), false};
+}
 
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
   if (path == "byte") return std::make_unique<ByteVocabulary>();

@@ -3,6 +3,7 @@
 #include <sentencepiece_processor.h>
 
 #include <array>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,8 @@ class SentencePiece final : public Tokenizer {
     auto model = byte_pairs_of_sentence_piece(bytes, where);
     if (!model) return nullptr;
     model->texts = std::move(texts_);
+    model->spelled = std::move(spelled_);
+    model->padding = padding();
     model->bytes = bytes_;
     model->begin_of_document = begin_of_document();
     model->end_of_document = end_of_document();
@@ -59,6 +62,11 @@ class SentencePiece final : public Tokenizer {
   [[nodiscard]] std::int64_t vocabulary() const noexcept override { return static_cast<std::int64_t>(texts_.size()); }
   [[nodiscard]] std::optional<std::int32_t> begin_of_document() const noexcept override { return there(first_.bos_id()); }
   [[nodiscard]] std::optional<std::int32_t> end_of_document() const noexcept override { return there(first_.eos_id()); }
+  [[nodiscard]] std::optional<std::int32_t> padding() const noexcept override { return there(first_.pad_id()); }
+  [[nodiscard]] Spelling spelling(std::int32_t id) const override {
+    const auto found = spelled_.find(id);
+    return found != spelled_.end() ? found->second : Tokenizer::spelling(id);
+  }
 
  private:
   static void load(sentencepiece::SentencePieceProcessor& processor, const std::string& bytes, const std::string& where) {
@@ -70,8 +78,11 @@ class SentencePiece final : public Tokenizer {
   static std::optional<std::int32_t> there(int id) noexcept { return id < 0 ? std::nullopt : std::optional<std::int32_t>(id); }
 
   std::string text_of(int id, const std::string& where) {
-    if (first_.IsControl(id) || first_.IsUnknown(id)) return {};
     const std::string& piece = first_.IdToPiece(id);
+    if (first_.IsControl(id) || first_.IsUnknown(id)) {
+      spelled_[id] = {piece, true};
+      return {};
+    }
     if (first_.IsByte(id)) {
       const auto digit = [](char letter) { return letter >= 'A' ? letter - 'A' + 10 : letter - '0'; };
       const bool spelled = piece.size() == 6 && piece.starts_with("<0x") && piece.find_first_not_of("0123456789ABCDEF", 3) == 5;
@@ -106,6 +117,7 @@ class SentencePiece final : public Tokenizer {
   sentencepiece::SentencePieceProcessor first_;  // for the beginning of a text
   sentencepiece::SentencePieceProcessor rest_;   // for the text after a cut: the same model without the prepended space
   std::vector<std::string> texts_;
+  std::unordered_map<std::int32_t, Spelling> spelled_;  // of special tokens
   std::array<std::int32_t, 256> bytes_{};
   bool has_prefix_ = false;
 };

@@ -27,6 +27,17 @@ class Tokenizer {
   /// The text of `ids`; special tokens and unknown ids give no text.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
+  /// A token by itself, special tokens among them.
+  struct Spelling {
+    std::string text;      // UTF-8; empty for an id that no token has
+    bool readable = true;  // false: the token's bytes are no text, and `text` is the piece as the tokenizer's file spells it
+  };
+  /// By default what decode() gives, with a byte that is not UTF-8 written as "<0xE2>".
+  [[nodiscard]] virtual Spelling spelling(std::int32_t id) const;
+
+  /// The token that fills up rows, if the tokenizer's own file says which one that is.
+  [[nodiscard]] virtual std::optional<std::int32_t> padding() const noexcept { return std::nullopt; }
+
   /// All ids are below this number; a model's embedding may have more rows.
   [[nodiscard]] virtual std::int64_t vocabulary() const noexcept = 0;
 

@@ -56,9 +56,6 @@ class ByteAlphabet {
   }();
 };
 
-/// "<0xE2>", SentencePiece's piece for a byte.
-std::string byte_piece(std::size_t byte) { return fmt::format("<0x{:02X}>", byte); }
-
 class Reader {
  public:
   Reader(const Json& json, const std::string& where)
@@ -76,6 +73,7 @@ class Reader {
     read_merges();
     read_added_tokens();
     read_document_borders(file_, special_, model_);
+    spell();
     return std::move(model_);
   }
 
@@ -157,9 +155,8 @@ class Reader {
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const std::string piece = over_bytes_ ? alphabet_.character(byte) : byte_piece(byte);
       const auto found = pieces_.find(piece);
-      MILLRACE_CHECK(found != pieces_.end(), ExitCode::data, tokenize_component,
-                     "{}: the vocabulary has no piece {} for the byte 0x{:02x}; expected all 256", where_, piece, byte);
-      model_.bytes[byte] = found->second;
+      model_.bytes[byte] = found == pieces_.end() ? no_piece : found->second;
+      if (found == pieces_.end()) continue;
       if (!over_bytes_) model_.texts[static_cast<std::size_t>(found->second)] = std::string(1, static_cast<char>(byte));
     }
     const bool whole = model_json_.boolean("ignore_merges").value_or(false);
@@ -245,6 +242,17 @@ class Reader {
     std::string normalized;
     append_nfc(content, normalized);
     model_.added_normalized.add(normalized, id);
+  }
+
+  /// What decoding alone does not tell of a token: the names of special ones, and the pieces of those that are no text.
+  void spell() {
+    for (const auto& [piece, id] : pieces_)
+      if (!is_readable(model_.texts[static_cast<std::size_t>(id)])) model_.spelled[id] = {piece, false};
+    for (const auto& [content, id] : special_) {
+      std::string text = text_of(content);
+      const bool readable = is_readable(text);
+      model_.spelled[id] = {readable ? std::move(text) : content, readable};
+    }
   }
 
   static std::string shown(const std::string& piece) {

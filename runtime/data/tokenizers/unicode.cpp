@@ -95,6 +95,11 @@ const std::vector<bool>& steady() {
   return table;
 }
 
+bool is_mark(std::int32_t code) {
+  const auto category = utf8proc_category(code);
+  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
+}
+
 }  // namespace
 
 const std::uint8_t* character_classes() {
@@ -118,6 +123,26 @@ bool is_surely_nfc(std::string_view text) noexcept {
     i += character.length;
   }
   return true;
+}
+
+std::string folded_text(std::string_view text) {
+  constexpr auto compatible = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
+  std::array<std::int32_t, 32> parts{};  // the longest has 18
+  std::string folded;
+  for (std::size_t i = 0; i < text.size();) {
+    const Character character = character_at(text, i);
+    int boundary = 0;
+    const auto count = utf8proc_decompose_char(static_cast<std::int32_t>(character.code), parts.data(),
+                                               static_cast<utf8proc_ssize_t>(parts.size()), compatible, &boundary);
+    MILLRACE_CHECK(count >= 0 && count <= static_cast<utf8proc_ssize_t>(parts.size()), ExitCode::internal, "tokenize",
+                   "U+{:04X} was not decomposed", character.code);
+    for (utf8proc_ssize_t part = 0; part < count; ++part) {
+      const std::int32_t code = parts[static_cast<std::size_t>(part)];
+      if (!is_mark(code)) append_character(static_cast<std::uint32_t>(utf8proc_tolower(code)), folded);
+    }
+    i += character.length;
+  }
+  return folded;
 }
 
 void append_nfc(std::string_view text, std::string& out) {

@@ -18,6 +18,10 @@ enum CharacterClass : std::uint8_t { other_character = 0, letter = 1, number = 2
 /// needs no allocation.
 void append_nfc(std::string_view text, std::string& out);
 
+/// The well-formed text for a comparison that ignores case, marks and compatibility forms: decomposed by compatibility (NFKD), without
+/// characters of the categories Mn, Mc and Me, in lower case.
+[[nodiscard]] std::string folded_text(std::string_view text);
+
 /// Quick check whether normalisation form C would leave the well-formed text unchanged: true is certain, false may be wrong.
 [[nodiscard]] bool is_surely_nfc(std::string_view text) noexcept;
 

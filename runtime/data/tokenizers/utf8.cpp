@@ -1,5 +1,7 @@
 #include "runtime/data/tokenizers/utf8.hpp"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 namespace millrace::runtime {
@@ -24,6 +26,12 @@ std::size_t end_of_invalid(std::string_view text, std::size_t from) noexcept {
   while (from < text.size() && character_at(text, from).length == 0) ++from;
   return from;
 }
+
+bool is_readable(std::string_view text) noexcept {
+  return end_of_valid(text, 0) == text.size() && text.find("\uFFFD") == std::string_view::npos;
+}
+
+std::string byte_piece(std::size_t byte) { return fmt::format("<0x{:02X}>", byte); }
 
 void append_character(std::uint32_t code, std::string& text) {
   const auto add = [&](std::uint32_t byte) { text.push_back(static_cast<char>(static_cast<unsigned char>(byte))); };

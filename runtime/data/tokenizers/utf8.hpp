@@ -35,6 +35,12 @@ struct Character {
 [[nodiscard]] std::size_t end_of_valid(std::string_view text, std::size_t from) noexcept;
 [[nodiscard]] std::size_t end_of_invalid(std::string_view text, std::size_t from) noexcept;
 
+/// Whether the text is well-formed and has no U+FFFD, which stands for bytes that were not.
+[[nodiscard]] bool is_readable(std::string_view text) noexcept;
+
+/// SentencePiece's piece for a byte: "<0xE2>".
+[[nodiscard]] std::string byte_piece(std::size_t byte);
+
 /// Appends a code point, which must not be a surrogate.
 void append_character(std::uint32_t code, std::string& text);
 
