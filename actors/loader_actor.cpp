@@ -19,6 +19,7 @@ void LoaderActor::load(const LoadBatch& request) {
     } else {
       batches_.fill(request.step, request.microbatch, view);
     }
+    rank_.complete(view);
     send(rank_actor_, BatchReady{request});
   } catch (const Error& error) {
     send(rank_actor_, TaskFailed{{}, false, static_cast<std::int32_t>(error.code()), error.what()});

@@ -46,6 +46,11 @@ void data_keys(std::vector<Key>& keys) {
            "Hold out every n-th file for evaluation; from a single file, the last n-th of its tokens, beginning with a document. 0: none.",
            MEMBER(data.held_out)),
       0, many, "files"));
+  keys.push_back(
+      bind("data.token_compression", layout,
+           "Models with n-gram memories: the tokenizer whose vocabulary is compressed, or a table file that `millrace data compress` "
+           "made of it. Not given: the byte vocabulary for data.text, else the tokenizer in the folder of model.from.",
+           MEMBER(data.token_compression)));
   keys.push_back(bind("data.packing", identity, "Documents packed into one row do not attend to each other.", MEMBER(data.packing)));
 }
 

@@ -11,11 +11,12 @@ namespace millrace::runtime {
 
 /// A view of one microbatch: an array of rows * sequence entries per field, row-major, owned by the caller.
 struct BatchView {
-  std::span<std::int32_t> tokens;     // the model's input
-  std::span<std::int32_t> positions;  // position of the token in its document, counted within the row
-  std::span<std::int32_t> segments;   // document of the token: 1, 2, … within a row; 0 for padding
-  std::span<std::int32_t> targets;    // the next token; -1 if masked (document border, padding)
-  std::span<std::int32_t> samples;    // dropout key: a positive number made from (seed, sample); 0: no dropout (evaluation)
+  std::span<std::int32_t> tokens;      // the model's input
+  std::span<std::int32_t> positions;   // position of the token in its document, counted within the row
+  std::span<std::int32_t> segments;    // document of the token: 1, 2, … within a row; 0 for padding
+  std::span<std::int32_t> targets;     // the next token; -1 if masked (document border, padding)
+  std::span<std::int32_t> samples;     // dropout key: a positive number made from (seed, sample); 0: no dropout (evaluation)
+  std::span<std::int32_t> compressed;  // the token's compressed id, in models with n-gram memories; else 0
 };
 
 /// One field of a batch: its name in programs and in the debugger, i32 [T], and its array in a view.
@@ -30,7 +31,7 @@ struct BatchField {
 inline constexpr std::array batch_fields{
     BatchField{"tokens", &BatchView::tokens},     BatchField{"positions", &BatchView::positions},
     BatchField{"segments", &BatchView::segments}, BatchField{"targets", &BatchView::targets, -1},
-    BatchField{"samples", &BatchView::samples},
+    BatchField{"samples", &BatchView::samples},   BatchField{"compressed", &BatchView::compressed},
 };
 
 /// The index of a field in the table; batch_fields.size() for an unknown name.

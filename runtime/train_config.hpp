@@ -74,6 +74,7 @@ struct DataConfig {
   std::vector<std::string> text;      // files and folders, through the byte tokenizer
   std::vector<std::string> suffixes;  // suffixes of the files taken from folders; empty: all files
   std::vector<std::string> tokens;    // .bin files of llm.c, nanoGPT and Megatron
+  std::string token_compression;      // tokenizer or table file that compresses ids for n-gram memories; empty: that of the data
   std::int64_t separator = -1;        // the token that ends a document in token files; -1: none
   std::int64_t held_out = 10;         // every n-th file is held out for evaluation; 0: none
   bool packing = true;                // documents in one row do not attend to each other

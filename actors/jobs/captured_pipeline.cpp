@@ -2,13 +2,15 @@
 
 #include "actors/rank/device_placement.hpp"
 #include "actors/rank/initial_state.hpp"
+#include "actors/setup/token_compression.hpp"
 #include "runtime/io/hash.hpp"
 
 namespace millrace::actors {
 namespace {
 
-RankResources placed_resources(Session& session, const ParitySettings& settings, RankResources needs) {
+RankResources placed_resources(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs) {
   needs.threads = settings.threads;
+  needs.compression = open_compression(plan.model, settings.folder);
   place_on_devices(needs, session, kernels::device_kind(settings.device), {}, "");
   return needs;
 }
@@ -17,7 +19,7 @@ RankResources placed_resources(Session& session, const ParitySettings& settings,
 
 CapturedPipeline::CapturedPipeline(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs,
                                    const RouterChoices* imposed)
-    : session_(session), plan_(plan), pipeline_(session, plan, placed_resources(session, settings, std::move(needs))) {
+    : session_(session), plan_(plan), pipeline_(session, plan, placed_resources(session, settings, plan, std::move(needs))) {
   for (auto* rank : pipeline_.ranks()) {
     initialize_from_folder(*rank, settings.folder);
     auto& hook = hooks_[rank];

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/driver_actor.hpp"
+#include "actors/setup/token_compression.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -52,6 +53,7 @@ Evaluated evaluate(Session& session, const ForwardJob& job, const BatchProvider&
   const auto plan = plan_of(job);
   RankResources needs;
   needs.threads = job.threads;
+  needs.compression = open_compression(job.request.model, job.compression);
   needs.evaluation_microbatches = microbatches;
   needs.training = false;
   Pipeline pipeline(session, plan, needs);

@@ -11,10 +11,11 @@ namespace millrace::actors {
 
 /// A trained model and the pipeline that runs its forward.
 struct ForwardJob {
-  PlanRequest request;     // the model, the shape of a microbatch, the pipeline
-  std::string folder;      // the folder of transformers or MaxText with the weights; or
-  std::string checkpoint;  // a checkpoint of a run
-  int threads = 1;         // per rank
+  PlanRequest request;      // the model, the shape of a microbatch, the pipeline
+  std::string folder;       // the folder of transformers or MaxText with the weights; or
+  std::string checkpoint;   // a checkpoint of a run
+  std::string compression;  // of the tokens, for a model with n-gram memories (open_compression())
+  int threads = 1;          // per rank
 };
 
 /// The plan of the job. Errors: those of make_plan().

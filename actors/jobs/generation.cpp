@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/driver_actor.hpp"
+#include "actors/setup/token_compression.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -75,6 +76,7 @@ Generated generate(Session& session, const ForwardJob& job, const GenerationSett
                  settings.prompt.size(), settings.tokens, plan.sequence);
   RankResources needs;
   needs.threads = job.threads;
+  needs.compression = open_compression(job.request.model, job.compression);
   needs.logits = true;
   needs.training = false;
   Pipeline pipeline(session, plan, needs);

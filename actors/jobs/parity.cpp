@@ -1,7 +1,9 @@
 #include "actors/jobs/parity.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "actors/jobs/captured_pipeline.hpp"
@@ -9,6 +11,7 @@
 #include "actors/jobs/parity_report.hpp"
 #include "actors/jobs/recorded_steps.hpp"
 #include "actors/jobs/tensor_gather.hpp"
+#include "actors/setup/token_compression.hpp"
 #include "cluster/host/log.hpp"
 #include "layers/formats/config_file.hpp"
 #include "runtime/io/file_system.hpp"
@@ -112,6 +115,21 @@ RouterChoices choices_in_fp32(Session& session, ParitySettings settings, const l
   return pipeline.take_choices();
 }
 
+/// Compares the compressed ids of the folder's tokenizer with those of the reference.
+void check_compression(const ParitySettings& settings, const layers::ModelConfig& model, const runtime::SafetensorsFile& golden) {
+  const runtime::FileTensor* table = golden.find("engram.lookup_table");
+  const auto compression = open_compression(model, settings.folder);
+  if (table == nullptr || !compression) return;
+  std::vector<std::int32_t> expected(table->elements());
+  golden.read_bytes(*table, 0, std::as_writable_bytes(std::span(expected)));
+  for (std::size_t token = 0; token < std::max(expected.size(), compression->ids.size()); ++token) {
+    const auto id_in = [&](const std::vector<std::int32_t>& ids) { return token < ids.size() ? std::to_string(ids[token]) : "none"; };
+    MILLRACE_CHECK(id_in(compression->ids) == id_in(expected), ExitCode::model, "actors.parity",
+                   "{}: the compressed id of token {} is {}, expected {} as in {}", settings.folder, token, id_in(compression->ids),
+                   id_in(expected), golden.path());
+  }
+}
+
 }  // namespace
 
 bool run_parity(Session& session, const ParitySettings& settings) {
@@ -123,6 +141,7 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   const auto steps = read_golden_rows(golden, config.model.vocab_size);
   MILLRACE_CHECK(steps.size() == 1, ExitCode::model, "actors.parity", "{}: {} steps of input_ids without step.*, expected [rows, sequence]",
                  golden.path(), steps.size());
+  check_compression(settings, config.model, golden);
   const auto& all = steps.front();
   const std::size_t rows = parity_rows(config.model, all.size());
   const GivenRows batches(all, rows, mtp_modules(config.model));

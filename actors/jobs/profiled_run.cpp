@@ -15,6 +15,7 @@
 #include "actors/pipeline.hpp"
 #include "actors/rank/device_placement.hpp"
 #include "actors/rank/operation_clock.hpp"
+#include "actors/setup/token_compression.hpp"
 #include "actors/telemetry/measured_run.hpp"
 #include "actors/telemetry/profile_gather.hpp"
 #include "cluster/host/affinity.hpp"
@@ -141,6 +142,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, "", false));
   RankResources needs;
   needs.threads = static_cast<int>(agreed_threads(session, train.threads));
+  needs.compression = open_compression(run.model, compression_source(run.data, run.model_from));
   place_on_devices(needs, session, kernels::device_kind(run.device), run.cuda, "");
   runtime::Machine machine;
   if (session.leads()) measure_machine(session, run.cuda, plan, needs, machine);

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "actors/rank/initial_state.hpp"
+#include "actors/setup/token_compression.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 
 namespace millrace::actors {
@@ -24,10 +25,12 @@ CoordinatorSetup coordinator_setup(const runtime::TrainConfig& train, const Pipe
   return setup;
 }
 
-IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DatasetBatches& batches, std::int64_t threads) {
+IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DatasetBatches& batches, std::int64_t threads,
+                          const runtime::TokenCompression* compression) {
   keys["train.threads"] = std::to_string(threads);
   keys["data"] = batches.dataset().fingerprint;
   keys["train.accumulators"] = std::to_string(plan.parts());  // replicas have separate sums of their own
+  if (compression != nullptr) keys["data.token_compression"] = compression_hash(*compression);
   return keys;
 }
 

@@ -20,7 +20,8 @@ namespace millrace::actors {
                                                  std::int64_t first_step);
 /// What a resumed run must have in common with the original: the identity keys of the config, the names and sizes of the data,
 /// and the division of gradient sums. The content of the data is compared separately (data_content.hpp).
-[[nodiscard]] IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DatasetBatches& batches, std::int64_t threads);
+[[nodiscard]] IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DatasetBatches& batches, std::int64_t threads,
+                                        const runtime::TokenCompression* compression);
 /// Whether the run that wrote this identity held out none of its data. It is then resumed in the same way, even if data.held_out
 /// would split the data today.
 [[nodiscard]] bool held_nothing_out(const IdentityKeys& identity);

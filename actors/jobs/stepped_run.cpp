@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/jobs/data_content.hpp"
+#include "actors/setup/token_compression.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "cluster/host/log.hpp"
 #include "kernels/base/check.hpp"
@@ -32,6 +33,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
       batches_(open_data(settings_.data, settings_.model.vocab_size,
                          either(checkpoint_, later) != nullptr && held_nothing_out(either(checkpoint_, later)->meta().identity)),
                batch_shape(settings_.train, settings_.data, settings_.model)),
+      compression_(open_compression(settings_.model, compression_source(settings_.data, settings_.model_from))),
       threads_(static_cast<int>(threads_of(settings_.train.threads, plan_, either(checkpoint_, later)))) {
   MILLRACE_CHECK(kernels::device_type(kernels::device_kind(settings_.device)).facts().host_readable, ExitCode::config, "actors.stepped_run",
                  "device = \"{}\", but stepping through a run needs its memory on the CPU; expected device = \"cpu\"", settings_.device);
@@ -41,7 +43,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
 
 /// The data are hashed only if the checkpoint has a hash to compare with.
 void SteppedRun::check(const runtime::CheckpointReader& checkpoint) const {
-  check_identity(settings_.identity, checkpoint, run_identity(settings_.identity.keys, plan_, batches_, threads_));
+  check_identity(settings_.identity, checkpoint, run_identity(settings_.identity.keys, plan_, batches_, threads_, compression_.get()));
   DataContent content{batches_.dataset().files, {}};
   if (checkpoint.meta().identity.contains(data_content_key)) content = hash_content(std::move(content.files), settings_.directory, true);
   const auto warning = check_content(checkpoint, content, settings_.directory);
@@ -54,6 +56,7 @@ StepperSetup SteppedRun::setup() const {
   setup.model_from = settings_.model_from;
   setup.plan = &plan_;
   setup.batches = &batches_;
+  setup.compression = compression_;
   setup.checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;
   setup.first_step = first_step();
   setup.threads = threads_;

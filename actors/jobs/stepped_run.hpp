@@ -33,6 +33,7 @@ class SteppedRun {
   PipelinePlan plan_;
   std::optional<runtime::CheckpointReader> checkpoint_;
   DatasetBatches batches_;
+  std::shared_ptr<const runtime::TokenCompression> compression_;  // RankResources::compression
   int threads_ = 1;
 };
 

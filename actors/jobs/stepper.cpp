@@ -49,6 +49,7 @@ RankResources needs_of(const StepperSetup& setup) {
   RankResources needs;
   needs.threads = setup.threads;
   needs.ranks_per_process = setup.plan->ranks();
+  needs.compression = setup.compression;
   return needs;
 }
 
@@ -82,7 +83,9 @@ class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
   }
   void load(const LoadBatch& request) override {
     stepper_.post([this, request] {
-      stepper_.setup_.batches->fill(request.step, request.microbatch, stepped_.rank->compute().batch(request.slot));
+      const auto batch = stepped_.rank->compute().batch(request.slot);
+      stepper_.setup_.batches->fill(request.step, request.microbatch, batch);
+      stepped_.rank->complete(batch);
       stepped_.control->batch_ready(request);
     });
   }

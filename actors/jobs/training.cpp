@@ -18,6 +18,7 @@
 #include "actors/rank/device_placement.hpp"
 #include "actors/save_messages.hpp"
 #include "actors/setup/run_signals.hpp"
+#include "actors/setup/token_compression.hpp"
 #include "actors/telemetry/telemetry.hpp"
 #include "cluster/host/console.hpp"
 #include "cluster/host/log.hpp"
@@ -75,20 +76,22 @@ CoordinatorSetup whole_run(const RunSettings& settings, const PipelinePlan& plan
   return setup;
 }
 
-RankResources resources(Session& session, const RunSettings& settings, std::int64_t threads, std::int64_t evaluation_microbatches) {
+RankResources resources(Session& session, const RunSettings& settings, std::int64_t threads, std::int64_t evaluation_microbatches,
+                        std::shared_ptr<const runtime::TokenCompression> compression) {
   RankResources needs;
   needs.threads = static_cast<int>(threads);
   needs.evaluation_microbatches = evaluation_microbatches;
   needs.staging = !settings.directory.empty();
   needs.logits = settings.sample.tokens > 0;
+  needs.compression = std::move(compression);
   place_on_devices(needs, session, kernels::device_kind(settings.device), settings.cuda, settings.directory);
   return needs;
 }
 
 /// Checks that the data of all processes, and of the run that is resumed, are the same. Returns the run's complete identity.
 IdentityKeys agree_on_identity(Session& session, const RunSettings& settings, const PipelinePlan& plan, const DatasetBatches& batches,
-                               std::int64_t threads, const RunDirectory* directory) {
-  auto identity = run_identity(settings.identity.keys, plan, batches, threads);
+                               std::int64_t threads, const runtime::TokenCompression* compression, const RunDirectory* directory) {
+  auto identity = run_identity(settings.identity.keys, plan, batches, threads, compression);
   if (directory != nullptr) directory->check_identity(identity);
   const auto check = [&](const DataContent& found) {
     if (directory != nullptr) directory->check_content(found);
@@ -174,10 +177,11 @@ void train(Session& session, const RunSettings& settings) {
   const DatasetBatches& batches = *opened;
   const HeldOut held = held_out(settings.evaluate, batches);
   check_evaluation(session, settings.evaluate, beginning, held);
-  auto identity = agree_on_identity(session, settings, plan, batches, beginning.threads, directory.get());
+  const auto compression = open_compression(settings.model, compression_source(settings.data, settings.model_from));
+  auto identity = agree_on_identity(session, settings, plan, batches, beginning.threads, compression.get(), directory.get());
 
   // The ranks of this process, with their weights.
-  const auto needs = resources(session, settings, beginning.threads, held.microbatches);
+  const auto needs = resources(session, settings, beginning.threads, held.microbatches, compression);
   // Measured before the arenas exist, so that its memory does not add to theirs, and while the other processes wait for this one.
   const auto machine = session.leads() ? machine_peak(session, settings.cuda, plan, needs) : runtime::Machine();
   Pipeline pipeline(session, plan, needs);

@@ -78,6 +78,7 @@ void CostProbe::fill_weights(const ModelParts& parts) {
 void CostProbe::fill(const actors::PlanRequest& request) {
   const auto vocabulary = static_cast<std::size_t>(request.model.vocab_size);
   const auto sequence = static_cast<std::size_t>(request.train.sequence);
+  const auto ids = static_cast<std::size_t>(request.model.engram.compressed_vocab_size);
   std::size_t next = 0;
   for (int microbatch = 0; microbatch < in_flight; ++microbatch) {
     const auto batch = rank_.batch(microbatch);
@@ -88,6 +89,7 @@ void CostProbe::fill(const actors::PlanRequest& request) {
       batch.positions[place] = static_cast<std::int32_t>(place % sequence);
       batch.segments[place] = 1;
       batch.samples[place] = 1;
+      if (ids > 0) batch.compressed[place] = static_cast<std::int32_t>(next * 7919 % ids);
     }
     rank_.set_loss_scales({static_cast<std::int64_t>(batch.tokens.size()), 1});
   }

@@ -38,6 +38,13 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
 
 Rank::~Rank() = default;
 
+void Rank::complete(const runtime::BatchView& batch) const {
+  if (setup_.needs.compression) return setup_.needs.compression->compress(batch.tokens, batch.compressed);
+  MILLRACE_CHECK(plan_.model.engram.layers.empty(), ExitCode::internal, "actors.rank",
+                 "the model has n-gram memories and this job has no token compression, expected RankResources::compression");
+  std::ranges::fill(batch.compressed, 0);
+}
+
 /// An upper bound of the number of waiting tasks: for each slot of each ring a boundary with all its parts and a credit, plus a
 /// constant for the other tasks of a step.
 std::size_t Rank::queue_capacity() const {

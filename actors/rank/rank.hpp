@@ -97,6 +97,10 @@ class Rank {
   [[nodiscard]] const runtime::RankPlan& evaluation_plan() const noexcept { return blueprint_.evaluation; }
   [[nodiscard]] const runtime::RankPlan& logits_plan() const noexcept { return blueprint_.logits; }
 
+  /// Fills what follows from a batch's tokens: their compressed ids, or 0 in a model without n-gram memories. Errors: Error(data) for a
+  /// token that has none. Any thread.
+  void complete(const runtime::BatchView& batch) const;
+
   // -- batch slots: training microbatches take [0, n), evaluation [n, n + e) as rings
   // --------------------------------------------------------
   [[nodiscard]] int training_batches() const noexcept { return blueprint_.training_batches; }

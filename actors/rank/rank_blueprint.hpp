@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "actors/setup/pipeline_plan.hpp"
+#include "runtime/data/token_compression.hpp"
 #include "runtime/engine/rank_compute.hpp"
 #include "runtime/engine/rank_plan.hpp"
 
@@ -20,7 +21,8 @@ struct RankResources {
   bool training = true;                      // false: forwards alone, without room for optimizer states, gradients and what backward needs
   std::vector<kernels::Device> devices;      // of the process's ranks, in order; empty: all on the CPU
   kernels::DeviceOptions device_options;     // of the devices' contexts
-  bool mpi_reaches_devices = false;          // MPI can send from and receive into GPU memory
+  std::shared_ptr<const runtime::TokenCompression> compression;  // of the tokens, for n-gram memories; may be null for other models
+  bool mpi_reaches_devices = false;                              // MPI can send from and receive into GPU memory
 
   [[nodiscard]] kernels::Device device_of(int rank) const {
     return devices.empty() ? kernels::Device{} : devices[static_cast<std::size_t>(rank % ranks_per_process) % devices.size()];

@@ -123,6 +123,7 @@ void RankControl::handle(const ComputeLogits& message) {
     places.positions[i] = i < message.positions.size() ? message.positions[i] : static_cast<std::int32_t>(i % sequence);
     places.segments[i] = i < message.segments.size() ? message.segments[i] : i < message.tokens.size() ? 1 : 0;
   }
+  rank_.complete(places);
   logits_position_ = message.position;
   start(Table::logits, rank_.logits_plan(), step_);
 }
