@@ -39,6 +39,26 @@ Key bind(const char* name, Mark mark, const char* doc, Access member) {
   return key;
 }
 
+/// Binds a key to a list of integers; `member` is a function RunConfig& -> std::vector<std::int64_t>&. Entries are exact up to 2⁵³.
+template <class Access>
+Key bind_integers(const char* name, Mark mark, const char* doc, Access member) {
+  Key key;
+  key.name = name;
+  key.kind = Kind::numbers;
+  key.whole = true;
+  key.mark = mark;
+  key.doc = doc;
+  key.fetch = [member](const RunConfig& config) {
+    const std::vector<std::int64_t>& integers = member(const_cast<RunConfig&>(config));
+    return Value(std::vector<double>(integers.begin(), integers.end()));
+  };
+  key.store = [member](RunConfig& config, const Value& value) {
+    member(config).clear();
+    for (const double number : std::get<std::vector<double>>(value)) member(config).push_back(static_cast<std::int64_t>(number));
+  };
+  return key;
+}
+
 inline Key between(Key key, double least, double most, const char* unit = "") {
   key.least = least;
   key.most = most;

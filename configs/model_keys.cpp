@@ -149,6 +149,39 @@ Key mlp_layer_types(const char* doc) {
                    std::array{std::pair{MlpKind::dense, "dense"}, std::pair{MlpKind::sparse, "sparse"}});
 }
 
+/// N-gram memories.
+void engram_keys(std::vector<Key>& keys) {
+  keys.push_back(between(bind_integers("model.engram_layers", identity,
+                                       "Layers, counted from 0, that look up rows of tables by hashes of the n-grams before each token "
+                                       "(Engram), in the order in which the tables' sizes are given out.",
+                                       MEMBER(model.engram.layers)),
+                         0, 1 << 16));
+  keys.push_back(between(bind("model.engram_max_ngram_size", identity, "Engram: n-grams of 2 to this many tokens are looked up.",
+                              MEMBER(model.engram.max_ngram)),
+                         2, 8));
+  keys.push_back(between(bind("model.engram_num_heads", identity, "Engram: tables for the n-grams of each length.", MEMBER(model.engram.heads)),
+                         1, 256));
+  keys.push_back(
+      between(bind("model.engram_head_dim", identity, "Engram: size of a table's rows.", MEMBER(model.engram.head_dim)), 1, 1 << 20));
+  keys.push_back(between(bind_integers("model.engram_vocab_bases", identity,
+                                       "Engram: the least number of rows of a table, one for each length of n-gram from 2; a table has the "
+                                       "next prime number that no other has.",
+                                       MEMBER(model.engram.vocab_bases)),
+                         1, 2147483647));
+  keys.push_back(between(bind("model.engram_kernel_size", identity,
+                              "Engram: taps of the convolution, engram_max_ngram_size tokens apart.", MEMBER(model.engram.kernel_size)),
+                         1, 16));
+  keys.push_back(between(bind("model.engram_seed", identity, "Engram: seed of the hashes.", MEMBER(model.engram.seed)), 0, 2147483647));
+  keys.push_back(between(bind("model.engram_compressed_vocab_size", identity,
+                              "Engram: number of compressed ids, which `millrace data compress` prints for the tokenizer.",
+                              MEMBER(model.engram.compressed_vocab_size)),
+                         0, 2147483647));
+  keys.push_back(between(bind("model.engram_compressed_pad_id", identity,
+                              "Engram: compressed id of the padding token, which stands before the first token of a row.",
+                              MEMBER(model.engram.compressed_pad_id)),
+                         0, 2147483647));
+}
+
 /// The sizes of gated delta nets.
 void linear_attention_keys(std::vector<Key>& keys) {
   keys.push_back(
@@ -284,6 +317,7 @@ void model_keys(std::vector<Key>& keys) {
   keys.push_back(bind("model.mhc_lite", identity,
                       "Hyper-connections: the matrix that mixes streams is a mean of all permutations, weighted by a softmax (mHC-lite).",
                       MEMBER(model.mhc_lite)));
+  engram_keys(keys);
   keys.push_back(between(bind("model.mtp_layers", identity,
                               "Modules behind the last layer that predict further tokens in training (multi-token prediction): the k-th "
                               "one predicts the token k + 1 places ahead.",

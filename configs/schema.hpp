@@ -26,6 +26,7 @@ struct Key {
   std::string name;  // "train.steps"
   Kind kind = Kind::text;
   Mark mark = Mark::layout;
+  bool whole = false;                // each entry of numbers is an integer
   double least = 0;                  // integer, number, and each entry of numbers
   double most = 0;                   // integer, number, and each entry of numbers
   std::vector<std::string> choices;  // text, and each entry of a list; empty: any

@@ -8,6 +8,7 @@
 #include "kernels/base/activation.hpp"
 #include "kernels/base/clamped_glu_options.hpp"
 #include "kernels/base/hyper_gates_options.hpp"
+#include "kernels/base/ngram_options.hpp"
 #include "kernels/base/route_options.hpp"
 #include "layers/model_config.hpp"
 #include "runtime/program/loss_weights.hpp"
@@ -159,12 +160,22 @@ enum class NormPlacement : std::uint8_t { before, around, after, shared };
 /// has it, or one that is trained.
 enum class LayerScalar : std::uint8_t { none, frozen, trained };
 
+/// The n-gram memory of a layer (layers/engram.hpp).
+struct EngramSpec {
+  kernels::NgramOptions hash;  // but for the length of a row of text
+  std::int64_t head_dim = 0;   // of a table's rows
+  std::int64_t taps = 0;       // of the convolution
+
+  bool operator==(const EngramSpec&) const = default;
+};
+
 /// One decoder layer. Both parts stay empty in families whose layers are plain matrices (MaxText's simple, for tests of pipelines).
 struct LayerSpec {
   std::variant<std::monostate, AttentionSpec, LatentAttentionSpec, DeltaNetSpec> mixer;  // mixes tokens
   std::variant<std::monostate, MlpSpec, ExpertsSpec> ffn;                                // computes on each token separately
   NormPlacement norms = NormPlacement::before;
   LayerScalar scalar = LayerScalar::none;
+  std::optional<EngramSpec> engram = {};  // what it adds to the residual streams before the mixer
   // Not empty: the layer consists of these, one after the other, and has no mixer and ffn of its own (MaxText counts two layers of Gemma 2
   // as one).
   std::vector<LayerSpec> parts = {};

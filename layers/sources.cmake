@@ -27,6 +27,7 @@ target_sources(millrace_layers PRIVATE
   formats/llmc_file.cpp
   formats/maxtext/chunks.cpp
   formats/maxtext/config.cpp
+  formats/maxtext/engram.cpp
   formats/maxtext/experts.cpp
   formats/maxtext/full_layers.cpp
   formats/maxtext/keys.cpp
@@ -38,6 +39,8 @@ target_sources(millrace_layers PRIVATE
   formats/shared_copies.cpp
   formats/scanned_layers.cpp
   formats/stored_elements.cpp
+  engram.cpp
+  engram_hash.cpp
   hyper_connections.cpp
   initial_values.cpp
   losses/cross_entropy.cpp
@@ -58,6 +61,7 @@ target_sources(millrace_layers PRIVATE
   models/standard_family.cpp
   norm.cpp
   partition.cpp
+  pcg64.cpp
   per_layer_inputs.cpp
   rotary.cpp
   streams.cpp)

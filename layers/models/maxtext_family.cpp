@@ -13,6 +13,8 @@
 #include "layers/attention/indexer.hpp"
 #include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
+#include "layers/engram.hpp"
+#include "layers/engram_hash.hpp"
 #include "layers/formats/maxtext/config.hpp"
 #include "layers/hyper_connections.hpp"
 #include "layers/losses/cross_entropy.hpp"
@@ -79,6 +81,18 @@ void check(const ModelConfig& config, const MaxTextBlocks& blocks) {
          config.sinkhorn_iterations, fmt::format("1 to {}", kernels::max_sinkhorn_iterations));
   expect(streams == 1 || config.mtp_layers == 0, "mtp_layers", config.mtp_layers,
          fmt::format("0 with mhc_expansion_rate = {}: a module reads one residual stream", streams));
+  expect(streams == 1 || config.dropout_rate == 0, "mhc_expansion_rate", streams,
+         fmt::format("1 with dropout_rate = {}: MaxText drops the same features of all streams", config.dropout_rate));
+  expect(streams > 1 || config.engram.layers.empty(), "mhc_expansion_rate", streams,
+         "2 or more with engram_layers: MaxText's n-gram memory is made for several residual streams");
+  for (const std::int64_t layer : config.engram.layers)
+    expect(layer >= 0 && layer < config.layers, "engram_layers", layer, fmt::format("0 to {}, layers of the model", config.layers - 1));
+  const std::int64_t span = (config.engram.kernel_size - 1) * config.engram.max_ngram + 1;
+  expect(config.engram.layers.empty() || (config.engram.kernel_size >= 1 && config.engram.kernel_size <= kernels::max_convolution_taps &&
+                                          span <= kernels::max_convolution_span),
+         "engram_kernel_size", config.engram.kernel_size,
+         fmt::format("1 to {} taps that reach over at most {} places in steps of engram_max_ngram_size = {}", kernels::max_convolution_taps,
+                     kernels::max_convolution_span, config.engram.max_ngram));
   expect(config.moba_chunk_size >= 0, "moba_chunk_size", config.moba_chunk_size, "0 or more");
   expect(config.moba_chunk_size == 0 || config.moba_topk >= 1, "moba_topk", config.moba_topk, "1 or more with moba_chunk_size");
   const auto kinds = static_cast<std::int64_t>(config.layer_kinds.size());
@@ -157,6 +171,11 @@ MaxTextFamily::MaxTextFamily(std::string_view name, MaxTextBlocks blocks, MaxTex
   }
   file_.hyper = blocks_.hyper;
   if (file_.hyper) add({"model.mhc_expansion_rate", "model.sinkhorn_iterations", "model.mhc_lite"});
+  file_.engram = blocks_.engram;
+  if (file_.engram)
+    add({"model.engram_layers", "model.engram_max_ngram_size", "model.engram_num_heads", "model.engram_head_dim",
+         "model.engram_vocab_bases", "model.engram_kernel_size", "model.engram_seed", "model.engram_compressed_vocab_size",
+         "model.engram_compressed_pad_id"});
   file_.latent = blocks_.latent;
   if (file_.latent)
     add({"model.rope_mscale_all_dim", "model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
@@ -279,6 +298,12 @@ ModelSpec MaxTextFamily::resolve(const ModelConfig& config) const {
     }
     model.layers.push_back(std::move(layer));
   }
+  if (!config.engram.layers.empty()) {
+    const std::vector<kernels::NgramOptions> hashes = engram_hashes(config.engram);
+    for (std::size_t i = 0; i < hashes.size(); ++i)
+      model.layers.at(static_cast<std::size_t>(config.engram.layers[i])).engram =
+          EngramSpec{.hash = hashes[i], .head_dim = config.engram.head_dim, .taps = config.engram.kernel_size};
+  }
   if (config.mhc_expansion_rate > 1)
     model.hyper_connections =
         kernels::HyperGatesOptions{.streams = config.mhc_expansion_rate, .iterations = config.sinkhorn_iterations, .lite = config.mhc_lite};
@@ -390,6 +415,7 @@ Initial MaxTextFamily::initial(const ModelSpec& model, const std::string& name, 
   if (name == token_table || name == position_table || name == per_layer_table) return {InitialKind::normal, 1.0};
   if (const auto recurrent = initial_delta_net_parameter(name, ".norm.rms_norm.scale", 1e-9); recurrent && blocks_.hybrid)
     return *recurrent;
+  if (const auto memory = initial_engram_parameter(name, shape); memory && blocks_.engram) return *memory;
   if (name.ends_with(".bias") || name.ends_with("_bias") || name.ends_with(".sinks")) return {InitialKind::zeros};
   if (name.ends_with("_beta")) return {InitialKind::zeros};
   if (name.ends_with("_alpha_scale")) return {.kind = InitialKind::constant, .value = 0.01F};

@@ -11,6 +11,7 @@
 #include "layers/attention/indexer.hpp"
 #include "layers/attention/latent.hpp"
 #include "layers/attention/maxtext_delta_net.hpp"
+#include "layers/engram.hpp"
 #include "layers/hyper_connections.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -68,7 +69,8 @@ MaxTextLayer::MaxTextLayer(ProgramBuilder& builder, const MaxTextBlocks& blocks,
       attention_(blocks.attention_module + suffix_ + (blocks.hybrid ? ".attention" : "")),
       mlp_("mlp" + suffix_) {}
 
-ValueId MaxTextLayer::output(ValueId x, LayerStreams* streams) const {
+ValueId MaxTextLayer::output(ValueId in, LayerStreams* streams) const {
+  const ValueId x = spec_.engram ? with_engram(in) : in;
   const bool before = spec_.norms != NormPlacement::after, after = spec_.norms != NormPlacement::before;
   const MaxTextNormNames& names = blocks_.norm_names;
   KeysAndValues own_keys;
@@ -93,6 +95,11 @@ ValueId MaxTextLayer::output(ValueId x, LayerStreams* streams) const {
     sum = runtime::learned_scale(builder_, sum, scalar, "layer_scalar");
   }
   return blocks_.output_dropout ? dropout(sum, "dropout") : sum;
+}
+
+ValueId MaxTextLayer::with_engram(ValueId x) const {
+  const ValueId read = norm(x, "engram_layer_norm");
+  return add(x, engram(builder_, model_, *spec_.engram, read, module_ + ".engram", "engram"), "engram_residual");
 }
 
 ValueId MaxTextLayer::with_own_input(ValueId y, ValueId own) const {

@@ -43,6 +43,7 @@ struct MaxTextBlocks {
   bool equal_heads = false;      // needs as many kv_heads as heads, each with values of its own
   bool output_dropout = true;    // dropout also on the output of a layer
   bool hyper = false;            // may have hyper-connections (layers/hyper_connections.hpp): <layer>.mhc_attention, .mhc_mlp
+  bool engram = false;           // layers may have an n-gram memory (layers/engram.hpp): <layer>.engram_layer_norm, .engram
   // Layers of linear attention (attention_module), and full ones with an output gate (a module `attention` in it, the output kernel without
   // an axis of heads); scales of norms are stored minus 1.
   bool hybrid = false;
@@ -67,7 +68,7 @@ class MaxTextLayer {
 
   /// The whole layer in the form that most blocks have: attention, then the MLP, each added to the stream, with the norms of the spec. A
   /// layer that takes or leaves other streams finds them in `streams`.
-  [[nodiscard]] runtime::ValueId output(runtime::ValueId x, LayerStreams* streams = nullptr) const;
+  [[nodiscard]] runtime::ValueId output(runtime::ValueId in, LayerStreams* streams = nullptr) const;
 
   /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;
@@ -85,6 +86,8 @@ class MaxTextLayer {
  private:
   struct Kernel;
   class LatentKernels;
+  /// The residual streams with what the layer's n-gram memory adds to them.
+  [[nodiscard]] runtime::ValueId with_engram(runtime::ValueId x) const;
   /// The MLP, or the experts beside it, of the residual stream `stream`; `x` is its norm.
   [[nodiscard]] runtime::ValueId mlp_of_stream(runtime::ValueId x, runtime::ValueId stream) const;
   /// The layer's output with what it makes of its own input.

@@ -8,7 +8,7 @@ DecayRule::DecayRule(const TrainConfig& train) : vectors_(train.numerics == "max
 }
 
 bool DecayRule::decays(std::string_view name, const kernels::Shape& shape) const {
-  return (vectors_ || shape.rank() >= 2) && !mask_.match(name);
+  return (vectors_ || (shape.rank() >= 2 && !name.ends_with(".scale"))) && !mask_.match(name);
 }
 
 }  // namespace millrace::runtime

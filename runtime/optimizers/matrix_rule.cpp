@@ -9,8 +9,8 @@ namespace {
 /// Embeddings, output heads, biases, and the taps of a convolution, which are a filter for each channel and not a linear map.
 const std::array<std::string, 6> hugging_face_others{"embed", "lm_head", "(^|/)wte/", "(^|/)wpe/", "bias", "conv1d"};
 /// Those of MaxText's get_muon_weight_dimension_numbers, with the biases of experts and convolutions, which its models with Muon lack.
-const std::array<std::string, 11> maxtext_others{"scale",   "embedding", "logits_dense", "post_beta", "pre_beta", "res_beta",
-                                                 "hc_base", "sinks",     "tid2eid",      "bias",      "conv1d"};
+const std::array<std::string, 12> maxtext_others{"scale",   "embedding", "logits_dense", "post_beta", "pre_beta", "res_beta",
+                                                 "hc_base", "sinks",     "tid2eid",      "bias",      "conv1d",   "short_conv"};
 
 NamePatterns others(const TrainConfig& train, bool inputs_first) {
   if (!train.muon_exclude.empty()) return {"train.muon_exclude", train.muon_exclude};

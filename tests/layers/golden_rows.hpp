@@ -17,6 +17,11 @@ struct GoldenRows {
     const auto& shape = golden.at("input_ids").shape;
     rows = shape[0], sequence = shape[1];
     tokens = read_ids(golden, "input_ids");
+    compressed.resize(tokens.size());
+    if (golden.find("engram.lookup_table") != nullptr) {
+      const auto table = read_ids(golden, "engram.lookup_table");
+      for (std::size_t i = 0; i < tokens.size(); ++i) compressed[i] = table.at(static_cast<std::size_t>(tokens[i]));
+    }
     if (golden.find("segment_ids") != nullptr) {
       positions = read_ids(golden, "positions"), segments = read_ids(golden, "segment_ids"), targets = read_ids(golden, "targets");
       const auto counted = read_ids(golden, "targets_segmentation");
@@ -39,6 +44,7 @@ struct GoldenRows {
         std::copy_n(from.begin() + m * size, size, to.begin());
       };
       fill(tokens, batch.tokens), fill(positions, batch.positions), fill(segments, batch.segments), fill(targets, batch.targets);
+      fill(compressed, batch.compressed);
     };
   }
   [[nodiscard]] std::int64_t counted() const {
@@ -46,7 +52,7 @@ struct GoldenRows {
   }
 
   std::int64_t rows = 0, sequence = 0;
-  std::vector<std::int32_t> tokens, positions, segments, targets;
+  std::vector<std::int32_t> tokens, positions, segments, targets, compressed;
 };
 
 }  // namespace millrace::layers::testing

@@ -153,6 +153,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"maxtext_deepseek_mhc", "E t | t | H", kernels::Implementation::fast},
         Case{"maxtext_deepseek_mhc", "", kernels::Implementation::reference},
         Case{"maxtext_deepseek_mhc_lite", "E | t*2 H", kernels::Implementation::fast},
+        Case{"maxtext_deepseek_engram", "", kernels::Implementation::fast},
+        Case{"maxtext_deepseek_engram", "E t | t | t H", kernels::Implementation::reference},
         Case{"maxtext_deepseek_v2", "", kernels::Implementation::fast},
         Case{"maxtext_deepseek_v2", "E t | t*2 H", kernels::Implementation::reference},
         Case{"maxtext_deepseek_unprefixed", "", kernels::Implementation::fast},

@@ -193,6 +193,16 @@ TEST(ConfigFile, NoKeyOfMaxTextIsPassedOver) {
   latent.insert(latent.end(),
                 {"indexer_head_dim", "indexer_loss_scaling_factor", "indexer_n_heads", "indexer_sparse_training", "indexer_topk"});
   expect_no_key_passed_over(maxtext("deepseek_indexer"), latent, unread);
+  std::vector<std::string> of_streams(latent.begin(), latent.end() - 5);
+  of_streams.push_back("sinkhorn_iterations");
+  of_streams.push_back("enable_mhc_lite");
+  expect_no_key_passed_over(maxtext("deepseek_mhc"), of_streams, unread);
+  json memories = maxtext("deepseek_engram");
+  for (const char* derived : {"engram_multipliers_layer_0", "engram_multipliers_layer_2", "engram_primes_layer_0", "engram_primes_layer_2"})
+    memories.erase(derived);
+  of_streams.insert(of_streams.end(),
+                    {"engram_head_dim", "engram_kernel_size", "engram_max_ngram_size", "engram_num_heads", "engram_seed"});
+  expect_no_key_passed_over(memories, of_streams, unread);
   expect_no_key_passed_over(maxtext("llama2_moba"), {}, unscaled);
   const std::vector<std::string> of_gemma4{"global_head_dim", "global_num_kv_heads", "global_rope_max_timescale", "global_rope_proportion",
                                            "local_rope_max_timescale"};
@@ -368,8 +378,49 @@ TEST(ConfigFile, ReadsAndWritesMaxTextsDeepSeek) {
   json grouped = maxtext("deepseek");
   grouped["base_num_kv_heads"] = grouped["num_kv_heads"] = 2;
   expect_error([&] { (void)parse(grouped); }, ExitCode::model, {"num_kv_heads = 2", "expected num_query_heads = 4"});
-  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, json>>{{"engram_layers", {1}}})
-    refused(key, value, "supported is");
+  refused("engram_layers", {1}, "expected engram_compressed_vocab_size and engram_compressed_pad_id");
+  refused("use_mhc_pallas_kernel", true, "supported is false");
+}
+
+/// The keys of n-gram memories, and the numbers that follow from them.
+TEST(ConfigFile, ReadsEngramOfMaxText) {
+  const json config = maxtext("deepseek_engram");
+  const ConfigFile file = parse(config);
+  EXPECT_EQ(file.model.engram, (EngramConfig{.layers = {0, 2},
+                                             .max_ngram = 3,
+                                             .heads = 2,
+                                             .head_dim = 4,
+                                             .vocab_bases = {50, 60},
+                                             .kernel_size = 4,
+                                             .seed = 3,
+                                             .compressed_vocab_size = 43,
+                                             .compressed_pad_id = 0}));
+  EXPECT_EQ(parse_config_file(config_file_text(file, "float32"), "again").model, file.model);
+  const auto refused = [&](const std::vector<std::pair<const char*, json>>& changes, std::vector<std::string> says) {
+    json changed = config;
+    for (const auto& [key, value] : changes) changed[key] = value;
+    expect_error([&] { static_cast<void>(resolve(parse(changed).model)); }, ExitCode::model, says);
+  };
+  refused({{"engram_multipliers_layer_0", {1, 3, 5}}}, {"engram_multipliers_layer_0 = [1,3,5]", "[40527737,4277447,8961535]"});
+  refused({{"engram_primes_layer_2", {{71, 73}, {79, 89}}}}, {"engram_primes_layer_2", "[[71,73],[79,83]]"});
+  refused({{"engram_vocab_bases", {50}}}, {"engram_vocab_bases has 1 entries", "expected 2"});
+  refused({{"engram_vocab_bases", {50, "60"}}}, {"engram_vocab_bases[1]"});
+  refused({{"engram_compressed_pad_id", 43}}, {"engram_compressed_pad_id = 43", "0 to 42"});
+  refused({{"engram_layers", {3}}}, {"engram_layers = 3", "0 to 2"});
+  refused({{"engram_layers", {1, 1}}}, {"engram_layers = 1", "different layers"});
+  refused({{"engram_kernel_size", 40}}, {"engram_kernel_size = 40", "1 to 16 taps"});
+  refused({{"mhc_expansion_rate", 1}}, {"mhc_expansion_rate = 1", "2 or more with engram_layers"});
+}
+
+/// What MaxText does not combine with several residual streams, or combines in another way.
+TEST(ConfigFile, RefusesOtherPartsWithHyperConnectionsOfMaxText) {
+  const auto refused = [&](const char* key, const json& value, std::vector<std::string> says) {
+    json changed = maxtext("deepseek_mhc");
+    changed[key] = value;
+    expect_error([&] { static_cast<void>(resolve(parse(changed).model)); }, ExitCode::model, says);
+  };
+  refused("dropout_rate", 0.1, {"mhc_expansion_rate = ", "dropout_rate = 0.1"});
+  refused("mtp_num_layers", 1, {"mtp_layers = 1", "one residual stream"});
 }
 
 TEST(ConfigFile, RejectsExpertsThatMaxTextsBlockHasNot) {

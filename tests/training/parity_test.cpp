@@ -51,15 +51,16 @@ TEST_P(Parity, IsWithinToleranceWithTheBitsOfOneRank) {
   EXPECT_EQ(printed_hash(here.out), printed_hash(expected.out));
 }
 
-/// Modules of multi-token prediction, with the head and in stages of their own, and several residual streams.
-INSTANTIATE_TEST_SUITE_P(
-    Modules, Parity,
-    ::testing::Combine(::testing::Values("maxtext_llama2_mtp", "maxtext_deepseek_mtp", "maxtext_deepseek_mhc", "maxtext_deepseek_mhc_lite"),
-                       ::testing::Values("fp32"),
-                       ::testing::ValuesIn(std::vector<Where>{{"four_ranks", 1, {"--ranks", "4", "--schedule", "zb-h1"}},
-                                                              {"two_chunks", 2, {"--chunks", "2", "--schedule", "zb-v"}},
-                                                              {"four_processes", 4, {"--schedule", "1f1b"}}})),
-    [](const auto& one) { return std::get<0>(one.param) + "_" + std::get<2>(one.param).name; });
+/// Modules of multi-token prediction, with the head and in stages of their own, several residual streams, and n-gram memories.
+INSTANTIATE_TEST_SUITE_P(Modules, Parity,
+                         ::testing::Combine(::testing::Values("maxtext_llama2_mtp", "maxtext_deepseek_mtp", "maxtext_deepseek_mhc",
+                                                              "maxtext_deepseek_mhc_lite", "maxtext_deepseek_engram"),
+                                            ::testing::Values("fp32"),
+                                            ::testing::ValuesIn(std::vector<Where>{
+                                                {"four_ranks", 1, {"--ranks", "4", "--schedule", "zb-h1"}},
+                                                {"two_chunks", 2, {"--chunks", "2", "--schedule", "zb-v"}},
+                                                {"four_processes", 4, {"--schedule", "1f1b"}}})),
+                         [](const auto& one) { return std::get<0>(one.param) + "_" + std::get<2>(one.param).name; });
 
 INSTANTIATE_TEST_SUITE_P(Golden, Parity,
                          ::testing::Combine(::testing::Values("hf_llama", "hf_llama3", "hf_gpt2", "hf_mixtral", "hf_deepseek_v3"),

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "layers/formats/maxtext/chunks.hpp"
+#include "layers/formats/maxtext/engram.hpp"
 #include "layers/formats/maxtext/experts.hpp"
 #include "layers/formats/maxtext/full_layers.hpp"
 #include "layers/formats/maxtext/keys.hpp"
@@ -239,6 +240,7 @@ ModelConfig read_maxtext(JsonReader& reader, const MaxTextFile& file, runtime::L
     const std::int64_t iterations = reader.integer("sinkhorn_iterations", 1, 1 << 20).value_or(20);
     if (model.mhc_expansion_rate > 1 && !model.mhc_lite) model.sinkhorn_iterations = iterations;
   }
+  read_maxtext_engram(reader, file, model);
   if (!file.per_layer_inputs) model.mtp_layers = reader.integer("mtp_num_layers", 0, 64).value_or(0);
   if (model.mtp_layers > 0) losses.mtp_loss = reader.number("mtp_loss_scaling_factor", 0, 1e3).value_or(0.1);
   return model;
@@ -286,6 +288,7 @@ OrderedJson maxtext_json(const ModelConfig& model, const MaxTextFile& file, std:
     json["sinkhorn_iterations"] = model.sinkhorn_iterations;
     json["enable_mhc_lite"] = model.mhc_lite;
   }
+  write_maxtext_engram(json, file, model);
   if (!file.per_layer_inputs) json["mtp_num_layers"] = model.mtp_layers;
   if (model.mtp_layers > 0) json["mtp_loss_scaling_factor"] = losses.mtp_loss;
   json["z_loss_multiplier"] = losses.z_loss;

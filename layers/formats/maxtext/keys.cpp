@@ -20,8 +20,8 @@ bool is_off(const Json& value) { return value == false || value == 0 || value ==
 // Keys that cannot change any number that is computed here, grouped by reason.
 
 /// Parts that are disabled by a fixed key, or read by read_maxtext_experts where layers have experts (else num_experts = 1): the loss of
-/// prediction modules, which is read where there are some (mtp_num_layers > 0), hyper-connections (mhc_expansion_rate = 1), engrams
-/// (engram_layers = []), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent attention (attention_type =
+/// prediction modules, which is read where there are some (mtp_num_layers > 0), hyper-connections (mhc_expansion_rate = 1), n-gram memories
+/// (engram_layers = []; read_maxtext_engram reads those of blocks that may have some), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent attention (attention_type =
 /// "global"), multimodal positions (use_mrope = false). Blocks that norm queries and keys fix qk_norm_with_scale; in others it has no
 /// effect.
 constexpr std::array parts_that_are_off = {
@@ -228,6 +228,7 @@ std::vector<FixedKey> maxtext_fixed_keys(const MaxTextFile& file) {
     if (file.experts && file.experts->shared != nullptr && common.key == "shared_experts") continue;
     if (file.latent && common.key == "use_indexer") continue;
     if (file.hyper && common.key == "mhc_expansion_rate") continue;
+    if (file.engram && common.key == "engram_layers") continue;
     if (!file.per_layer_inputs && common.key == "mtp_num_layers") continue;
     if (file.linear_rope && common.key == "rope_linear_scaling_factor") continue;
     if (std::ranges::find(file.fixed, common.key, &FixedKey::key) == file.fixed.end()) keys.push_back(common);

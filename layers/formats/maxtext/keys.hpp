@@ -31,6 +31,7 @@ struct MaxTextFile {
   bool yarn = false;                           // rope_type may be "yarn"
   std::optional<MaxTextExperts> experts = {};  // has layers of experts
   bool hyper = false;                          // may have hyper-connections
+  bool engram = false;                         // layers may have n-gram memories
   bool latent = false;                         // attention is multi-head latent attention
   bool hybrid = false;                         // layers of linear attention, and full ones that rotate heads in part
   bool sections = false;                       // hybrid: use_mrope and mrope_section

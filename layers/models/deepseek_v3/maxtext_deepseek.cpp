@@ -12,6 +12,7 @@ const ModelFamily& maxtext_deepseek() {
       {.scale_in_weights = false,
        .equal_heads = true,
        .hyper = true,
+       .engram = true,
        .norm_names = {.before_attention = "pre_self_attention_layer_norm", .before_mlp = "post_self_attention_layer_norm"},
        .experts = MaxTextExperts{.module = "DeepSeekMoeBlock_0.MoeBlock_0",
                                  .weights = MaxTextWeights::scaled,
@@ -21,7 +22,7 @@ const ModelFamily& maxtext_deepseek() {
                                  .choosing_name = "deepseek3-671b",
                                  .other_name = "deepseek2-16b"},
        .latent = true},
-      {.yarn = true, .fixed = {{"attention_type", "mla"}}}, {"model.attn_logit_softcapping"});
+      {.yarn = true, .fixed = {{"attention_type", "mla"}, {"use_mhc_pallas_kernel", false}}}, {"model.attn_logit_softcapping"});
   return family;
 }
 

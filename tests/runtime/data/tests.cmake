@@ -6,7 +6,6 @@ millrace_add_test(runtime_data_test
     ${CMAKE_CURRENT_LIST_DIR}/choice_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/content_hash_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/dataset_test.cpp
-    ${CMAKE_CURRENT_LIST_DIR}/engram_hash_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/mapped_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/megatron_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/permutation_test.cpp

@@ -1,10 +1,10 @@
-#include "runtime/data/pcg64.hpp"
+#include "layers/pcg64.hpp"
 
 #include <array>
 #include <bit>
 #include <cstddef>
 
-namespace millrace::runtime {
+namespace millrace::layers {
 namespace {
 
 /// SeedSequence of NumPy: four words of entropy, each mixed with every other.
@@ -79,4 +79,4 @@ std::uint32_t Pcg64::below(std::uint32_t bound) noexcept {
   return static_cast<std::uint32_t>(product >> 32);
 }
 
-}  // namespace millrace::runtime
+}  // namespace millrace::layers

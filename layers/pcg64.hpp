@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace millrace::runtime {
+namespace millrace::layers {
 
 /// NumPy's default generator, numpy.random.default_rng(seed), to the bit: PCG64 with the output function XSL-RR (O'Neill, "PCG: A Family of
 /// Simple Fast Space-Efficient Statistically Good Algorithms for Random Number Generation", 2014), seeded through SeedSequence. For numbers
@@ -26,4 +26,4 @@ class Pcg64 {
   std::optional<std::uint32_t> upper_half_;
 };
 
-}  // namespace millrace::runtime
+}  // namespace millrace::layers
