@@ -88,6 +88,7 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
        {"model.rope_local_theta = 0.0, expected 1 or more for model.rope_local = linear"}},
       {"a local rotation in a family with one", {"model.rope_local_theta=100"}, {"which the family llama does not have"}},
       {"factors below 0", {"model.rope_short_factors=1,-2"}, {"model.rope_short_factors", "a list of numbers above 0"}},
+      {"half a layer", {"model.engram_layers=1.5"}, {"model.engram_layers", "a list of integers from 0"}},
       {"odd heads", {"model.head_dim=9"}, {"model.head_dim = 9, expected an even number"}},
       {"width", {"model.hidden_size=30"}, {"model.heads = 4, which does not divide model.hidden_size = 30"}},
       {"llama3 without length", {"model.rope=llama3"}, {"model.rope_original_max_position = 0, expected 1 or more"}},

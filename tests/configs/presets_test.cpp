@@ -33,8 +33,8 @@ TEST(Presets, AndRunsAllLoad) {
   for (const std::string& name : preset_names(configs / "models")) {
     EXPECT_GT(load_text("data.tokens = 'x.bin'\n", {"model.preset=" + name}).config.model.layers, 0) << name;
   }
-  EXPECT_EQ(preset_names(configs / "runs"), (std::vector<std::string>{"accumulation", "average", "cuda-1b", "experts", "mtp", "muon",
-                                                                      "qk-clip", "quickstart", "ramp-up", "skip-steps", "tiny"}));
+  EXPECT_EQ(preset_names(configs / "runs"), (std::vector<std::string>{"accumulation", "average", "cuda-1b", "engram", "experts", "mtp",
+                                                                      "muon", "qk-clip", "quickstart", "ramp-up", "skip-steps", "tiny"}));
   for (const std::string& name : preset_names(configs / "runs")) {
     const LoadedRun run = load(request_for((configs / "runs" / (name + ".toml")).string()));
     EXPECT_TRUE(run.warnings.empty()) << name << ": " << run.warnings[0];

@@ -110,7 +110,7 @@ TEST(Schema, StoresWhatItFetches) {
         other = key.choices.empty() ? std::vector<std::string>{"one", "two"} : std::vector<std::string>(2, key.choices.back());
         break;
       case Kind::numbers:
-        other = std::vector<double>{1.5, 2};
+        other = std::vector<double>{key.whole ? 1.0 : 1.5, 2};
         break;
     }
     key.store(config, other);

@@ -42,9 +42,9 @@ TEST(Data, WhatWasMadeTrains) {
   ASSERT_EQ(
       run_millrace({"data", "tokenize", "--tokenizer", tokenizer_folder + "gpt2.json", "--out", folder / "out", folder / "in.txt"}).code,
       0);
-  const auto trained =
-      run_millrace({"train", "configs/runs/tiny.toml", "data.text=", "data.tokens=" + (folder / "out"), "data.held_out=0",
-                    "model.vocab_size=1408", "sample.tokens=0", "train.steps=5", "train.warmup_steps=1", "run.directory="});
+  const auto trained = run_millrace({"train", "configs/runs/tiny.toml", "data.text=", "data.tokens=" + (folder / "out"), "data.held_out=0",
+                                     "evaluate.every=0", "checkpoint.every=0", "model.vocab_size=1408", "sample.tokens=0", "train.steps=5",
+                                     "train.warmup_steps=1", "run.directory="});
   EXPECT_EQ(trained.code, 0) << trained.err;
   expect_parts(trained.out + trained.err, {"step 5/5"});
 }
@@ -77,6 +77,43 @@ TEST(Data, ProgressSaysHowMuchHowFastAndHowLong) {
   EXPECT_EQ(tools::progress_text(0, 1 << 20, 0), "0% of 1.0 MiB");
   expect_parts(tools::progress_text(20000000, 80000000, 2), {"25% of", "10.0 MB/s", "6s left"});
   expect_parts(tools::progress_text(0, 0, 1), {"100%"});
+}
+
+/// The table of a vocabulary, and a run whose n-gram memories take their ids from it: the same run as with the tokenizer itself.
+TEST(Data, CompressesAVocabulary) {
+  const TemporaryFolder folder;
+  const auto made = run_millrace({"data", "compress", "--tokenizer", "byte", "--out", folder / "table.safetensors"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  expect_parts(made.out, {"tokens     257", "model.engram_compressed_vocab_size = 228", "model.engram_compressed_pad_id = 227",
+                          "for 2 tokens: \"A\" \"a\"", "table.safetensors"});
+  folder.write("in.txt", std::string(3000, 'a') + std::string(3000, 'B'));
+  const auto train = [&](const std::string& compression, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"train",
+                                   "configs/runs/engram.toml",
+                                   "data.text=" + (folder / "in.txt"),
+                                   "run.directory=",
+                                   "train.steps=2",
+                                   "train.warmup_steps=1",
+                                   "data.held_out=0",
+                                   "evaluate.every=0",
+                                   "checkpoint.every=0",
+                                   "train.sequence=16",
+                                   "pipeline.ranks=1",
+                                   "data.token_compression=" + compression};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_millrace(words);
+  };
+  const auto last_loss = [](const std::string& text) { return text.substr(text.rfind("| loss "), 20); };
+  const auto from_table = train(folder / "table.safetensors", {}), from_tokenizer = train("", {});
+  ASSERT_EQ(from_table.code, 0) << from_table.err;
+  ASSERT_EQ(from_tokenizer.code, 0) << from_tokenizer.err;
+  EXPECT_EQ(last_loss(from_table.out), last_loss(from_tokenizer.out));
+  const auto other = train("", {"model.engram_compressed_pad_id=3"});
+  EXPECT_NE(other.code, 0);
+  expect_parts(other.err, {"228 compressed ids and the padding 227", "model.engram_compressed_pad_id = 3"});
+  const auto unnamed = run_millrace({"data", "compress", "--tokenizer", "byte", "--out", folder / "table.bin"});
+  EXPECT_EQ(unnamed.code, static_cast<int>(ExitCode::usage));
+  expect_parts(unnamed.err, {"table.bin", ".safetensors"});
 }
 
 }  // namespace

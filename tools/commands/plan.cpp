@@ -239,11 +239,13 @@ int plan(const Arguments& parsed) {
 Command plan_command() {
   std::vector<Option> options{
       {.name = "measure",
-       .help = "Run the programs of the embedding, one layer and the head here to measure their times. Default: count FLOPs."},
+       .help = "Run the programs of the embedding, of one layer of each kind, of each module and of the head here to measure their times. "
+               "Default: count FLOPs."},
       {.name = "repeats", .value = "N", .help = "Runs of each program, of which the median is taken.", .fallback = "7"},
       {.name = "costs",
        .value = "FILE",
-       .help = "Read times from a file with a line part,F,I,W[,B] in ms per part; parts are embedding, layer, layer 3, layer 4-7, head.",
+       .help = "Read times from a file with a line part,F,I,W[,B] in ms per part; parts are embedding, layer, layer 3, layer 4-7, head; "
+               "modules of multi-token prediction are layers behind the last.",
        .offer = offer_files},
       {.name = "schedules",
        .value = "A,B,C",

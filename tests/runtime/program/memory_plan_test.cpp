@@ -292,7 +292,8 @@ TEST(MemoryPlan, AValueHasOneWriter) {
 TEST(MemoryPlan, ABatchHasNoOtherField) {
   tests::expect_error([] { (void)batch_offset("token", 40); }, ExitCode::internal, {"a batch has no field 'token'"});
   EXPECT_EQ(batch_offset("samples", 40), 1024U);
-  EXPECT_EQ(batch_offset("end", 40), 1280U);
+  EXPECT_EQ(batch_offset("compressed", 40), 1280U);
+  EXPECT_EQ(batch_offset("end", 40), 1536U);
   EXPECT_EQ(batch_offset("positions", 33), 256U) << "rounded up to the alignment";
 }
 
