@@ -5,13 +5,17 @@
 namespace millrace::kernels {
 namespace {
 
-void check_common(const char* component, const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
-                  const Tensor& log_sum_exp) {
+void check_head(const char* component, const Tensor& h, const Tensor& w) {
   check_rank(component, "h", h, 2);
   check_rank(component, "w", w, 2);
-  const std::int64_t tokens = h.shape[0], vocabulary = w.shape[0];
   check_operand(component, "h", h, h.shape, {DType::f32, DType::bf16});
-  check_operand(component, "w", w, {vocabulary, h.shape[1]}, {h.dtype});
+  check_operand(component, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
+}
+
+void check_common(const char* component, const ExecutionContext& context, const Tensor& h, const Tensor& w, const Tensor& targets,
+                  const Tensor& log_sum_exp) {
+  check_head(component, h, w);
+  const std::int64_t tokens = h.shape[0], vocabulary = w.shape[0];
   check_operand(component, "targets", targets, {tokens}, {DType::i32});
   check_operand(component, "log_sum_exp", log_sum_exp, {tokens}, {DType::f32});
   if (!context.host_readable()) return;  // the kernel checks them
@@ -79,10 +83,7 @@ void linear_cross_entropy_weight_gradient(const ExecutionContext& context, const
 void linear_logits(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& logits,
                    Scratch scratch) {
   constexpr const char* component = "kernels.linear_logits";
-  check_rank(component, "h", h, 2);
-  check_rank(component, "w", w, 2);
-  check_operand(component, "h", h, h.shape, {DType::f32, DType::bf16});
-  check_operand(component, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
+  check_head(component, h, w);
   check_operand(component, "logits", logits, {h.shape[0], w.shape[0]}, {DType::f32});
   check_own_scratch(component, context, h, w, options, scratch);
   table::linear_logits(context, h, w, options, logits, scratch);
@@ -91,10 +92,7 @@ void linear_logits(const ExecutionContext& context, const Tensor& h, const Tenso
 void linear_argmax(const ExecutionContext& context, const Tensor& h, const Tensor& w, CrossEntropyOptions options, const Tensor& entries,
                    Scratch scratch) {
   constexpr const char* component = "kernels.linear_argmax";
-  check_rank(component, "h", h, 2);
-  check_rank(component, "w", w, 2);
-  check_operand(component, "h", h, h.shape, {DType::f32, DType::bf16});
-  check_operand(component, "w", w, {w.shape[0], h.shape[1]}, {h.dtype});
+  check_head(component, h, w);
   check_operand(component, "entries", entries, {h.shape[0]}, {DType::i32});
   check_own_scratch(component, context, h, w, options, scratch);
   table::linear_argmax(context, h, w, options, entries, scratch);

@@ -18,9 +18,9 @@ class BatchRamp {
   /// Throws Error(config) for a ramp whose increments do not add up to train.microbatches.
   explicit BatchRamp(const TrainConfig& train);
 
-  /// Of this step.
+  /// The number of microbatches of this step.
   [[nodiscard]] std::int64_t microbatches(std::int64_t step) const noexcept;
-  /// Of all steps before it.
+  /// The number of microbatches of all steps before this one.
   [[nodiscard]] std::int64_t before(std::int64_t step) const noexcept;
   /// The step of a microbatch that is numbered over the whole run.
   [[nodiscard]] std::int64_t step_of(std::int64_t number) const noexcept;

@@ -26,7 +26,7 @@ class GivenSteps : public BatchProvider {
   [[nodiscard]] std::int64_t valid_targets(std::int64_t step) const override {
     return steps_.at(static_cast<std::size_t>(step)).valid_targets(0);
   }
-  /// Of one microbatch of the step.
+  /// The number of targets of one microbatch of the step.
   [[nodiscard]] std::int64_t valid_targets_of(std::int64_t step, std::int64_t microbatch) const {
     return steps_.at(static_cast<std::size_t>(step)).valid_targets_of(microbatch);
   }

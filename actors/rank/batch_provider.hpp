@@ -22,8 +22,8 @@ class BatchProvider {
   [[nodiscard]] virtual std::int64_t evaluation_microbatches() const = 0;
   virtual void fill_evaluation(std::int64_t microbatch, const runtime::BatchView& batch) const = 0;
   [[nodiscard]] virtual std::int64_t evaluation_targets(std::int64_t microbatches) const = 0;
-  /// Of one module (from 1), or of all with module 0.
-  [[nodiscard]] virtual std::int64_t evaluation_mtp_targets(std::int64_t, int) const { return 0; }
+  /// The number of targets that `module` (from 1; 0: all modules together) has in the first `microbatches` held-out ones.
+  [[nodiscard]] virtual std::int64_t evaluation_mtp_targets(std::int64_t /*microbatches*/, int /*module*/) const { return 0; }
 };
 
 /// Batches from the run's data set.
@@ -91,7 +91,7 @@ class GivenRows : public BatchProvider {
       }
     }
   }
-  /// Of one microbatch.
+  /// The number of targets of one microbatch.
   [[nodiscard]] std::int64_t valid_targets_of(std::int64_t microbatch) const {
     std::int64_t count = 0;
     for (std::size_t r = 0; r < rows_; ++r)

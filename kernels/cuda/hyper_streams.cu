@@ -8,7 +8,7 @@ namespace {
 /// Sizes of a call: k streams of `width` features for each token.
 struct Streams {
   std::int64_t width, k;
-  /// Of feature `i` of the tokens' single vectors: its token and the place of stream 0.
+  /// The token that feature `i` of the single vectors belongs to, and the place of this feature in stream 0.
   __device__ std::int64_t token(std::int64_t i) const { return i / width; }
   __device__ std::int64_t first(std::int64_t i) const { return i / width * k * width + i % width; }
 };

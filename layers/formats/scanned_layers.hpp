@@ -18,7 +18,7 @@ struct ScannedTensor {
   std::string name;       // of the tensor of all layers: "decoder.moe_layers.mlp.wi_0.kernel"
   std::size_t layer = 0;  // the place in it
 };
-/// Of "decoder.moe_layers_1.mlp.wi_0.kernel"; empty for a tensor that is not one of several layers.
+/// Where "decoder.moe_layers_1.mlp.wi_0.kernel" lies; nothing for a tensor that is not one of several layers.
 [[nodiscard]] std::optional<ScannedTensor> scanned_tensor(std::string_view tensor);
 
 /// The shape of the tensor of `layers` layers, from that of one.

@@ -66,7 +66,7 @@ class EvaluationSource {
   [[nodiscard]] std::int64_t microbatches() const noexcept;
   void fill(std::int64_t microbatch, const BatchView& batch) const;
   [[nodiscard]] std::int64_t valid_targets(std::int64_t first_microbatch, std::int64_t count) const;
-  /// Of one module (from 1), or of all with module 0.
+  /// The number of targets that `module` (from 1; 0: all modules together) has in these microbatches.
   [[nodiscard]] std::int64_t mtp_targets(std::int64_t first_microbatch, std::int64_t count, int module) const;
 
  private:

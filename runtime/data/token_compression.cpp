@@ -13,7 +13,7 @@ constexpr const char* compression_component = "data.compression";
 constexpr const char* lookup_table = "lookup_table";
 constexpr const char* vocabulary_entry = "compressed_vocab_size";
 constexpr const char* padding_entry = "compressed_pad_id";
-constexpr std::int64_t most_tokens = std::int64_t{1} << 28;
+constexpr std::int64_t max_table_tokens = std::int64_t{1} << 28;
 
 /// The integer of a metadata entry, from `least` to `most`.
 std::int64_t metadata_integer(const SafetensorsFile& file, const char* name, std::int64_t least, std::int64_t most) {
@@ -46,7 +46,7 @@ TokenCompression read_token_compression(const std::string& path) {
   const SafetensorsFile file(path, ExitCode::data);
   const FileTensor* table = file.find(lookup_table);
   MILLRACE_CHECK(table != nullptr && table->dtype == FileDType::i32 && table->shape.size() == 1 && table->shape[0] >= 1 &&
-                     table->shape[0] <= most_tokens,
+                     table->shape[0] <= max_table_tokens,
                  ExitCode::data, compression_component, "{}: {}, expected a tensor {} of I32 with one axis", path,
                  table == nullptr ? "no tensor " + std::string(lookup_table)
                                   : fmt::format("{} is {} {}", lookup_table, to_string(table->dtype), shape_text(table->shape)),

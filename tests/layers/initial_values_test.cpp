@@ -85,8 +85,8 @@ TEST(InitialValues, NormsAreOnes) {
   EXPECT_EQ(values, std::vector<float>(7, 0.25F));
 }
 
-/// Of 4000 numbers drawn evenly from the bounds, as many lie below each tenth as there should: within 4 standard deviations, √(n·p·(1 −
-/// p)).
+/// 4000 numbers are drawn evenly from the bounds: as many lie below each tenth as there should, within 4 standard deviations,
+/// √(n·p·(1 − p)).
 TEST(InitialValues, LogarithmsOfEvenNumbers) {
   ParameterSpec decay = spec("A_log", {4000}, InitialKind::log_uniform);
   decay.initial.least = 0.01;

@@ -23,6 +23,26 @@ const std::vector<std::string> deepseek{"model.family=deepseek_v3",  "model.expe
                                         "model.kv_lora_rank=10",     "model.qk_nope_head_dim=6",
                                         "model.qk_rope_head_dim=4",  "model.v_head_dim=5"};
 
+/// The smallest model with n-gram memories.
+const std::vector<std::string> engram{"model.family=deepseek",
+                                      "model.numerics=maxtext",
+                                      "model.kv_heads=4",
+                                      "model.q_lora_rank=12",
+                                      "model.kv_lora_rank=10",
+                                      "model.qk_nope_head_dim=6",
+                                      "model.qk_rope_head_dim=4",
+                                      "model.v_head_dim=5",
+                                      "model.rope=yarn",
+                                      "model.rope_factor=4",
+                                      "model.rope_original_max_position=64",
+                                      "model.mhc_expansion_rate=2",
+                                      "model.engram_layers=1",
+                                      "model.engram_num_heads=2",
+                                      "model.engram_head_dim=4",
+                                      "model.engram_vocab_bases=50,60",
+                                      "model.engram_compressed_vocab_size=228",
+                                      "model.engram_compressed_pad_id=227"};
+
 std::vector<std::string> with(std::vector<std::string> keys, const std::vector<std::string>& more) {
   keys.insert(keys.end(), more.begin(), more.end());
   return keys;
@@ -48,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
         Recipe{"qk_clip", with(deepseek, {"train.qk_clip=0.01", "train.routed_bias_update_rate=0.01"})},
         Recipe{"ramp_up", {"train.microbatches=6", "train.ramp_microbatches=2", "train.ramp_increment=2", "train.ramp_rows=50"}},
         Recipe{"average", {"train.average_decay=0.9", "train.first_moment=bf16", "evaluate.average=true"}},
+        Recipe{"modules", {"model.mtp_layers=2"}}, Recipe{"n_gram_memories", engram},
         Recipe{"trainable", {"train.trainable=[\"mlp\", \"embed\"]", "train.decay=rsqrt"}}),
     [](const auto& recipe) { return std::string(recipe.param.name); });
 

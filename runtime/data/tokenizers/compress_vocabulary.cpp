@@ -18,7 +18,7 @@ namespace millrace::runtime {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t most_config_bytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t max_config_bytes = std::uint64_t{64} << 20;
 
 bool is_white(std::string_view text, std::size_t at) {
   const Character character = character_at(text, at);
@@ -40,7 +40,7 @@ std::optional<std::string> pad_token_in(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return std::nullopt;
   const std::string where = file.string();
-  const Json json = parse_json(read_text_file(where, most_config_bytes, ExitCode::data), 64, ExitCode::data, where);
+  const Json json = parse_json(read_text_file(where, max_config_bytes, ExitCode::data), 64, ExitCode::data, where);
   const JsonReader reader(json, where, ExitCode::data);
   const Json* token = reader.find("pad_token");
   if (token == nullptr) return std::nullopt;

@@ -100,7 +100,7 @@ TEST(CompressVocabulary, FindsThePaddingToken) {
   EXPECT_EQ(compress_vocabulary(folder.path()).padding, 1);
 }
 
-TEST(CompressVocabulary, OfBytes) {
+TEST(CompressVocabulary, JoinsLettersOfTheByteVocabulary) {
   const TokenCompression compression = compress_vocabulary("byte");
   ASSERT_EQ(compression.ids.size(), 257U);
   EXPECT_EQ(compression.ids['A'], compression.ids['a']);
@@ -112,7 +112,7 @@ TEST(CompressVocabulary, OfBytes) {
   EXPECT_EQ(*std::ranges::min_element(counts), 1);
 }
 
-TEST(CompressVocabulary, OfSentencePiece) {
+TEST(CompressVocabulary, SpellsPiecesOfSentencePiece) {
   const auto tokenizer = open_tokenizer(tokenizers + "sentence_bpe.model");
   EXPECT_EQ(tokenizer->spelling(1).text, "<s>");
   EXPECT_EQ(tokenizer->spelling(2).text, "</s>");
