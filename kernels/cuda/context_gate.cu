@@ -10,34 +10,6 @@ __device__ __forceinline__ float gate_of(float z) {
   return 1.0F / (1.0F + expf(z > 0 ? -root : z < 0 ? root : 0.0F));
 }
 
-/// ⟨x, y⟩ of a row, returned to all of its lanes.
-template <int Lanes, bool Whole, class T>
-__device__ __forceinline__ float row_product(const T* x, const T* y, std::int64_t width) {
-  constexpr int n = kPack<T>;
-  float sum = 0;
-  for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
-    float left[n], right[n];
-    load_pack<Whole, n>(x + d, width - d, left);
-    load_pack<Whole, n>(y + d, width - d, right);
-#pragma unroll
-    for (int i = 0; i < n; ++i) sum += left[i] * right[i];
-  });
-  return row_sum<Lanes>(sum);
-}
-
-/// y = x · by, on all lanes of a row.
-template <int Lanes, bool Whole, class T>
-__device__ __forceinline__ void scale_row(const T* x, float by, std::int64_t width, T* y) {
-  constexpr int n = kPack<T>;
-  for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
-    float value[n];
-    load_pack<Whole, n>(x + d, width - d, value);
-#pragma unroll
-    for (int i = 0; i < n; ++i) value[i] *= by;
-    store_pack<Whole, n>(y + d, width - d, value);
-  });
-}
-
 /// A row is one stream of one token.
 template <class T>
 struct GateForward {
@@ -106,9 +78,9 @@ void context_gate_gradient(const ExecutionContext& context, const Tensor& dy, co
   constexpr const char* component = "kernels.context_gate_gradient";
   const std::int64_t width = v.shape[1], k = q.shape[1] / width;
   with_type(q.dtype, [&]<class T>(T) {
-    for_rows<T>(context, component, {dy.data, q.data, keys.data, v.data, dq.data, d_keys.data},
-                GateGradient<T>{dy.as<T>(), q.as<T>(), keys.as<T>(), v.as<T>(), z.as<float>(), dq.as<T>(), d_keys.as<T>(), z.elements(),
-                                width, k});
+    for_rows<T>(
+        context, component, {dy.data, q.data, keys.data, v.data, dq.data, d_keys.data},
+        GateGradient<T>{dy.as<T>(), q.as<T>(), keys.as<T>(), v.as<T>(), z.as<float>(), dq.as<T>(), d_keys.as<T>(), z.elements(), width, k});
     for_each(context, component, v.elements(), GatedValueGradient<T>{dy.as<T>(), z.as<float>(), dv.as<T>(), width, k});
   });
 }

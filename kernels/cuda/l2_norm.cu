@@ -15,17 +15,10 @@ struct L2Forward {
 
   template <int Lanes, bool Whole>
   __device__ __forceinline__ void at(std::int64_t row) const {
-    constexpr int n = kPack<T>;
     const T* row_x = x + row * width;
     const float inverse = 1.0F / sqrtf(row_squares<Lanes, Whole>(row_x, width) + rounded<T>(epsilon));
     if (lane_of_row<Lanes>() == 0) r[row] = inverse;
-    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
-      float value[n];
-      load_pack<Whole, n>(row_x + d, width - d, value);
-#pragma unroll
-      for (int k = 0; k < n; ++k) value[k] *= inverse;
-      store_pack<Whole, n>(y + row * width + d, width - d, value);
-    });
+    scale_row<Lanes, Whole>(row_x, inverse, width, y + row * width);
   }
 };
 
@@ -42,16 +35,8 @@ struct L2Gradient {
     constexpr int n = kPack<T>;
     const T* row_dy = dy + row * width;
     const T* row_x = x + row * width;
-    float products = 0;
-    for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
-      float gradient[n], value[n];
-      load_pack<Whole, n>(row_dy + d, width - d, gradient);
-      load_pack<Whole, n>(row_x + d, width - d, value);
-#pragma unroll
-      for (int k = 0; k < n; ++k) products += gradient[k] * value[k];
-    });
     const float inverse = r[row];
-    const float along = row_sum<Lanes>(products) * inverse * inverse;
+    const float along = row_product<Lanes, Whole>(row_dy, row_x, width) * inverse * inverse;
     for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
       float gradient[n], value[n];
       load_pack<Whole, n>(row_dy + d, width - d, gradient);

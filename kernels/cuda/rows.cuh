@@ -52,6 +52,34 @@ __device__ __forceinline__ float row_squares(const T* x, std::int64_t width) {
   return row_sum<Lanes>(squares);
 }
 
+/// ⟨x, y⟩ of a row, returned to all of its lanes.
+template <int Lanes, bool Whole, class T>
+__device__ __forceinline__ float row_product(const T* x, const T* y, std::int64_t width) {
+  constexpr int n = kPack<T>;
+  float sum = 0;
+  for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+    float left[n], right[n];
+    load_pack<Whole, n>(x + d, width - d, left);
+    load_pack<Whole, n>(y + d, width - d, right);
+#pragma unroll
+    for (int i = 0; i < n; ++i) sum += left[i] * right[i];
+  });
+  return row_sum<Lanes>(sum);
+}
+
+/// y = x · by, on all lanes of a row.
+template <int Lanes, bool Whole, class T>
+__device__ __forceinline__ void scale_row(const T* x, float by, std::int64_t width, T* y) {
+  constexpr int n = kPack<T>;
+  for_row_packs<Lanes, T>(width, [&](std::int64_t d) {
+    float value[n];
+    load_pack<Whole, n>(x + d, width - d, value);
+#pragma unroll
+    for (int i = 0; i < n; ++i) value[i] *= by;
+    store_pack<Whole, n>(y + d, width - d, value);
+  });
+}
+
 /// Calls body(std::integral_constant<int, Lanes>, blocks).
 template <class Body>
 void with_lanes(std::int64_t rows, std::int64_t width, Body&& body) {
