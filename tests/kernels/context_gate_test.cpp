@@ -56,19 +56,20 @@ void expect_gate(const GatedResults& at) {
     const double exact = true_gate(at.z.at(i / width)) * at.v.at(i / width / k * width + i % width);
     return around(exact, roundings(21) * std::abs(exact));
   }));
-  const auto slope = [&](std::int64_t row, double& error) {
+  std::vector<double> slopes, errors;  // of the score of each row, and how far each may be from that
+  for (std::int64_t row = 0; row < at.z.elements(); ++row) {
     const double z = at.z.at(row), gate = true_gate(z);
     double size = 0;
     const double sum = product(at.dy, row, at.v, row / k, size);
     const double factor = std::abs(z) > 1e-6 ? gate * (1 - gate) / (2 * std::sqrt(std::abs(z))) / root : 0;
-    error = factor * roundings(depth + 48) * size;
-    return factor * sum;
-  };
+    slopes.push_back(factor * sum);
+    errors.push_back(factor * roundings(depth + 48) * size);
+  }
   const auto expect_scores = [&](const Data& found, const Data& other) {
     EXPECT_TRUE(lies_within(found, [&](std::int64_t i) {
-      double error = 0;
-      const double exact = slope(i / width, error) * other.at(i);
-      return around(exact, error * std::abs(other.at(i)) + roundings(1) * std::abs(exact));
+      const auto row = static_cast<std::size_t>(i / width);
+      const double exact = slopes[row] * other.at(i);
+      return around(exact, errors[row] * std::abs(other.at(i)) + roundings(1) * std::abs(exact));
     }));
   };
   expect_scores(at.dq, at.keys);

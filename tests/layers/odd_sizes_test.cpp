@@ -31,8 +31,10 @@ constexpr Sizes kSizes[] = {
 };
 
 /// Odd vocabulary and width, one key/value head if the family allows it, heads of 6, layers of both kinds. Before the family's name may
-/// stand "maxtext", "mixed" or "both sides".
-ModelConfig odd_model(const std::string& name) {
+/// stand "maxtext", "mixed" or "both sides", and before "maxtext" also "memories".
+ModelConfig odd_model(const std::string& full_name) {
+  const bool memories = full_name.starts_with("memories ");
+  const std::string name = memories ? full_name.substr(full_name.find(' ') + 1) : full_name;
   const auto begins = [&](std::string_view word) { return name.starts_with(word) ? word.size() : 0; };
   const bool maxtext = begins("maxtext ") > 0, mixed = begins("mixed ") > 0, both_sides = begins("both sides ") > 0;
   const std::string family = name.substr(begins("maxtext ") + begins("mixed ") + begins("both sides "));
@@ -127,6 +129,19 @@ ModelConfig odd_model(const std::string& name) {
       config.index_n_heads = 3, config.index_head_dim = 7, config.index_topk = 5, config.rope_interleaved = false;
     if (maxtext) config.routed_score = kernels::RouterScore::sigmoid, config.routed_bias = kernels::RouterBias::choice;
   }
+  if (memories) {
+    config.mhc_expansion_rate = 3, config.mhc_lite = true;
+    // In the first layer alone: the root in the gate of a later one has no slope at 0, which steps of earlier weights would cross.
+    config.engram = {.layers = {0},
+                     .max_ngram = 4,
+                     .heads = 1,
+                     .head_dim = 3,
+                     .vocab_bases = {11, 13, 17},
+                     .kernel_size = 3,
+                     .seed = 9,
+                     .compressed_vocab_size = 23,
+                     .compressed_pad_id = 4};
+  }
   if (family == "gpt3") config.fused_qkv = true, config.gated_mlp = false, config.learned_positions = 13;
   if (maxtext && family == "mistral") config.fused_mlp = true;
   if (maxtext && family == "gemma2") config.layers = 2, config.rope_local.theta = 100;  // each is two
@@ -160,6 +175,7 @@ runtime::FillBatch batch(const Sizes& sizes) {
       const auto at = static_cast<std::size_t>(t);
       const std::int64_t place = t % sizes.sequence, border = sizes.packed ? sizes.sequence / 3 : sizes.sequence;
       batch.tokens[at] = ids[at];
+      batch.compressed[at] = ids[at] * 7 % 23;
       batch.positions[at] = static_cast<std::int32_t>(place < border ? place : place - border);
       batch.segments[at] = place < border ? 1 : 2;
       const bool last = place == sizes.sequence - 1 || place == border - 1;
@@ -233,9 +249,9 @@ std::vector<Sizes> sizes_with_targets() {
   return sizes;
 }
 
-/// Every family, two whose layers are mixed, and two without a causal mask.
+/// Every family, two whose layers are mixed, two without a causal mask, and one with residual streams and n-gram memories.
 std::vector<std::string> odd_families() {
-  std::vector<std::string> names{"mixed llama", "mixed gemma3", "both sides gemma2", "both sides gpt2"};
+  std::vector<std::string> names{"mixed llama", "mixed gemma3", "both sides gemma2", "both sides gpt2", "memories maxtext deepseek"};
   for (const FamilyTraits* traits : family_traits())
     names.push_back((traits->numerics == "hf" ? "" : std::string(traits->numerics) + " ") + std::string(traits->name));
   return names;
