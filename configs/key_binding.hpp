@@ -21,6 +21,7 @@ constexpr Kind kind_of() {
   if constexpr (std::is_same_v<Member, std::string>) return Kind::text;
   if constexpr (std::is_same_v<Member, std::vector<std::string>>) return Kind::list;
   if constexpr (std::is_same_v<Member, std::vector<double>>) return Kind::numbers;
+  if constexpr (std::is_same_v<Member, std::vector<std::int64_t>>) return Kind::integers;
 }
 
 /// Binds a key to a member of RunConfig: `member` is a function RunConfig& -> T&, where T is one of the alternatives of Value.
@@ -36,26 +37,6 @@ Key bind(const char* name, Mark mark, const char* doc, Access member) {
   using Held = std::conditional_t<std::is_same_v<Member, int>, std::int64_t, Member>;
   key.fetch = [member](const RunConfig& config) { return Value(static_cast<Held>(member(const_cast<RunConfig&>(config)))); };
   key.store = [member](RunConfig& config, const Value& value) { member(config) = static_cast<Member>(std::get<Held>(value)); };
-  return key;
-}
-
-/// Binds a key to a list of integers; `member` is a function RunConfig& -> std::vector<std::int64_t>&. Entries are exact up to 2⁵³.
-template <class Access>
-Key bind_integers(const char* name, Mark mark, const char* doc, Access member) {
-  Key key;
-  key.name = name;
-  key.kind = Kind::numbers;
-  key.whole = true;
-  key.mark = mark;
-  key.doc = doc;
-  key.fetch = [member](const RunConfig& config) {
-    const std::vector<std::int64_t>& integers = member(const_cast<RunConfig&>(config));
-    return Value(std::vector<double>(integers.begin(), integers.end()));
-  };
-  key.store = [member](RunConfig& config, const Value& value) {
-    member(config).clear();
-    for (const double number : std::get<std::vector<double>>(value)) member(config).push_back(static_cast<std::int64_t>(number));
-  };
   return key;
 }
 

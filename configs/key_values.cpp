@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 
 #include "configs/schema.hpp"
 
@@ -25,9 +24,10 @@ std::string expected_text(const Key& key) {
     case Kind::list:
       return key.choices.empty() ? "a string or a list of strings" : fmt::format("some of {}", fmt::join(key.choices, ", "));
     case Kind::numbers:
-      if (key.whole) return fmt::format("a list of integers from {} to {}", static_cast<std::int64_t>(key.least), static_cast<std::int64_t>(key.most));
       return fmt::format("a list of numbers {} {} to {}", key.least == above_zero ? "above" : "from",
                          key.least == above_zero ? 0.0 : key.least, key.most);
+    case Kind::integers:
+      return fmt::format("a list of integers from {} to {}", static_cast<std::int64_t>(key.least), static_cast<std::int64_t>(key.most));
   }
   return {};
 }
@@ -51,7 +51,11 @@ bool in_range(const Key& key, const Value& value) {
       return std::ranges::all_of(std::get<std::vector<std::string>>(value), chosen);
     case Kind::numbers:
       return std::ranges::all_of(std::get<std::vector<double>>(value),
-                                 [&](double number) { return number >= key.least && number <= key.most && (!key.whole || number == std::floor(number)); });
+                                 [&](double number) { return number >= key.least && number <= key.most; });
+    case Kind::integers:
+      return std::ranges::all_of(std::get<std::vector<std::int64_t>>(value), [&](std::int64_t integer) {
+        return integer >= static_cast<std::int64_t>(key.least) && integer <= static_cast<std::int64_t>(key.most);
+      });
   }
   return false;
 }

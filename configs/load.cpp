@@ -60,6 +60,18 @@ std::optional<Value> numbers_of(const toml::node& node) {
   return numbers;
 }
 
+std::optional<Value> integers_of(const toml::node& node) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return std::nullopt;
+  std::vector<std::int64_t> integers;
+  for (const toml::node& entry : *array) {
+    const auto integer = entry.value_exact<std::int64_t>();
+    if (!integer) return std::nullopt;
+    integers.push_back(*integer);
+  }
+  return integers;
+}
+
 /// Nothing if the node is of another type than the key's.
 std::optional<Value> value_of(const Key& key, const toml::node& node) {
   switch (key.kind) {
@@ -80,6 +92,8 @@ std::optional<Value> value_of(const Key& key, const toml::node& node) {
       return list_of(node);
     case Kind::numbers:
       return numbers_of(node);
+    case Kind::integers:
+      return integers_of(node);
   }
   return std::nullopt;
 }
@@ -226,7 +240,7 @@ std::optional<Value> parse_text(const Key& key, const std::string& text) {
   const char first = text.empty() ? '\0' : text.front();
   if (key.kind == Kind::text && first != '"' && first != '\'') return text;
   if (key.kind == Kind::list && first != '[') return split(text);
-  if (key.kind == Kind::numbers && first != '[') return parse_toml_value(key, "[" + text + "]");
+  if ((key.kind == Kind::numbers || key.kind == Kind::integers) && first != '[') return parse_toml_value(key, "[" + text + "]");
   return parse_toml_value(key, text);
 }
 

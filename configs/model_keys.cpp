@@ -151,25 +151,25 @@ Key mlp_layer_types(const char* doc) {
 
 /// N-gram memories.
 void engram_keys(std::vector<Key>& keys) {
-  keys.push_back(between(bind_integers("model.engram_layers", identity,
-                                       "Layers, counted from 0, that look up rows of tables by hashes of the n-grams before each token "
-                                       "(Engram), in the order in which the tables' sizes are given out.",
-                                       MEMBER(model.engram.layers)),
+  keys.push_back(between(bind("model.engram_layers", identity,
+                              "Layers, counted from 0, that look up rows of tables by hashes of the n-grams before each token "
+                              "(Engram), in the order in which the tables' sizes are given out.",
+                              MEMBER(model.engram.layers)),
                          0, 1 << 16));
   keys.push_back(between(bind("model.engram_max_ngram_size", identity, "Engram: n-grams of 2 to this many tokens are looked up.",
                               MEMBER(model.engram.max_ngram)),
                          2, 8));
-  keys.push_back(between(bind("model.engram_num_heads", identity, "Engram: tables for the n-grams of each length.", MEMBER(model.engram.heads)),
-                         1, 256));
+  keys.push_back(between(
+      bind("model.engram_num_heads", identity, "Engram: tables for the n-grams of each length.", MEMBER(model.engram.heads)), 1, 256));
   keys.push_back(
       between(bind("model.engram_head_dim", identity, "Engram: size of a table's rows.", MEMBER(model.engram.head_dim)), 1, 1 << 20));
-  keys.push_back(between(bind_integers("model.engram_vocab_bases", identity,
-                                       "Engram: the least number of rows of a table, one for each length of n-gram from 2; a table has the "
-                                       "next prime number that no other has.",
-                                       MEMBER(model.engram.vocab_bases)),
+  keys.push_back(between(bind("model.engram_vocab_bases", identity,
+                              "Engram: the least number of rows of a table, one for each length of n-gram from 2; a table has the "
+                              "next prime number that no other has.",
+                              MEMBER(model.engram.vocab_bases)),
                          1, 2147483647));
-  keys.push_back(between(bind("model.engram_kernel_size", identity,
-                              "Engram: taps of the convolution, engram_max_ngram_size tokens apart.", MEMBER(model.engram.kernel_size)),
+  keys.push_back(between(bind("model.engram_kernel_size", identity, "Engram: taps of the convolution, engram_max_ngram_size tokens apart.",
+                              MEMBER(model.engram.kernel_size)),
                          1, 16));
   keys.push_back(between(bind("model.engram_seed", identity, "Engram: seed of the hashes.", MEMBER(model.engram.seed)), 0, 2147483647));
   keys.push_back(between(bind("model.engram_compressed_vocab_size", identity,

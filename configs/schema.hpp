@@ -11,7 +11,7 @@
 
 namespace millrace::configs {
 
-enum class Kind : std::uint8_t { boolean, integer, number, text, list, numbers };
+enum class Kind : std::uint8_t { boolean, integer, number, text, list, numbers, integers };
 
 /// Whether a resumed run may have another value. identity: no, since it would be another run; layout: yes, since numbers do not
 /// depend on it.
@@ -26,9 +26,8 @@ struct Key {
   std::string name;  // "train.steps"
   Kind kind = Kind::text;
   Mark mark = Mark::layout;
-  bool whole = false;                // each entry of numbers is an integer
-  double least = 0;                  // integer, number, and each entry of numbers
-  double most = 0;                   // integer, number, and each entry of numbers
+  double least = 0;                  // integer, number, and each entry of numbers and integers
+  double most = 0;                   // integer, number, and each entry of numbers and integers
   std::vector<std::string> choices;  // text, and each entry of a list; empty: any
   std::string unit;                  // "steps", "tokens", …; empty: none
   std::string doc;                   // one or two sentences

@@ -110,7 +110,10 @@ TEST(Schema, StoresWhatItFetches) {
         other = key.choices.empty() ? std::vector<std::string>{"one", "two"} : std::vector<std::string>(2, key.choices.back());
         break;
       case Kind::numbers:
-        other = std::vector<double>{key.whole ? 1.0 : 1.5, 2};
+        other = std::vector<double>{1.5, 2};
+        break;
+      case Kind::integers:
+        other = std::vector<std::int64_t>{1, 2};
         break;
     }
     key.store(config, other);
