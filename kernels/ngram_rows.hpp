@@ -12,8 +12,8 @@ namespace millrace::kernels {
 /// never negative, it is the row. Before the first token of a row of text stands `padding`; documents of a packed row see each other.
 /// Tables lie one behind the other: table i begins at row Σ_{m < i} rows[m].
 ///
-/// tokens i32 [T], T a multiple of the sequence; y i32 [T, tables]. Throws Error(internal) unless there are 2 to max_ngram multipliers, 1 to
-/// max_ngram_tables tables that the orders share evenly, each with a row, and fewer than 2³¹ rows in all.
+/// tokens i32 [T], T a multiple of the sequence; y i32 [T, tables]. Throws Error(internal) unless there are 2 to max_ngram multipliers, 1
+/// to max_ngram_tables tables that the orders share evenly, each with a row, and fewer than 2³¹ rows in all.
 void ngram_rows(const ExecutionContext& context, const Tensor& tokens, const NgramOptions& options, const Tensor& y);
 
 /// The kernels that backends implement (kernels/base/kernel_table.hpp).

@@ -13,8 +13,8 @@ void check(const char* component, const Tensor& x) {
 void check_weights(const char* component, const char* name, const Tensor& x, const Tensor& w) {
   if (w.shape.rank() != 2) return check_operand(component, name, w, {x.shape[1]}, {DType::f32});
   check_operand(component, name, w, {w.shape[0], x.shape[1]}, {DType::f32});
-  MILLRACE_CHECK(w.shape[0] >= 1 && x.shape[0] % w.shape[0] == 0, ExitCode::internal, component, "x {} with {} {}, expected a multiple of {} rows",
-                 to_string(x.shape), name, to_string(w.shape), w.shape[0]);
+  MILLRACE_CHECK(w.shape[0] >= 1 && x.shape[0] % w.shape[0] == 0, ExitCode::internal, component,
+                 "x {} with {} {}, expected a multiple of {} rows", to_string(x.shape), name, to_string(w.shape), w.shape[0]);
 }
 void check_rows(const char* component, const Tensor& x, const Tensor& r) { check_operand(component, "r", r, {x.shape[0]}, {DType::f32}); }
 

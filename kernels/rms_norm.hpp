@@ -19,8 +19,8 @@ struct RmsNormOptions {
   }
 };
 
-/// y = x · r · (w + offset) with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D], or [k, D] with weights
-/// of its own for each of k rows that follow each other: row t has w[t mod k]. r f32 [T] is kept for the gradients.
+/// y = x · r · (w + offset) with r = 1/sqrt(mean(x²) + epsilon) per row, in fp32. x, y [T, D] of one dtype; w f32 [D], or [k, D] with
+/// weights of its own for each of k rows that follow each other: row t has w[t mod k]. r f32 [T] is kept for the gradients.
 void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Tensor& w, RmsNormOptions options, const Tensor& y,
                       const Tensor& r);
 

@@ -14,8 +14,8 @@ void check(const char* component, const Tensor& x, const Tensor& w, const Tensor
   MILLRACE_CHECK(taps >= 1 && taps <= max_convolution_taps, ExitCode::config, component, "{} taps, expected 1 to {}", taps,
                  max_convolution_taps);
   MILLRACE_CHECK(options.dilation >= 1 && (taps - 1) * options.dilation < max_convolution_span, ExitCode::config, component,
-                 "{} taps with a dilation of {}, expected a dilation of 1 or more and at most {} places from the first tap to the last", taps,
-                 options.dilation, max_convolution_span);
+                 "{} taps with a dilation of {}, expected a dilation of 1 or more and at most {} places from the first tap to the last",
+                 taps, options.dilation, max_convolution_span);
   check_operand(component, "w", w, w.shape, {x.dtype, DType::f32});
   check_operand(component, "segments", segments, {x.shape[0]}, {DType::i32});
   check_rows(component, x.shape[0], options.sequence);

@@ -22,8 +22,8 @@ ValueId engram(runtime::ProgramBuilder& builder, const ModelSpec& model, const E
   const auto project = [&](ValueId from, const std::string& path, const Shape& stored, const Shape& stored_bias) {
     const std::int64_t outputs = stored_bias.elements();
     const ValueId kernel = builder.parameter(module + "." + path + ".kernel", {looked_up, outputs}, {.stored = {.shape = stored}});
-    const ValueId bias = builder.parameter(module + "." + path + ".bias", {outputs},
-                                           {.dtype = kernels::DType::f32, .stored = {.shape = stored_bias}});
+    const ValueId bias =
+        builder.parameter(module + "." + path + ".bias", {outputs}, {.dtype = kernels::DType::f32, .stored = {.shape = stored_bias}});
     return runtime::add_bias(builder, runtime::linear_input_major(builder, from, kernel, name + "." + path), bias,
                              name + "." + path + "_bias");
   };

@@ -9,7 +9,8 @@
 
 namespace millrace::layers {
 
-/// The n-gram memory of a layer (Engram; MaxText's layers/engram.py), for k residual streams of D features. With e [T, tables·head_dim] the rows that the n-grams ending at a token look up, and x the streams,
+/// The n-gram memory of a layer (Engram; MaxText's layers/engram.py), for k residual streams of D features. With e [T, tables·head_dim] the
+/// rows that the n-grams ending at a token look up, and x the streams,
 ///
 ///   keys = norm(e·W_key + b_key),   q = norm(x),   v = e·W_value + b_value,
 ///   G_i = gate(⟨q_i, keys_i⟩)·v,    y = G + silu(convolution(norm(G))),

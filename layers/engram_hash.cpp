@@ -64,7 +64,8 @@ std::vector<kernels::NgramOptions> engram_hashes(const EngramConfig& config) {
   std::vector<kernels::NgramOptions> hashes;
   std::set<std::int64_t> used;
   for (const std::int64_t layer : config.layers) {
-    kernels::NgramOptions hash{.padding = static_cast<std::int32_t>(config.compressed_pad_id), .multipliers = multipliers_of(config, layer)};
+    kernels::NgramOptions hash{.padding = static_cast<std::int32_t>(config.compressed_pad_id),
+                               .multipliers = multipliers_of(config, layer)};
     std::int64_t sum = 0;
     for (const std::int64_t base : config.vocab_bases) {
       std::int64_t next = base;

@@ -87,15 +87,15 @@ enum class MlpKind : std::uint8_t { dense, sparse };
 /// The n-gram memory of some layers (Engram; MaxText's keys engram_…): a token looks up rows of tables by hashes of the n-grams that end at
 /// it, whose ids are compressed: tokens that spell the same text have one id (runtime/data/token_compression.hpp).
 struct EngramConfig {
-  std::vector<std::int64_t> layers;       // that have one, counted from 0, in the order in which tables are given out; empty: none
-  std::int64_t max_ngram = 3;             // n-grams of 2 to this many tokens
-  std::int64_t heads = 8;                 // tables of each order
-  std::int64_t head_dim = 1280;           // of a table's rows
-  std::vector<std::int64_t> vocab_bases;  // the least rows of a table, one for each order
-  std::int64_t kernel_size = 4;           // taps of the convolution
-  std::int64_t seed = 0;                  // of the hashes
-  std::int64_t compressed_vocab_size = 0; // number of compressed ids
-  std::int64_t compressed_pad_id = 0;     // the compressed id of the padding token, which stands before a row's first token
+  std::vector<std::int64_t> layers;        // that have one, counted from 0, in the order in which tables are given out; empty: none
+  std::int64_t max_ngram = 3;              // n-grams of 2 to this many tokens
+  std::int64_t heads = 8;                  // tables of each order
+  std::int64_t head_dim = 1280;            // of a table's rows
+  std::vector<std::int64_t> vocab_bases;   // the least rows of a table, one for each order
+  std::int64_t kernel_size = 4;            // taps of the convolution
+  std::int64_t seed = 0;                   // of the hashes
+  std::int64_t compressed_vocab_size = 0;  // number of compressed ids
+  std::int64_t compressed_pad_id = 0;      // the compressed id of the padding token, which stands before a row's first token
 
   bool operator==(const EngramConfig&) const = default;
 };

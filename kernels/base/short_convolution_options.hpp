@@ -13,14 +13,13 @@ struct ShortConvolutionOptions {
   // A token sees no token of another segment; false: the convolution reaches across the borders of documents, as in MaxText and
   // transformers
   bool reset_at_segments = true;
-  bool one_segment = false;  // promise of the caller that every row is a single segment, so that `segments` is not read
+  bool one_segment = false;   // promise of the caller that every row is a single segment, so that `segments` is not read
   std::int64_t dilation = 1;  // places from one tap to the next; (W − 1)·dilation + 1 is at most max_convolution_span
 
   static constexpr auto members() {
     return std::tuple(member("sequence", &ShortConvolutionOptions::sequence), member("silu", &ShortConvolutionOptions::silu),
                       member("reset_at_segments", &ShortConvolutionOptions::reset_at_segments),
-                      member("one_segment", &ShortConvolutionOptions::one_segment),
-                      member("dilation", &ShortConvolutionOptions::dilation));
+                      member("one_segment", &ShortConvolutionOptions::one_segment), member("dilation", &ShortConvolutionOptions::dilation));
   }
 };
 

@@ -25,8 +25,7 @@ void over_gated_tokens(const ExecutionContext& context, const Tensor& q, const T
                       .v = v.as<T>(),
                       .z = z.as<float>()};
     fill(at, T{});
-    context.team().for_ranges(v.shape[0], features / (k * width) + 1,
-                              [&](std::int64_t begin, std::int64_t end) { loops(at, begin, end); });
+    context.team().for_ranges(v.shape[0], features / (k * width) + 1, [&](std::int64_t begin, std::int64_t end) { loops(at, begin, end); });
   };
   if (q.dtype == DType::f32)
     run(float{}, f32);

@@ -14,13 +14,13 @@ inline constexpr std::int64_t kMaxGatedStreams = 64;
 template <class T>
 struct ContextGate {
   std::int64_t width, k;
-  float root;            // √width
-  const T* q;            // [T, k, width]
-  const T* keys;         // [T, k, width]
-  const T* v;            // [T, width]
-  float* z;              // [T, k]
-  T* y = nullptr;        // [T, k, width]
-  const T* dy = nullptr; // [T, k, width]
+  float root;             // √width
+  const T* q;             // [T, k, width]
+  const T* keys;          // [T, k, width]
+  const T* v;             // [T, width]
+  float* z;               // [T, k]
+  T* y = nullptr;         // [T, k, width]
+  const T* dy = nullptr;  // [T, k, width]
   T* dq = nullptr;
   T* d_keys = nullptr;
   T* dv = nullptr;

@@ -17,12 +17,12 @@ void rms_norm_forward(const ExecutionContext& context, const Tensor& x, const Te
   context.team().for_ranges(x.shape[0], kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     if (x.dtype == DType::f32)
       pick_rms_norm_forward_f32()(
-          {x.as<float>(), w.as<float>(), y.as<float>(), r.as<float>(), width, sets, options.epsilon, options.offset, options.round_first}, begin,
-          end);
-    else
-      pick_rms_norm_forward_bf16()(
-          {x.as<BFloat16>(), w.as<float>(), y.as<BFloat16>(), r.as<float>(), width, sets, options.epsilon, options.offset, options.round_first},
+          {x.as<float>(), w.as<float>(), y.as<float>(), r.as<float>(), width, sets, options.epsilon, options.offset, options.round_first},
           begin, end);
+    else
+      pick_rms_norm_forward_bf16()({x.as<BFloat16>(), w.as<float>(), y.as<BFloat16>(), r.as<float>(), width, sets, options.epsilon,
+                                    options.offset, options.round_first},
+                                   begin, end);
   });
 }
 
@@ -35,9 +35,10 @@ void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, 
                                           addend == nullptr ? nullptr : addend->as<float>(), dx.as<float>(), width, sets, options.offset},
                                          begin, end);
     else
-      pick_rms_norm_input_gradient_bf16()({dy.as<BFloat16>(), x.as<BFloat16>(), w.as<float>(), r.as<float>(),
-                                           addend == nullptr ? nullptr : addend->as<BFloat16>(), dx.as<BFloat16>(), width, sets, options.offset},
-                                          begin, end);
+      pick_rms_norm_input_gradient_bf16()(
+          {dy.as<BFloat16>(), x.as<BFloat16>(), w.as<float>(), r.as<float>(), addend == nullptr ? nullptr : addend->as<BFloat16>(),
+           dx.as<BFloat16>(), width, sets, options.offset},
+          begin, end);
   });
 }
 
@@ -51,7 +52,8 @@ void rms_norm_weight_gradient(const ExecutionContext& context, const Tensor& dy,
       if (x.dtype == DType::f32)
         pick_rms_norm_weight_gradient_f32()({dy.as<float>(), x.as<float>(), r.as<float>(), sums, rows, width, sets, set}, begin, end);
       else
-        pick_rms_norm_weight_gradient_bf16()({dy.as<BFloat16>(), x.as<BFloat16>(), r.as<float>(), sums, rows, width, sets, set}, begin, end);
+        pick_rms_norm_weight_gradient_bf16()({dy.as<BFloat16>(), x.as<BFloat16>(), r.as<float>(), sums, rows, width, sets, set}, begin,
+                                             end);
     }
   });
 }

@@ -113,8 +113,9 @@ void rms_norm_input_gradient(const ExecutionContext& context, const Tensor& dy, 
   const std::int64_t rows = x.shape[0], width = x.shape[1];
   with_type(x.dtype, [&]<class T>(T) {
     const T* added = addend == nullptr ? nullptr : addend->as<T>();
-    for_rows<T>(context, component, {dy.data, x.data, w.data, added, dx.data},
-                RmsGradient<T>{dy.as<T>(), x.as<T>(), w.as<float>(), r.as<float>(), added, dx.as<T>(), rows, width, sets_of(w), options.offset});
+    for_rows<T>(
+        context, component, {dy.data, x.data, w.data, added, dx.data},
+        RmsGradient<T>{dy.as<T>(), x.as<T>(), w.as<float>(), r.as<float>(), added, dx.as<T>(), rows, width, sets_of(w), options.offset});
   });
 }
 

@@ -55,7 +55,8 @@ void rms_norm_weight_gradient(const Tensor& dy, const Tensor& x, const Tensor& r
   for (std::int64_t i = 0; i < dw.elements(); ++i) {
     const std::int64_t d = i % width;
     double sum = 0;
-    for (std::int64_t t = i / width; t < rows; t += sets) sum += double{load(dy, t * width + d)} * load(x, t * width + d) * r.as<float>()[t];
+    for (std::int64_t t = i / width; t < rows; t += sets)
+      sum += double{load(dy, t * width + d)} * load(x, t * width + d) * r.as<float>()[t];
     dw.as<float>()[i] += static_cast<float>(sum);
   }
 }

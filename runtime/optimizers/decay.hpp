@@ -9,8 +9,9 @@
 namespace millrace::runtime {
 
 /// Which parameters weight decay applies to. With train.numerics = hf it applies to parameters with two or more axes, and so not to
-/// norm scales and biases, as is usual in PyTorch, nor to the scales of several norms that are stored as one tensor. With maxtext it applies to all of them, as in MaxText. In both cases
-/// train.decay_mask excludes further parameters (MaxText's adamw_mask, which its Muon does not read).
+/// norm scales and biases, as is usual in PyTorch, nor to the scales of several norms that are stored as one tensor. With maxtext it
+/// applies to all of them, as in MaxText. In both cases train.decay_mask excludes further parameters (MaxText's adamw_mask, which its Muon
+/// does not read).
 class DecayRule {
  public:
   DecayRule() = default;  // applies to matrices only

@@ -152,8 +152,8 @@ ValueId reduce_streams(ProgramBuilder& builder, ValueId x, std::int64_t streams,
 ValueId collect_streams(ProgramBuilder& builder, ValueId streams, ValueId pre, std::string_view name);
 /// The streams [T, k·D] mixed by map [T, k·k], with the branch's result v [T, D] by post [T, k] → [T, k·D].
 ValueId spread_streams(ProgramBuilder& builder, ValueId streams, ValueId v, ValueId post, ValueId map, std::string_view name);
-/// The rows that each token looks up in an n-gram memory (kernels/ngram_rows.hpp): tokens i32 [T], compressed ids → i32 [T, tables]; rows of
-/// text are the builder's, whatever the options say.
+/// The rows that each token looks up in an n-gram memory (kernels/ngram_rows.hpp): tokens i32 [T], compressed ids → i32 [T, tables]; rows
+/// of text are the builder's, whatever the options say.
 ValueId ngram_rows(ProgramBuilder& builder, ValueId tokens, const kernels::NgramOptions& options, std::string_view name);
 /// v [T, D] for each of k streams, through a gate that the agreement of q and keys [T, k·D] opens (kernels/context_gate.hpp) → [T, k·D].
 ValueId context_gate(ProgramBuilder& builder, ValueId q, ValueId keys, ValueId v, std::string_view name);

@@ -41,8 +41,8 @@ const std::vector<ConvolutionCase> kConvolutionCases = {
 };
 
 std::string describe(const ConvolutionCase& c) {
-  return fmt::format("B={} S={} C={} W={} {} weights {} silu {} documents of {} reset {} dilation {}", c.rows, c.sequence, c.channels, c.taps,
-                     to_string(c.dtype), to_string(c.weights), c.silu, c.document, c.reset, c.dilation);
+  return fmt::format("B={} S={} C={} W={} {} weights {} silu {} documents of {} reset {} dilation {}", c.rows, c.sequence, c.channels,
+                     c.taps, to_string(c.dtype), to_string(c.weights), c.silu, c.document, c.reset, c.dilation);
 }
 
 struct ConvolutionResults {

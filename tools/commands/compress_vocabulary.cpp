@@ -39,7 +39,8 @@ void print_examples(const runtime::TokenCompression& compression, const runtime:
     const auto& together = tokens[order[i]];
     if (together.size() < 2) return;
     std::string texts;
-    for (std::size_t k = 0; k < std::min(tokens_shown, together.size()); ++k) texts += " " + in_quotes(tokenizer.spelling(together[k]).text);
+    for (std::size_t k = 0; k < std::min(tokens_shown, together.size()); ++k)
+      texts += " " + in_quotes(tokenizer.spelling(together[k]).text);
     fmt::print("{:<10} id {} for {} tokens:{}{}\n", i == 0 ? "together" : "", order[i], together.size(), texts,
                together.size() > tokens_shown ? " …" : "");
   }

@@ -21,9 +21,9 @@ bool is_off(const Json& value) { return value == false || value == 0 || value ==
 
 /// Parts that are disabled by a fixed key, or read by read_maxtext_experts where layers have experts (else num_experts = 1): the loss of
 /// prediction modules, which is read where there are some (mtp_num_layers > 0), hyper-connections (mhc_expansion_rate = 1), n-gram memories
-/// (engram_layers = []; read_maxtext_engram reads those of blocks that may have some), the sparse indexer (use_indexer = false), MoBA (moba = false), multi-head latent attention (attention_type =
-/// "global"), multimodal positions (use_mrope = false). Blocks that norm queries and keys fix qk_norm_with_scale; in others it has no
-/// effect.
+/// (engram_layers = []; read_maxtext_engram reads those of blocks that may have some), the sparse indexer (use_indexer = false), MoBA (moba
+/// = false), multi-head latent attention (attention_type = "global"), multimodal positions (use_mrope = false). Blocks that norm queries
+/// and keys fix qk_norm_with_scale; in others it has no effect.
 constexpr std::array parts_that_are_off = {
     "base_moe_mlp_dim",
     "capacity_factor",

@@ -53,8 +53,8 @@ class ContextGate final : public OperationRule {
     static const ContextGateGradient rule;
     if (!rules::wants_any(builder, 3)) return;
     rules::add_gradients(
-        builder,
-        builder.append(rule, {builder.output_gradient(0), builder.input(0), builder.input(1), builder.input(2), builder.output(1)}, {}, "dx"));
+        builder, builder.append(rule, {builder.output_gradient(0), builder.input(0), builder.input(1), builder.input(2), builder.output(1)},
+                                {}, "dx"));
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
