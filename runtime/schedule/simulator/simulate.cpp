@@ -128,6 +128,10 @@ class Simulator {
     return true;
   }
 
+  // Producer and consumer of a local edge are entries of one list and run in its order, so the host launches the second without waiting
+  // until the first has ended.
+  bool is_local(std::int32_t edge) const { return wiring_.edges[static_cast<std::size_t>(edge)].local(); }
+
   bool wait_for_inputs(Rank& state, const Action& action, Latest& issue) const {
     const std::int32_t edge = wiring_.input(action);
     if (edge < 0) return true;
@@ -136,6 +140,7 @@ class Simulator {
       state.boundary = boundary_of(edge, action);
       return false;
     }
+    if (is_local(edge)) return true;
     const Bound bound = action.kind == ActionKind::forward ? Bound::activation : Bound::gradient;
     issue.consider(boundary.arrival, {boundary.source, boundary.transfers, 0, bound});
     return true;
@@ -152,6 +157,7 @@ class Simulator {
       state.ring = edge;
       return false;
     }
+    if (is_local(edge)) return true;
     const Release& release = releases_[static_cast<std::size_t>(edge) * microbatches_ + static_cast<std::size_t>(before)];
     issue.consider(release.time, {release.source, 0, 0, Bound::slot});
     return true;
@@ -215,7 +221,7 @@ class Simulator {
     ++channel.made;
     BoundaryTimes& made = boundaries_[boundary];
     made = {end, source, 0};
-    if (!costs_.links.empty() && !wiring_.edges[edge].local()) {
+    if (!costs_.links.empty() && !is_local(static_cast<std::int32_t>(edge))) {
       const double occupancy = costs_.links[edge].occupancy();
       const bool queued = channel.made > 1 && channel.free > end;
       channel.source = queued ? channel.source : source;

@@ -59,6 +59,7 @@ class Backwards {
     for (std::size_t half = 0; half < size; ++half) demand(list[entry - first + half], known);
   }
 
+  bool is_local(std::int32_t edge) const { return wiring_.edges[static_cast<std::size_t>(edge)].local(); }
   static void lower(double& time, double bound) { time = std::min(time, bound); }
 
   std::size_t boundary_of(std::int32_t edge, const Action& action) const {
@@ -68,12 +69,13 @@ class Backwards {
     return boundary_of(edge, action) - static_cast<std::size_t>(wiring_.first_microbatch[action.stage.index()]);
   }
 
-  // Requires that the entry has its inputs, and the slots that it fills, by the time `known`.
+  // Requires that the entry has its inputs, and the slots that it fills, by the time `known`. Those of local edges follow from the order of
+  // the list.
   void demand(const Action& action, double known) {
     const std::int32_t in = wiring_.input(action);
-    if (in >= 0) lower(latest_arrival_[boundary_of(in, action)], known);
+    if (in >= 0 && !is_local(in)) lower(latest_arrival_[boundary_of(in, action)], known);
     const std::int32_t out = wiring_.output(action);
-    if (room_.empty() || out < 0) return;
+    if (room_.empty() || out < 0 || is_local(out)) return;
     const int before =
         action.microbatch.value - wiring_.first_microbatch[action.stage.index()] - costs_.slots[static_cast<std::size_t>(out)];
     if (before >= 0) lower(room_[static_cast<std::size_t>(out) * microbatches_ + static_cast<std::size_t>(before)], known);
@@ -83,7 +85,7 @@ class Backwards {
     const std::int32_t edge = wiring_.output(action);
     if (edge < 0) return never;
     const double arrival = latest_arrival_[boundary_of(edge, action)];
-    if (costs_.links.empty() || wiring_.edges[static_cast<std::size_t>(edge)].local()) return arrival;
+    if (costs_.links.empty() || is_local(edge)) return arrival;
     const LinkCost& link = costs_.links[static_cast<std::size_t>(edge)];
     double& next = next_transfer_[static_cast<std::size_t>(edge)];
     next = std::min(arrival - link.latency, next) - link.occupancy();

@@ -94,8 +94,11 @@ class LongestPath {
     }
     return -1;
   }
-  // The host's launch of an entry; a pair has a single launch.
-  int launch_of(int rank, int index) { return node('h', rank, pair_at(rank, index - 1) ? index - 1 : index); }
+  // What an entry does with a boundary of this edge waits for: its launch by the host, or on a local edge, where an earlier entry of the list
+  // is the other end, its begin. A pair has a single launch.
+  int begin_of(const Edge& edge, int rank, int index) {
+    return node(edge.local() ? 'b' : 'h', rank, pair_at(rank, index - 1) ? index - 1 : index);
+  }
 
   void add_edge(const Edge& edge) {
     const bool forward = edge.kind == BoundaryKind::activation;
@@ -111,10 +114,10 @@ class LongestPath {
       const int sent = node('t', edge.id.value, microbatches[k]);  // end of its transfer on the link
       demand(sent, node('e', from, maker), link.bytes / link.bytes_per_second);
       if (k > 0 && link.bytes > 0) demand(sent, node('t', edge.id.value, microbatches[k - 1]), link.bytes / link.bytes_per_second);
-      demand(launch_of(to, find(edge.consumer, microbatches[k], forward)), sent, link.latency);
+      demand(begin_of(edge, to, find(edge.consumer, microbatches[k], forward)), sent, link.latency);
       if (costs_.slots.empty()) continue;
       for (std::size_t before = 0; before + static_cast<std::size_t>(costs_.slots[edge.id.index()]) <= k; ++before) {
-        demand(launch_of(from, maker), node('e', to, find_last(edge.consumer, microbatches[before])), 0);
+        demand(begin_of(edge, from, maker), node('e', to, find_last(edge.consumer, microbatches[before])), 0);
       }
     }
   }

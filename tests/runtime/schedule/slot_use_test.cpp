@@ -67,7 +67,7 @@ TEST(SlotUse, OfEverySchedule) {
 
 TEST(SlotUse, NeverAboveTheLedgerWhichHoldsForAnyTiming) {
   RandomRuns runs(61);
-  for (int trial = 0; trial < 40; ++trial) {
+  for (int trial = 0; trial < 400; ++trial) {
     RandomRun run = runs.next();
     run.costs.slots.clear();
     const auto used = slots_used(run.schedule, run.costs, simulate(run.schedule, run.costs), SlotRelease::last_use);
