@@ -260,9 +260,10 @@ void pipeline_keys(std::vector<Key>& keys) {
                       "Measured times of the model's parts, written by millrace plan: \"part,F,I,W,B\" in ms per microbatch, where part is "
                       "embedding, layer, layer 0-3 or head. Used by millrace rehearse, ignored by training.",
                       MEMBER(pipeline.costs)));
-  keys.push_back(between(
-      bind("pipeline.warmup", layout, "1f1b: forwards of rank 0 before its first backward. -1: ranks - 1.", MEMBER(pipeline.warmup)), -1,
-      1 << 20, "microbatches"));
+  keys.push_back(
+      between(bind("pipeline.warmup", layout, "1f1b: forwards of rank 0 before it alternates forward and backward. -1: ranks - 1.",
+                   MEMBER(pipeline.warmup)),
+              -1, 1 << 20, "microbatches"));
   keys.push_back(
       between(bind("pipeline.group", layout,
                    "interleaved, interleaved-zb: microbatches that pass through one chunk before the next. 0: chosen by the schedule.",

@@ -53,7 +53,7 @@ struct ScheduleRequest {
   int ranks = 1;                           // pipeline.ranks
   int chunks = 1;                          // pipeline.chunks
   int microbatches = 1;                    // train.microbatches
-  std::optional<std::vector<int>> warmup;  // 1f1b only: forwards of each rank before its first backward
+  std::optional<std::vector<int>> warmup;  // 1f1b only: forwards of each rank before it alternates forward and backward
   int group = 0;                           // pipeline.group, interleaved and interleaved-zb only: N; 0: chosen by the schedule
   SearchInput search = {};                 // auto only
 };
@@ -76,8 +76,8 @@ struct ScheduleRequest {
 [[nodiscard]] Schedule gpipe(int ranks, int microbatches);
 
 /// One forward, one backward (Narayanan et al. 2019). One chunk per rank. `warmup[r]`, non-increasing in r, is the number of
-/// forwards that rank r runs before its first backward; the default is P−1−r, with peak P−r. Larger values hide link latency at
-/// the cost of memory.
+/// forwards that rank r runs before it alternates forward and backward; the default is P−1−r, with peak P−r. Larger values hide link
+/// latency at the cost of memory.
 [[nodiscard]] Schedule one_f_one_b(int ranks, int microbatches, const std::optional<std::vector<int>>& warmup = std::nullopt);
 
 /// The warm-up of every rank if rank 0 runs `first_rank` forwards ahead (pipeline.warmup): decreases linearly to 0 on the last

@@ -99,6 +99,17 @@ TEST(AddingALayer, ShowsTheCodeOfItsExample) {
   EXPECT_EQ(blocks.size(), 9U);
 }
 
+TEST(Schedules, HaveASectionAndAPictureEach) {
+  std::string names;
+  each(read_source("docs/keys.md"), "`pipeline\\.schedule` \\| one of ([^|]*)", [&](const std::string& choices) { names += choices; });
+  const auto page = read_source("docs/schedules.md");
+  const int count = each(names, "([\\w-]+)", [&](const std::string& name) {
+    EXPECT_NE(page.find("\n### " + name + "\n"), std::string::npos) << "docs/schedules.md has no section of " << name;
+    EXPECT_NE(page.find("(pictures/" + name + ".svg)"), std::string::npos) << "docs/schedules.md has no picture of " << name;
+  });
+  EXPECT_GT(count, 10);
+}
+
 TEST(Numerics, NamesTestsThatExist) {
   const auto page = read_source("docs/numerics.md");
   std::string tests;

