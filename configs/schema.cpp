@@ -293,7 +293,7 @@ void other_keys(std::vector<Key>& keys) {
   std::vector<std::string> policies = rematerialization_policies();
   for (const char* label :
        {"decoder_layer_input", "query_wa_proj", "mla_q", "kv_wa_proj", "mla_kv", "query_proj", "key_proj", "value_proj", "context",
-        "attention_out", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo", "moe_rows", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo"}) {
+        "attention_out", "out_proj", "mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo", "moe_rows", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo"}) {
     policies.emplace_back(label);
     policies.push_back(fmt::format("offload:{}", label));
   }

@@ -21,10 +21,10 @@ void read_weights(Pipeline& pipeline, const ForwardJob& job) {
   }
 }
 
-void agree(Session& session, const PipelinePlan& plan, const ForwardJob& job, const std::string& what) {
+void agree(Session& session, const PipelinePlan& plan, const ForwardJob& job, const std::string& input) {
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()},
                            {"threads", std::to_string(job.threads)},
-                           {"input", runtime::hash_of(what).hex()},
+                           {"input", runtime::hash_of(input).hex()},
                            {"instruction set", kernels::cpu_features().arithmetic()}});
 }
 

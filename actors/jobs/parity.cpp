@@ -1,7 +1,6 @@
 #include "actors/jobs/parity.hpp"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -20,7 +19,7 @@
 namespace millrace::actors {
 namespace {
 
-/// Drives one step, one logits pass per microbatch, and the collection.
+/// Runs one training step, then a forward pass per microbatch for the logits, and then collects captured tensors and gradients.
 class ParityActor : public DriverActor<ParityActor, ParityOutput> {
  public:
   ParityActor(caf::actor_config& config, Setup setup, std::vector<ComputeLogits> logits)
@@ -32,10 +31,11 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
   }
   void handle(const StepReport& report) {
     output_.losses.insert(output_.losses.end(), report.losses.begin(), report.losses.end());
-    if (all()) next_logits();
+    if (all()) request_next_logits();
   }
+  // The ranks' hooks capture the logits; the report says only that the pass has ended.
   void handle(const LogitsReport&) {
-    if (all()) next_logits();
+    if (all()) request_next_logits();
   }
   void handle(const Collected& collected) {
     if (collected.last) {
@@ -47,19 +47,19 @@ class ParityActor : public DriverActor<ParityActor, ParityOutput> {
   }
 
  private:
-  void next_logits() {
-    if (next_ == logits_.size()) return broadcast(Collect{});
-    broadcast(logits_[next_++]);
+  void request_next_logits() {
+    if (next_request_ == logits_.size()) return broadcast(Collect{});
+    broadcast(logits_[next_request_++]);
   }
 
   const std::vector<ComputeLogits> logits_;  // one per microbatch
-  std::size_t next_ = 0;
+  std::size_t next_request_ = 0;
   TensorGather tensors_;
   ParityOutput output_;
 };
 
-/// The same rows for the passes that compute logits, `rows` rows each.
-std::vector<ComputeLogits> logits_of(const std::vector<GivenRow>& all, std::size_t rows) {
+/// One request per microbatch, with `rows` consecutive rows of `all`, whose number `rows` divides.
+std::vector<ComputeLogits> logits_requests(const std::vector<GivenRow>& all, std::size_t rows) {
   std::vector<ComputeLogits> requests(all.size() / rows);
   for (std::size_t r = 0; r < all.size(); ++r) {
     auto& request = requests[r / rows];
@@ -72,7 +72,8 @@ std::vector<ComputeLogits> logits_of(const std::vector<GivenRow>& all, std::size
 
 }  // namespace
 
-// MaxText rounds a tied table's gradient once for the whole batch; a sum of rounded parts would be a different number.
+// With tied embeddings MaxText rounds the table's gradient once for the whole batch. A sum over microbatches whose gradients are rounded
+// one by one would be a different number, so there all rows are one microbatch.
 std::size_t parity_rows(const layers::ModelConfig& model, std::size_t all) {
   return model.numerics == "maxtext" && model.tie_word_embeddings ? all : 1;
 }
@@ -103,29 +104,32 @@ PlanRequest parity_request(const ParitySettings& settings, const layers::ConfigF
 
 namespace {
 
-/// Collective: what routers and indexers of this process's ranks choose in the same run in fp32.
+/// Runs the comparison in fp32 and returns the choices that routers and indexers of this process's ranks make in it. Collective.
 RouterChoices choices_in_fp32(Session& session, ParitySettings settings, const layers::ConfigFile& config, const GivenRows& batches,
                               const std::vector<GivenRow>& all, std::size_t rows) {
   settings.dtype = "fp32";
-  RankResources needs;
-  needs.logits = true;
+  RankResources resources;
+  resources.logits = true;
   const auto plan = make_plan(parity_request(settings, config, {}, all, rows));
-  CapturedPipeline pipeline(session, settings, plan, std::move(needs));
-  static_cast<void>(pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_of(all, rows)));
+  CapturedPipeline pipeline(session, settings, plan, std::move(resources));
+  static_cast<void>(pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_requests(all, rows)));
   return pipeline.take_choices();
 }
 
-/// Compares the compressed ids of the folder's tokenizer with those of the reference.
+/// Checks that the compressed ids derived from the folder's tokenizer are those of the reference, if the golden file has them. Throws
+/// Error(model) at the first difference.
 void check_compression(const ParitySettings& settings, const layers::ModelConfig& model, const runtime::SafetensorsFile& golden) {
   const runtime::FileTensor* table = golden.find("engram.lookup_table");
   const auto compression = open_compression(model, settings.folder);
   if (table == nullptr || !compression) return;
+  MILLRACE_CHECK(table->dtype == runtime::FileDType::i32, ExitCode::model, "actors.parity", "{}: engram.lookup_table is {}, expected {}",
+                 golden.path(), to_string(table->dtype), to_string(runtime::FileDType::i32));
   std::vector<std::int32_t> expected(table->elements());
   golden.read_bytes(*table, 0, std::as_writable_bytes(std::span(expected)));
   for (std::size_t token = 0; token < std::max(expected.size(), compression->ids.size()); ++token) {
     const auto id_in = [&](const std::vector<std::int32_t>& ids) { return token < ids.size() ? std::to_string(ids[token]) : "none"; };
     MILLRACE_CHECK(id_in(compression->ids) == id_in(expected), ExitCode::model, "actors.parity",
-                   "{}: the compressed id of token {} is {}, expected {} as in {}", settings.folder, token, id_in(compression->ids),
+                   "{}: token {} has the compressed id {}, expected {} ({})", settings.folder, token, id_in(compression->ids),
                    id_in(expected), golden.path());
   }
 }
@@ -137,28 +141,31 @@ bool run_parity(Session& session, const ParitySettings& settings) {
   if (session.leads())
     for (const auto& warning : config.warnings) cluster::log_warning("{}", warning);
   const runtime::SafetensorsFile golden(runtime::join_path(settings.folder, "golden.safetensors"));
+  check_compression(settings, config.model, golden);
   if (has_recorded_steps(golden)) return run_recorded_steps(session, settings, config, golden);
   const auto steps = read_golden_rows(golden, config.model.vocab_size);
-  MILLRACE_CHECK(steps.size() == 1, ExitCode::model, "actors.parity", "{}: {} steps of input_ids without step.*, expected [rows, sequence]",
-                 golden.path(), steps.size());
-  check_compression(settings, config.model, golden);
+  MILLRACE_CHECK(steps.size() == 1, ExitCode::model, "actors.parity",
+                 "{}: input_ids has {} steps but no tensor step.* is recorded, expected input_ids [rows, sequence]", golden.path(),
+                 steps.size());
   const auto& all = steps.front();
   const std::size_t rows = parity_rows(config.model, all.size());
   const GivenRows batches(all, rows, mtp_modules(config.model));
   std::optional<RouterChoices> choices;
-  const bool routes = config.model.experts > 0, indexes = config.model.index_topk > 0;
-  if (settings.dtype == "bf16" && (routes || indexes)) {
+  const bool has_router = config.model.experts > 0, has_indexer = config.model.index_topk > 0;
+  // A rounding error of bf16 can change what is chosen, and with it everything after it.
+  if (settings.dtype == "bf16" && (has_router || has_indexer)) {
     choices = choices_in_fp32(session, settings, config, batches, all, rows);
-    if (session.leads()) fmt::print("{}   as the same run chooses them in fp32\n", indexes ? "choices" : "experts");
+    if (session.leads()) fmt::print("{}   those that the same run chooses in fp32\n", has_indexer ? "choices" : "experts");
   }
-  RankResources needs;
-  needs.logits = true;
+  RankResources resources;
+  resources.logits = true;
   const auto plan = make_plan(parity_request(settings, config, {}, all, rows));
-  CapturedPipeline pipeline(session, settings, plan, needs, choices ? &*choices : nullptr);
-  auto result = pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_of(all, rows));
+  CapturedPipeline pipeline(session, settings, plan, resources, choices ? &*choices : nullptr);
+  auto result = pipeline.run<ParityActor, ParityOutput>(batches, 1, logits_requests(all, rows));
   result.counts = {
       .valid_targets = batches.valid_targets(0), .microbatches = plan.schedule.microbatches, .mtp_targets = batches.mtp_targets(0)};
-  return !session.leads() || report_parity(settings, plan, golden, std::move(result));
+  if (!session.leads()) return true;  // process 0 has all tensors and compares them
+  return report_parity(settings, plan, golden, std::move(result));
 }
 
 }  // namespace millrace::actors

@@ -32,7 +32,7 @@ void wait();
 
 /// Skips tests of properties that only a CPU has: threads, instruction sets, packing, the host's allocations.
 #define MILLRACE_CPU_ONLY() \
-  if (::millrace::kernels::testing::on_device()) GTEST_SKIP() << "of the CPU alone"
+  if (::millrace::kernels::testing::on_device()) GTEST_SKIP() << "this test is for the CPU only"
 
 /// Zeroed memory that both the host and the device under test can access. Its destructor checks whether anything was written
 /// beside it.
@@ -194,7 +194,7 @@ int thrown(Call&& call) {
 }
 
 /// Number of allocations of 4 KiB or more by operator new, malloc and related functions on any thread since the program began
-/// (allocations.cpp).
+/// (allocations.cpp). Under a sanitizer it is always 0.
 [[nodiscard]] std::int64_t large_allocations();
 
 }  // namespace millrace::kernels::testing

@@ -75,7 +75,7 @@ TEST_F(Replay, RefusesWhatIsNoStepOfTheRun) {
   expect_failure(replay({"--step", "5", "--repeat", "3"}), ExitCode::usage, {"--repeat without --stage"});
   expect_failure(replay({"--step", "5", "--stage", "4"}), ExitCode::usage, {"4", "3"});
   expect_failure(replay({"--step", "5", "train.dtype=bf16"}), ExitCode::checkpoint, {"train.dtype"});
-  expect_failure(run_millrace({"replay", "/no/such/run", "--step", "1"}), ExitCode::usage, {"/no/such/run: no run directory"});
+  expect_failure(run_millrace({"replay", "/no/such/run", "--step", "1"}), ExitCode::usage, {"/no/such/run: not a run directory"});
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class ReferenceRun : public ::testing::TestWithParam<Case> {
 
   void train() {
     std::vector<std::string> words{"train", "train.threads=1", "run.directory=" + directory()};
-    for (const auto& word : expected_["words"]) words.push_back(word.get<std::string>());
+    for (const auto& word : expected_["arguments"]) words.push_back(word.get<std::string>());
     words.insert(words.end(), GetParam().words.begin(), GetParam().words.end());
     if (!GetParam().environment.empty()) {
       const auto first = run_job(GetParam().processes, words, 120, GetParam().environment);
@@ -79,7 +79,7 @@ class ReferenceRun : public ::testing::TestWithParam<Case> {
     const runtime::SafetensorsFile after(folder_ / "hf/model.safetensors");
     std::optional<runtime::SafetensorsFile> entries;
     if (GetParam().run == "cosine") entries.emplace(source_path("tests/golden/runs/cosine.safetensors"));
-    for (const auto& [name, norm] : expected_["norms"].items()) {
+    for (const auto& [name, norm] : expected_["parameter_norms"].items()) {
       const auto found = floats(after, name);
       double squares = 0;
       for (const double value : found) squares += value * value;

@@ -15,9 +15,9 @@ struct RecordedRun {
   std::vector<std::string> model_warnings;  // warnings from reading its model.from
 };
 
-/// The settings stored in a run directory, overridden by keys of the command line; `words` are the directory and key=value. Throws
+/// The settings stored in a run directory, overridden by keys of the command line; `arguments` are the directory and key=value. Throws
 /// Error(usage), with the component `component`, for a folder that is not a run directory.
-[[nodiscard]] RecordedRun recorded_run(const std::vector<std::string>& words, const char* component);
+[[nodiscard]] RecordedRun recorded_run(const std::vector<std::string>& arguments, const char* component);
 
 /// Opens the run at its newest usable checkpoint before `step` (counted from 1), or at its beginning if there is none.
 [[nodiscard]] std::unique_ptr<actors::SteppedRun> run_before(const actors::RunSettings& settings, const std::string& directory,

@@ -96,7 +96,7 @@ struct HuggingFacePerLayerInputs {
   std::int64_t vocab_size = 262'144;  // of vocab_size_per_layer_input
 };
 
-/// A class of transformers: which of the common keys it reads, and what a missing one means (spec: models, section 4.1).
+/// A class of transformers: which of the common keys it reads, and what a missing one means.
 struct HuggingFaceClass {
   const char* model_type;
   const char* architecture;

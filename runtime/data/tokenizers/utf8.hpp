@@ -31,17 +31,18 @@ struct Character {
   return {};
 }
 
-/// The end of the run of well-formed characters that begins at `from`, or of the run of invalid bytes.
+/// The end of the run of well-formed characters that begins at `from`; `from` itself if none does.
 [[nodiscard]] std::size_t end_of_valid(std::string_view text, std::size_t from) noexcept;
+/// The end of the run of invalid bytes that begins at `from`; `from` itself if none does.
 [[nodiscard]] std::size_t end_of_invalid(std::string_view text, std::size_t from) noexcept;
 
-/// Whether the text is well-formed and has no U+FFFD, which stands for bytes that were not.
+/// Whether the text is well-formed UTF-8 and does not contain U+FFFD, which replaces bytes that were not.
 [[nodiscard]] bool is_readable(std::string_view text) noexcept;
 
 /// SentencePiece's piece for a byte: "<0xE2>".
 [[nodiscard]] std::string byte_piece(std::size_t byte);
 
-/// Appends a code point, which must not be a surrogate.
+/// Appends a code point of at most U+10FFFF that is no surrogate.
 void append_character(std::uint32_t code, std::string& text);
 
 }  // namespace millrace::runtime

@@ -9,7 +9,7 @@ namespace millrace::runtime {
 namespace {
 
 // Any action whose boundary has the kind and microbatch of the transfer's.
-Action maker_like(const TransferCell& cell) {
+Action producer_like(const TransferCell& cell) {
   return {cell.stage, cell.boundary == BoundaryKind::activation ? ActionKind::forward : ActionKind::input_gradient, cell.microbatch};
 }
 
@@ -30,19 +30,26 @@ ChannelState::ChannelState(const Placement& placement, const FullTable& table, c
   }
   for (Channel& channel : channels_) channel.boundaries.resize(static_cast<std::size_t>(last + 1));
   for (std::size_t rank = 0; rank < table.size(); ++rank) {
-    for (const TransferCell& cell : table[rank]) note_cell(rank, cell);
+    for (const TransferCell& cell : table[rank]) record_cell(rank, cell);
   }
 }
 
-void ChannelState::note_cell(std::size_t rank, const TransferCell& cell) {
-  const bool compute = cell.kind == TransferCell::Kind::compute;
-  const auto out = compute ? edge_out_of(placement_, cell.action) : std::nullopt;
-  if (compute && !out) return;
-  History& history = at(compute ? Boundary{*out, cell.action.microbatch} : boundary_of(cell));
-  bool& there = compute ? history.has_maker : cell.kind == TransferCell::Kind::send ? history.has_send : history.has_receive;
-  MILLRACE_CHECK(!there, ExitCode::config, schedule_component, "rank {}, cell {}: a second such cell for the same boundary", rank,
-                 to_string(cell));
-  there = true;
+void ChannelState::record_cell(std::size_t rank, const TransferCell& cell) {
+  const auto record = [&](bool& there) {
+    MILLRACE_CHECK(!there, ExitCode::config, schedule_component, "rank {}, cell {}: a second such cell for the same boundary", rank,
+                   to_string(cell));
+    there = true;
+  };
+  switch (cell.kind) {
+    case TransferCell::Kind::compute:
+      if (const auto out = edge_out_of(placement_, cell.action)) record(at({*out, cell.action.microbatch}).has_producer);
+      if (const auto in = input_of(cell.action)) record(at(*in).has_consumer);
+      return;
+    case TransferCell::Kind::send:
+      return record(at(boundary_of(cell)).has_send);
+    case TransferCell::Kind::receive:
+      return record(at(boundary_of(cell)).has_receive);
+  }
 }
 
 void ChannelState::check_cell(std::size_t rank, const TransferCell& cell) const {
@@ -53,14 +60,14 @@ void ChannelState::check_cell(std::size_t rank, const TransferCell& cell) const 
   MILLRACE_CHECK((compute ? cell.action.microbatch : cell.microbatch).value >= 0, ExitCode::config, schedule_component,
                  "rank {}, cell {}: the microbatch is negative", rank, to_string(cell));
   if (compute) return;
-  const bool exists = cell.kind == TransferCell::Kind::send ? edge_out_of(placement_, maker_like(cell)).has_value()
+  const bool exists = cell.kind == TransferCell::Kind::send ? edge_out_of(placement_, producer_like(cell)).has_value()
                                                             : edge_into(placement_, cell.stage, cell.boundary).has_value();
   MILLRACE_CHECK(exists && !edge(boundary_of(cell)).local(), ExitCode::config, schedule_component,
                  "rank {}, cell {}: no {} is transferred between two ranks here", rank, to_string(cell), to_string(cell.boundary));
 }
 
 Boundary ChannelState::boundary_of(const TransferCell& cell) const {
-  if (cell.kind == TransferCell::Kind::send) return {*edge_out_of(placement_, maker_like(cell)), cell.microbatch};
+  if (cell.kind == TransferCell::Kind::send) return {*edge_out_of(placement_, producer_like(cell)), cell.microbatch};
   return {*edge_into(placement_, cell.stage, cell.boundary), cell.microbatch};
 }
 
@@ -78,92 +85,94 @@ std::size_t ChannelState::entry_size(const std::vector<TransferCell>& cells, std
 }
 
 // Whether the boundary is at the consumer and, if the channel keeps order, is the first there.
-bool ChannelState::in_reach(Boundary boundary) const {
+bool ChannelState::can_be_received(Boundary boundary) const {
   const auto& inbox = channels_[boundary.edge.index()].inbox;
   if (model_.order == TransferOrder::edge_fifo) return !inbox.empty() && inbox.front() == boundary.microbatch;
   return std::find(inbox.begin(), inbox.end(), boundary.microbatch) != inbox.end();
 }
 
-bool ChannelState::usable(Boundary boundary) const {
-  if (edge(boundary).local()) return made(boundary);
+bool ChannelState::available(Boundary boundary) const {
+  if (edge(boundary).local()) return produced(boundary);
   const bool implicit = model_.implicit_receives && model_.order != TransferOrder::rendezvous;
-  return at(boundary).taken || (implicit && in_reach(boundary));
+  return at(boundary).received || (implicit && can_be_received(boundary));
 }
 
-bool ChannelState::take(Boundary boundary) {
-  if (!in_reach(boundary)) return false;
+bool ChannelState::try_receive(Boundary boundary) {
+  if (!can_be_received(boundary)) return false;
   std::erase(channels_[boundary.edge.index()].inbox, boundary.microbatch);
-  return at(boundary).taken = true;
+  return at(boundary).received = true;
 }
 
 void ChannelState::perform(const Action& action) {
   const auto in = input_of(action);
   if (in && !edge(*in).local()) {
-    if (!at(*in).taken) (void)take(*in);
-    --channels_[in->edge.index()].used;
-    pump(in->edge);
+    if (!at(*in).received) (void)try_receive(*in);
+    --channels_[in->edge.index()].occupied_slots;
+    deliver(in->edge);
   }
-  if (const auto out = edge_out_of(placement_, action)) at({*out, action.microbatch}).made = true;
+  if (const auto out = edge_out_of(placement_, action)) at({*out, action.microbatch}).produced = true;
 }
 
 bool ChannelState::has_room(Boundary boundary) const {
-  return !model_.slots || channels_[boundary.edge.index()].used < (*model_.slots)[boundary.edge.index()];
+  return !model_.slots || channels_[boundary.edge.index()].occupied_slots < (*model_.slots)[boundary.edge.index()];
 }
 
 bool ChannelState::outbox_full(Boundary boundary) const {
   return model_.outbox > 0 && static_cast<int>(channels_[boundary.edge.index()].outbox.size()) >= model_.outbox;
 }
 
-Boundary ChannelState::oldest_unsent(Boundary boundary) const { return {boundary.edge, channels_[boundary.edge.index()].outbox.front()}; }
+Boundary ChannelState::oldest_in_outbox(Boundary boundary) const {
+  return {boundary.edge, channels_[boundary.edge.index()].outbox.front()};
+}
 
 void ChannelState::arrive(Boundary boundary) {
   Channel& channel = channels_[boundary.edge.index()];
   std::erase(channel.outbox, boundary.microbatch);
   channel.inbox.push_back(boundary.microbatch);
-  ++channel.used;
-  at(boundary).came = true;
+  ++channel.occupied_slots;
+  at(boundary).arrived = true;
 }
 
 // Without shared queues a boundary leaves its outbox as soon as the consumer has a slot for it.
-void ChannelState::pump(EdgeId edge) {
+void ChannelState::deliver(EdgeId edge) {
   Channel& channel = channels_[edge.index()];
-  while (!queued() && !channel.outbox.empty() && has_room({edge, channel.outbox.front()})) arrive({edge, channel.outbox.front()});
+  while (!uses_rank_queues() && !channel.outbox.empty() && has_room({edge, channel.outbox.front()})) arrive({edge, channel.outbox.front()});
 }
 
 void ChannelState::post_send(Boundary boundary) {
-  at(boundary).sent = true;
+  at(boundary).send_posted = true;
   channels_[boundary.edge.index()].outbox.push_back(boundary.microbatch);
-  if (queued()) queue(edge(boundary).producer_rank, boundary).push_back({boundary, true});
-  pump(boundary.edge);
+  if (uses_rank_queues()) queue(edge(boundary).producer_rank, boundary).push_back({boundary, true});
+  deliver(boundary.edge);
 }
 
 void ChannelState::post_receive(Boundary boundary) {
   at(boundary).receive_posted = true;
-  if (queued()) queue(edge(boundary).consumer_rank, boundary).push_back({boundary, false});
+  if (uses_rank_queues()) queue(edge(boundary).consumer_rank, boundary).push_back({boundary, false});
 }
 
-void ChannelState::hand_over(Boundary boundary) {
-  at(boundary).sent = true;
+void ChannelState::rendezvous(Boundary boundary) {
+  at(boundary).send_posted = true;
   arrive(boundary);
-  (void)take(boundary);
+  (void)try_receive(boundary);
 }
 
-std::deque<ChannelState::Transfer>& ChannelState::queue(RankId rank, Boundary boundary) {
+std::deque<ChannelState::QueuedEnd>& ChannelState::queue(RankId rank, Boundary boundary) {
   const bool second = model_.order == TransferOrder::direction_fifo && edge(boundary).kind == BoundaryKind::gradient;
   return queues_[2 * rank.index() + (second ? 1 : 0)];
 }
 
-const std::deque<ChannelState::Transfer>& ChannelState::queue(RankId rank, Boundary boundary) const {
+const std::deque<ChannelState::QueuedEnd>& ChannelState::queue(RankId rank, Boundary boundary) const {
   return const_cast<ChannelState*>(this)->queue(rank, boundary);
 }
 
-bool ChannelState::match() {
+bool ChannelState::match_transfers() {
   bool moved = false;
   for (std::size_t index = 0; index < queues_.size(); ++index) {
-    while (!queues_[index].empty() && queues_[index].front().send) {
+    while (!queues_[index].empty() && queues_[index].front().is_send) {
       const Boundary boundary = queues_[index].front().boundary;
       auto& other = queue(edge(boundary).consumer_rank, boundary);
-      if (other.empty() || other.front() != Transfer{boundary, false} || !has_room(boundary)) break;
+      if (other.empty() || other.front() != QueuedEnd{boundary, false} || !has_room(boundary)) break;
       queues_[index].pop_front();
       other.pop_front();
       arrive(boundary);
@@ -173,10 +182,10 @@ bool ChannelState::match() {
   return moved;
 }
 
-std::optional<Boundary> ChannelState::ahead_of(Boundary boundary, RankId rank) const {
+std::optional<Boundary> ChannelState::head_of_queue(Boundary boundary, RankId rank) const {
   const bool send = edge(boundary).producer_rank == rank;
   const auto& transfers = queue(rank, boundary);
-  if (transfers.empty() || transfers.front() == Transfer{boundary, send}) return std::nullopt;
+  if (transfers.empty() || transfers.front() == QueuedEnd{boundary, send}) return std::nullopt;
   return transfers.front().boundary;
 }
 

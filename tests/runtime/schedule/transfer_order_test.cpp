@@ -253,6 +253,9 @@ TEST(TransferOrder, CellsThatCannotBeAreErrors) {
   cells = full_table(one_f_one_b(2, 1));
   cells[0].push_back(cells[0][1]);
   expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0SEND_F0: a second such cell for the same boundary");
+  cells = full_table(one_f_one_b(2, 1));
+  cells[0].push_back(cells[0].back());  // the first stage's backward, which has an input and no output
+  expect_contains(error_of(ExitCode::config, [&] { check(cells); }), "cell 0B0: a second such cell for the same boundary");
 }
 
 TEST(TransferOrder, TheSteppingEngineHangsExactlyOnWhatTheReplayCallsDead) {
