@@ -14,8 +14,16 @@ namespace {
 using namespace binding;
 using enum Mark;
 
+std::vector<std::string> device_names() {
+  return {
+#define MILLRACE_DEVICE(kind, ...) #kind,
+#include "kernels/base/devices.inc"
+#undef MILLRACE_DEVICE
+  };
+}
+
 void run_keys(std::vector<Key>& keys) {
-  keys.push_back(among(bind("device", identity, "The device that the kernels run on.", MEMBER(device)), {"cpu", "cuda"}));
+  keys.push_back(among(bind("device", identity, "The device that the kernels run on.", MEMBER(device)), device_names()));
   keys.push_back(
       bind("run.directory", layout, "Folder for checkpoints, metrics and traces. Empty: nothing is written.", MEMBER(directory)));
   keys.push_back(

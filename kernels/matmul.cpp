@@ -1,8 +1,11 @@
 #include "kernels/matmul.hpp"
 
+#include "kernels/base/device_type.hpp"
 #include "kernels/base/operands.hpp"
 
 namespace millrace::kernels {
+
+bool products_add_bias(Device device, DType result) noexcept { return device_type(device).facts().adds_bias || result == DType::bf16; }
 
 void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
             const Tensor* addend) {

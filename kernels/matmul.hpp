@@ -18,11 +18,9 @@ struct MatmulOptions {
   bool bias = false;        // like `addend`, with an f32 [N] that is added to every row
 };
 
-/// True if a product that writes `result` should add its bias itself: on a GPU, where that costs nothing (an epilogue of
-/// cuBLASLt), and for bf16, where adding it by bias_forward would round the result a second time.
-[[nodiscard]] constexpr bool products_add_bias(Device device, DType result) noexcept {
-  return device.kind == DeviceKind::cuda || result == DType::bf16;
-}
+/// True if a product that writes `result` should add its bias itself: on a device where that costs nothing (DeviceFacts::adds_bias), and
+/// for bf16, where adding it by bias_forward would round the result a second time.
+[[nodiscard]] bool products_add_bias(Device device, DType result) noexcept;
 
 /// a and b have one dtype, f32 or bf16; c is f32 or that dtype. Products are summed in fp32. The bits depend only on shapes,
 /// dtypes and the context's thread count. `scratch` has at least matmul_scratch_bytes. M of zero does nothing. `addend` has c's

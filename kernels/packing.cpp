@@ -2,6 +2,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/cpu_features.hpp"
+#include "kernels/base/device_type.hpp"
 #include "kernels/base/operands.hpp"
 
 namespace millrace::kernels {
@@ -18,7 +19,7 @@ struct Stack {
 
 }  // namespace
 
-bool packs_operands(Device device) { return device.kind == DeviceKind::cpu && cpu_features().isa == Isa::avx512; }
+bool packs_operands(Device device) { return device_type(device).facts().packs_operands && cpu_features().isa == Isa::avx512; }
 
 DType packed_dtype(DType dtype) { return matmul_compute_dtype(dtype); }
 

@@ -20,12 +20,12 @@ ARROWS = {
     "layers": ["runtime/program/", "runtime/io/", "kernels/base/"],
     "cluster": ["kernels/base/"],
     "actors": ["layers/", "runtime/", "cluster/", "kernels/"],
-    "configs": ["layers/family_traits.hpp"],  # and *_config.hpp of other rooms, and EVERYWHERE
+    "configs": ["layers/family_traits.hpp", "kernels/base/devices.inc"],  # and *_config.hpp of other rooms, and EVERYWHERE
 }
-# The parts of a room, lowest first: each includes itself and the parts before it. "models/*" is every folder of models: they
-# do not include each other.
+# The parts of a room, lowest first: each includes itself and the parts before it. "models/*" is every folder of models, and "*" every folder
+# of the room that is not named: they do not include each other.
 PARTS = {
-    "kernels": ["base", ".", "reference", "cpu/simd", "cpu/gemm", "cpu", "cuda"],
+    "kernels": ["base", ".", "reference", "cpu/simd", "cpu/gemm", "cpu", "*"],
     "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "optimizers", "engine", "profile", "profile/report", "data", "data/tokenizers"],
     "layers": [".", "attention", "losses", "moe", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
     "cluster": [".", "host", "links", "control", "status"],
@@ -91,7 +91,8 @@ def place_of(part, order):
     """The index of a part in the order of its room, or None."""
     if part in order:
         return order.index(part)
-    whole = part.rpartition("/")[0] + "/*"
+    parent = part.rpartition("/")[0]
+    whole = parent + "/*" if parent else "*"
     return order.index(whole) if whole in order else None
 
 

@@ -15,7 +15,7 @@ struct JobConfig {
   std::string directory;          // run.directory: checkpoints, metrics, traces; empty: nothing is written
   std::string record = "none";    // run.record: "none", or "hashes" of all tensors, written to the directory
   bool internal_metrics = false;  // run.record_internal_metrics: statistics of every layer's output on a step's record
-  std::string device = "cpu";     // device: "cpu" or "cuda"
+  std::string device = "cpu";     // device: a name of kernels/base/devices.inc
   bool tensorboard = false;       // run.tensorboard: also write event files
   std::string model_from;         // model.from: a Hugging Face folder with the initial weights; empty: initialised from the seed
   layers::ModelConfig model;

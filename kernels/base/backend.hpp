@@ -6,21 +6,31 @@
 
 namespace millrace::kernels {
 
-/// The implementations of kernels; each has a folder of its name. `reference` and `cpu` both compute on a CPU: the first are plain
-/// loops that define the correct results, the second are the fast ones. DeviceFacts::backend says which backend trains on a kind of
-/// device.
-enum class Backend : std::uint8_t { reference, cpu, cuda };
-inline constexpr std::array all_backends = {Backend::reference, Backend::cpu, Backend::cuda};
+/// The implementations of kernels; each has a folder of its name. `reference` has plain loops for the CPU that define the correct results;
+/// each of the others has the fast kernels of the kind of device of that name.
+enum class Backend : std::uint8_t {
+  reference,
+#define MILLRACE_DEVICE(kind, ...) kind,
+#include "kernels/base/devices.inc"
+#undef MILLRACE_DEVICE
+};
+inline constexpr std::array all_backends = {
+    Backend::reference,
+#define MILLRACE_DEVICE(kind, ...) Backend::kind,
+#include "kernels/base/devices.inc"
+#undef MILLRACE_DEVICE
+};
 inline constexpr std::size_t backend_count = all_backends.size();
 
 [[nodiscard]] constexpr const char* to_string(Backend backend) noexcept {
   switch (backend) {
     case Backend::reference:
       return "reference";
-    case Backend::cpu:
-      return "cpu";
-    case Backend::cuda:
-      return "cuda";
+#define MILLRACE_DEVICE(kind, ...) \
+  case Backend::kind:              \
+    return #kind;
+#include "kernels/base/devices.inc"
+#undef MILLRACE_DEVICE
   }
   return "?";
 }

@@ -7,7 +7,11 @@
 namespace millrace::kernels {
 
 /// A kind of device, which is the index of its row in the table of devices (kernels/base/device_type.hpp).
-enum class DeviceKind : std::uint8_t { cpu, cuda };
+enum class DeviceKind : std::uint8_t {
+#define MILLRACE_DEVICE(kind, ...) kind,
+#include "kernels/base/devices.inc"
+#undef MILLRACE_DEVICE
+};
 
 /// The kind of memory that bytes lie in. A device can copy from pinned host memory without staging.
 enum class MemorySpace : std::uint8_t { host, pinned_host, device };

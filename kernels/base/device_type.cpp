@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <iterator>
 #include <string_view>
 
 #include "kernels/base/check.hpp"
@@ -11,10 +10,17 @@
 namespace millrace::kernels {
 namespace {
 
-/// By DeviceKind: one line per kind of device.
+constexpr std::array kinds{
+#define MILLRACE_DEVICE(kind, ...) DeviceKind::kind,
+#include "kernels/base/devices.inc"
+#undef MILLRACE_DEVICE
+};
+
+/// By DeviceKind.
 constexpr std::array known{
-    DeviceFacts{"cpu", "CPU", "CPU", Backend::cpu, false, false, true},
-    DeviceFacts{"cuda", "CUDA", "GPU", Backend::cuda, true, true, false},
+#define MILLRACE_DEVICE(kind, ...) DeviceFacts{.name = #kind, .backend = Backend::kind, __VA_ARGS__},
+#include "kernels/base/devices.inc"
+#undef MILLRACE_DEVICE
 };
 
 /// Kinds that tests define come after the built-in ones.
@@ -23,12 +29,17 @@ constexpr std::size_t max_kinds = known.size() + 4;
 // Constant-initialised, so that rows can be registered at namespace scope in any order.
 constinit std::array<const DeviceType*, max_kinds> rows{};
 
-const DeviceType absent[] = {DeviceType(known[0]), DeviceType(known[1])};
-static_assert(std::size(absent) == known.size());
+constexpr std::size_t index(DeviceKind kind) noexcept { return static_cast<std::size_t>(kind); }
 
-std::size_t index(DeviceKind kind) noexcept { return static_cast<std::size_t>(kind); }
+const DeviceType absent[] = {
+#define MILLRACE_DEVICE(kind, ...) DeviceType(known[index(DeviceKind::kind)]),
+#include "kernels/base/devices.inc"
+#undef MILLRACE_DEVICE
+};
 
 }  // namespace
+
+std::span<const DeviceKind> device_kinds() noexcept { return kinds; }
 
 const DeviceType& device_type(DeviceKind kind) noexcept {
   const DeviceType* row = rows[index(kind)];

@@ -11,8 +11,8 @@
 
 /// The table of devices: the properties of each kind of device, and how to get one. Code outside of kernels/ does not compare
 /// device kinds; it reads a property from the table, or calls the device's context (kernels/base/device_context.hpp). To add a
-/// kind, add a folder that derives DeviceType and DeviceContext and fills its column of the kernel tables, a line in
-/// device_type.cpp, and the name in DeviceKind.
+/// kind, add a line in kernels/base/devices.inc and a folder that derives DeviceType and DeviceContext and fills its column of the kernel
+/// tables; backend.cmake in the folder says how it is compiled.
 namespace millrace::kernels {
 
 class DeviceContext;
@@ -22,12 +22,14 @@ struct DeviceOptions;
 /// device.
 struct DeviceFacts {
   const char* name = "";           // in configurations: "cuda"
-  const char* title = "";          // of the software, in messages: "CUDA"
-  const char* noun = "";           // of one device, in messages: "GPU"
-  Backend backend = Backend::cpu;  // whose kernels train on it
+  Backend backend = Backend::cpu;  // the backend whose kernels train on it
+  const char* title = "";          // the name of its software in messages: "CUDA"
+  const char* noun = "";           // the noun for one device in messages: "GPU"
   bool numbered = false;           // a machine may have several, each of which a rank can be assigned to: "cuda:1"
   bool asynchronous = false;       // a call returns when its work is enqueued, not when it is done
-  bool host_readable = true;       // the host can access the memory that programs compute in; if not, a rank also has host memory to copy
+  bool host_readable = false;      // the host can access the memory that programs compute in; if not, a rank also has host memory to copy
+  bool packs_operands = false;     // its products may read right operands faster from packed copies (kernels/packing.hpp)
+  bool adds_bias = false;          // its products add a bias at no cost, as cuBLASLt's epilogue does
 };
 
 /// One device of a machine, for `doctor` and for errors.
@@ -82,10 +84,12 @@ class DeviceType {
   DeviceFacts facts_;
 };
 
+/// All kinds of kernels/base/devices.inc, whether or not this build or machine has such a device.
+[[nodiscard]] std::span<const DeviceKind> device_kinds() noexcept;
 /// The row of a kind.
 [[nodiscard]] const DeviceType& device_type(DeviceKind kind) noexcept;
 [[nodiscard]] inline const DeviceType& device_type(Device device) noexcept { return device_type(device.kind); }
-/// The facts of a built-in kind, as listed in device_type.cpp, for the folder that implements it.
+/// The facts of a built-in kind, as listed in devices.inc, for the folder that implements it.
 [[nodiscard]] const DeviceFacts& known_device(DeviceKind kind) noexcept;
 
 /// Registers a row of the table in place of the default row, which reports that no device is available. Only at namespace scope.
@@ -96,7 +100,7 @@ struct InDeviceTable {
 /// Whether the backend's kernels compute in this device's memory.
 [[nodiscard]] bool computes_on(Backend backend, DeviceKind kind) noexcept;
 
-/// The devices of CUDA, which `doctor`, benchmarks and tests ask for by name.
+/// The devices of CUDA, which benchmarks and tests ask for by name.
 [[nodiscard]] std::vector<DeviceDescription> cuda_devices();
 [[nodiscard]] std::string why_no_cuda();
 

@@ -180,19 +180,25 @@ void launchers(Report& report) {
     report.warn("root", "mpirun refuses to run as root", "give it --allow-run-as-root, and --oversubscribe for more processes than cores");
 }
 
-void devices(Report& report) {
-  const auto devices = kernels::cuda_devices();
-  if (devices.empty()) return report.ok("cuda", kernels::why_no_cuda() + "; only device = \"cpu\" can be used");
-  report.ok("cuda", kernels::device_type(kernels::DeviceKind::cuda).libraries());
+void devices_of(const kernels::DeviceType& type, Report& report) {
+  const auto devices = type.devices();
+  if (devices.empty())
+    return report.ok(type.facts().name, fmt::format("{}; device = \"{}\" cannot be used", type.why_unavailable(), type.facts().name));
+  report.ok(type.facts().name, type.libraries());
   constexpr double gibibyte = std::size_t{1} << 30;
   for (const auto& device : devices) {
-    const auto [used, total] = kernels::device_type(device.device).memory_in_use(device.device);
+    const auto [used, total] = type.memory_in_use(device.device);
     report.ok(kernels::to_string(device.device),
               fmt::format("{}, compute capability {}.{}, {:.1f} of {:.1f} GiB free", device.name, device.major, device.minor,
                           static_cast<double>(total - used) / gibibyte, static_cast<double>(total) / gibibyte));
   }
   report.ok("MPI and GPUs",
             cluster::mpi_reaches_devices() ? "MPI sends from a GPU's memory" : "boundaries are copied through pinned host memory");
+}
+
+void devices(Report& report) {
+  for (const kernels::DeviceKind kind : kernels::device_kinds())
+    if (const kernels::DeviceType& type = kernels::device_type(kind); type.facts().numbered) devices_of(type, report);
 }
 
 void folders(Report& report) {

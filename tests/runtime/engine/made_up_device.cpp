@@ -11,7 +11,7 @@ namespace {
 
 class MadeUpType final : public kernels::DeviceType {
  public:
-  MadeUpType() noexcept : DeviceType({"made-up", "made-up", "device", kernels::Backend::cpu, true, true, false}) {}
+  MadeUpType() noexcept : DeviceType({.name = "made-up", .title = "made-up", .noun = "device", .numbered = true, .asynchronous = true}) {}
   [[nodiscard]] std::string why_unavailable() const override { return ""; }
   [[nodiscard]] std::unique_ptr<kernels::DeviceContext> make_context(kernels::Device, const kernels::DeviceOptions&) const override {
     return std::make_unique<MadeUpContext>();

@@ -16,7 +16,7 @@
 /// the host waits for that stream. Code that forgets a wait or a copy therefore computes wrong numbers.
 namespace millrace::runtime::testing {
 
-inline constexpr auto made_up_kind = static_cast<kernels::DeviceKind>(2);  // the first kind that is not built in
+inline constexpr auto made_up_kind = static_cast<kernels::DeviceKind>(kernels::backend_count - 1);  // the first kind that is not built in
 inline constexpr kernels::Device made_up_device{made_up_kind, 0};
 
 class MadeUpContext final : public kernels::DeviceContext {
