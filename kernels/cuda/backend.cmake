@@ -39,7 +39,12 @@ if(MILLRACE_CUDA STREQUAL "emulated")
 else()
   target_sources(millrace_kernels_cuda PRIVATE cuda/fused_attention.cpp)
   # An update has the CPU's bits: no product is added without its rounding. Memory is what it waits for.
-  set_source_files_properties(cuda/adam_pax.cu cuda/adamw.cu cuda/average.cu cuda/muon.cu cuda/sgd.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
+  foreach(kernel ${millrace_cuda_kernels})
+    file(STRINGS ${kernel} updates REGEX "kernels/cuda/update.cuh|kernels/(average|muon).hpp")
+    if(updates)
+      set_source_files_properties(${kernel} PROPERTIES COMPILE_OPTIONS --fmad=false)
+    endif()
+  endforeach()
   set_target_properties(millrace_kernels_cuda PROPERTIES CXX_STANDARD 20)
   # Without this definition nvcc treats fmt 9's format checks as host functions that cannot be constant.
   target_compile_definitions(millrace_kernels_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
