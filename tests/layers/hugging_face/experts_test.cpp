@@ -107,7 +107,7 @@ TEST(ExpertKeys, WhatIsNotAppliedIsSaid) {
   EXPECT_NE(warnings[0].find("router_jitter_noise is not applied"), std::string::npos) << warnings[0];
   EXPECT_NE(warnings[1].find("router_aux_loss_coef = 0.001 add no balance loss"), std::string::npos) << warnings[1];
   config["num_experts_per_tok"] = 9;
-  expect_error([&] { (void)parse(config); }, ExitCode::model, {"num_experts_per_tok = 9", "of 4 experts"});
+  expect_error([&] { (void)parse(config); }, ExitCode::model, {"num_experts_per_tok = 9", "expected at most the number of experts, 4"});
 }
 
 TEST(ExpertKeys, GptOssHasItsClassesDefaults) {

@@ -163,9 +163,9 @@ TEST(Gemma4, RefusesWhatItDoesNotCompute) {
   expect_error([&] { (void)parse(mixed); }, ExitCode::model, {"per_layer_config", "expected the same head_dim"});
   expect_refused(config, "global_head_dim", 32, "which contradicts per_layer_config");
   expect_refused(config, "num_global_key_value_heads", 2, "which contradicts per_layer_config");
-  expect_refused(config, "num_experts", 0, "expected 1 or more with enable_moe_block = true");
-  expect_refused(config, "top_k_experts", 5, "of 4 experts");
-  expect_refused(config, "moe_intermediate_size", nullptr, "expected 1 or more with enable_moe_block = true");
+  expect_refused(config, "num_experts", 0, "expected 1 or more, since enable_moe_block is true");
+  expect_refused(config, "top_k_experts", 5, "expected at most num_experts = 4");
+  expect_refused(config, "moe_intermediate_size", nullptr, "expected 1 or more, since enable_moe_block is true");
   expect_refused(config, "rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}, "expected sliding_attention in it");
   expect_refused(small, "num_kv_shared_layers", 5, "which leaves 0 of 5 layers");
   expect_refused(small, "num_kv_shared_layers", 4, "expected one of each kind");
