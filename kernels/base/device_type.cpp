@@ -1,5 +1,6 @@
 #include "kernels/base/device_type.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
@@ -22,6 +23,11 @@ constexpr std::array known{
 #include "kernels/base/devices.inc"
 #undef MILLRACE_DEVICE
 };
+
+// Code that has no device in hand computes on the CPU. Ranks are placed on any other device by its number.
+static_assert(kinds.front() == DeviceKind::cpu);
+static_assert(std::all_of(known.begin() + 1, known.end(), [](const DeviceFacts& facts) { return facts.numbered; }),
+              "in devices.inc, every kind but cpu must be numbered");
 
 /// Kinds that tests define come after the built-in ones.
 constexpr std::size_t max_kinds = known.size() + 4;
