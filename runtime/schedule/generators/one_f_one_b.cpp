@@ -7,8 +7,8 @@
 //     r2|.  .  F0 F1 .  .  B0====F2 B1====F3 B2====F4 B3====F5 B4====F6 B5====F7 B6====.  B7====.  .  .  .  |
 //     r3|.  .  .  F0 B0====F1 B1====F2 B2====F3 B3====F4 B4====F5 B5====F6 B6====F7 B7====.  .  .  .  .  .  |
 //
-// Bubble (P−1)(F+B), any M. With the smallest warm-up P−1−r a link latency c adds 2c(P−1)/P to the step for each microbatch. With a warm-up of
-// 2(P−1−r) it adds nothing per microbatch up to c = (F+B)/2, only 2(P−1)c per step, for a peak of 2(P−1−r)+1 microbatches.
+// Bubble (P−1)(F+B), any M. With the smallest warm-up P−1−r a link latency c adds 2c(P−1)/P to the step for each microbatch. With a warm-up
+// of 2(P−1−r) it adds nothing per microbatch up to c = (F+B)/2, only 2(P−1)c per step, for a peak of 2(P−1−r)+1 microbatches.
 
 #include <algorithm>
 
