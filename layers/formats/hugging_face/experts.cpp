@@ -84,7 +84,8 @@ void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, Mod
     model.swiglu_alpha = reader.number("swiglu_alpha", -1e9, 1e9).value_or(model.swiglu_alpha);
   }
   if (model.experts == 0) return;
-  if (per_token > model.experts) reader.refuse("num_experts_per_tok", fmt::format("expected at most the number of experts, {}", model.experts));
+  if (per_token > model.experts)
+    reader.refuse("num_experts_per_tok", fmt::format("expected at most the number of experts, {}", model.experts));
   model.experts_per_token = per_token;
   if (experts.dense_size == 0) model.moe_intermediate_size = size;
   model.shared_expert_intermediate_size = shared;
