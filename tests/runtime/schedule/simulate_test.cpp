@@ -94,8 +94,8 @@ class LongestPath {
     }
     return -1;
   }
-  // What an entry does with a boundary of this edge waits for: its launch by the host, or on a local edge, where an earlier entry of the list
-  // is the other end, its begin. A pair has a single launch.
+  // What an entry does with a boundary of this edge waits for: its launch by the host, or on a local edge, where an earlier entry of the
+  // list is the other end, its begin. A pair has a single launch.
   int begin_of(const Edge& edge, int rank, int index) {
     return node(edge.local() ? 'b' : 'h', rank, pair_at(rank, index - 1) ? index - 1 : index);
   }
