@@ -34,9 +34,9 @@ struct GroupedMatmulOptions {
 /// c[r] = a[r] · op(b[e]) for the rows r of group e: offsets[e] ≤ r < offsets[e + 1], offsets i32 [E + 1] from 0 to at most R, increasing.
 /// a [R, K] and b [E, K, N] or [E, N, K] of one dtype, f32 or bf16; c [R, N] of that dtype or f32; summed in fp32. **A row of c depends on
 /// its row of a, on b[e], the dtypes, the tile and the instruction set alone**: not on how many rows its group has, on its place in it, or
-/// on the thread count. No count of rows reaches a library as a shape: shapes of calls follow from b and the tile. Rows of a and c behind
-/// the last group are neither read nor written. `bias` as options.bias says. E, K, N and the tile are at least 1. Throws Error(internal)
-/// if an operand does not fit, and if the offsets are not as above; a GPU reports wrong offsets when its work is done, and
+/// on the thread count. No count of rows reaches a library as a shape: shapes of calls follow from b and the tile. Rows of a behind
+/// the last group reach no result, and those of c are not written. `bias` as options.bias says. E, K, N and the tile are at least 1. Throws
+/// Error(internal) if an operand does not fit, and if the offsets are not as above; a GPU reports wrong offsets when its work is done, and
 /// computes with the nearest possible ones.
 void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                     const GroupedMatmulOptions& options, Scratch scratch, const Tensor* bias = nullptr);
@@ -46,8 +46,8 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
 
 /// c[e] += a_eᵀ · b_e, summed over the rows of group e: a [R, M] and b [R, N] of one dtype, f32 or bf16; c f32 [E, M, N]. A group is added
 /// from its first row on, in order, in fp32: on a CPU in runs of 128 rows, the last one padded with zero rows to a multiple of 32; on a GPU
-/// row after row, and then to c[e]. So c[e] depends on the group's rows, its previous value, the dtypes and the instruction set alone. A
-/// group without rows leaves c[e] as it is. Errors as above.
+/// row after row, or sixteen at a time on tensor cores, and then to c[e]. So c[e] depends on the group's rows, its previous value, the
+/// dtypes and the instruction set alone. A group without rows leaves c[e] as it is. Errors as above.
 void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                              Scratch scratch);
 [[nodiscard]] std::size_t grouped_weight_gradient_scratch_bytes(const Shape& a, const Shape& b, DType operands, const Processor& processor);

@@ -1,6 +1,7 @@
 #include "kernels/grouped_matmul.hpp"
 
 #include "kernels/base/check.hpp"
+#include "kernels/cuda/grouped_matmul_hopper.hpp"
 #include "kernels/cuda/groups.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -167,6 +168,7 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
   constexpr const char* component = "kernels.grouped_matmul";
   MILLRACE_CHECK(!options.packed_b, ExitCode::internal, component, "a packed operand on {}, expected a row-major one",
                  to_string(context.device()));
+  if (grouped_matmul_on_hopper(context, a, b, offsets, c, options, bias)) return;
   const std::int64_t rows = a.shape[0], n = c.shape[1];
   // Each group has at most one tile that is not whole.
   const std::int64_t tiles = rows / kTile + b.shape[0];
@@ -182,6 +184,7 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
 void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                              Scratch /*scratch*/) {
   constexpr const char* component = "kernels.grouped_weight_gradient";
+  if (grouped_weight_gradient_on_hopper(context, a, b, offsets, c)) return;
   const std::int64_t experts = c.shape[0], m = c.shape[1], n = c.shape[2];
   with_type(a.dtype, [&]<class T>(T) {
     const GradientTask<T> task{a.as<T>(), b.as<T>(), c.as<float>(), m, n, groups_of(context, offsets, a.shape[0])};

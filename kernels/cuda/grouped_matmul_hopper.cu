@@ -1,0 +1,140 @@
+#include "kernels/cuda/grouped_matmul_hopper.hpp"
+
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/cuda/grouped_product_hopper.cuh"
+#include "kernels/cuda/tensor_map.hpp"
+
+namespace millrace::kernels::cuda {
+namespace {
+
+using hopper::kTileRows;
+
+/// What has to be known of a device.
+struct Processors {
+  bool hopper = false;  // it has compute capability 9.0, and the kernels are compiled for it
+  int count = 0;
+};
+
+/// Whether the kernels have a body on the current device: if the build leaves out sm_90a, the empty one of another architecture is loaded.
+bool compiled(const char* component) {
+  cudaFuncAttributes attributes;
+  check_cuda(cudaFuncGetAttributes(&attributes, hopper::grouped_product<hopper::GroupedGradient<256>>), component, "kernel attributes");
+  return attributes.sharedSizeBytes > 0;
+}
+
+/// Found once for each device; the first call is made on the device of its context.
+const Processors& processors_of(const ExecutionContext& context, const char* component) {
+  thread_local std::vector<std::pair<int, Processors>> known;
+  const int device = context.device().index;
+  for (const auto& [index, processors] : known)
+    if (index == device) return processors;
+  int major = 0, minor = 0;
+  Processors found;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), component, "compute capability");
+  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), component, "compute capability");
+  check_cuda(cudaDeviceGetAttribute(&found.count, cudaDevAttrMultiProcessorCount, device), component, "processors");
+  found.hopper = major == 9 && minor == 0 && compiled(component);
+  return known.emplace_back(device, found).second;
+}
+
+bool aligned(std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* tensor : tensors)
+    if (reinterpret_cast<std::uintptr_t>(tensor->data) % 16 != 0) return false;
+  return true;
+}
+
+/// Whether all of these sizes are positive multiples of 8 that coordinates of tiles have room for.
+bool multiples_of_8(std::initializer_list<std::int64_t> sizes) {
+  for (const std::int64_t size : sizes)
+    if (size <= 0 || size % 8 != 0 || size > std::numeric_limits<int>::max() / 2) return false;
+  return true;
+}
+bool countable(std::int64_t rows, std::int64_t tiles) {
+  return rows > 0 && rows <= std::numeric_limits<int>::max() / 2 && tiles <= std::numeric_limits<int>::max() / 2;
+}
+
+std::int64_t tiles_of(std::int64_t elements, std::int64_t each) { return (elements + each - 1) / each; }
+
+Groups groups_of(const ExecutionContext& context, const Tensor& offsets, std::int64_t rows) {
+  return {offsets.as<std::int32_t>(), offsets.shape[0] - 1, rows, state_of(context).fault};
+}
+
+/// Calls body with an integral_constant of 128 or 256.
+template <class Body>
+void with_width(int width, Body&& body) {
+  if (width == 256)
+    body(std::integral_constant<int, 256>{});
+  else
+    body(std::integral_constant<int, 128>{});
+}
+
+}  // namespace
+
+bool grouped_matmul_on_hopper(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
+                              const GroupedMatmulOptions& options, const Tensor* bias) {
+  constexpr const char* component = "kernels.grouped_matmul";
+  const std::int64_t rows = a.shape[0], k = a.shape[1], n = c.shape[1], experts = b.shape[0];
+  if (a.dtype != DType::bf16 || !multiples_of_8({n, k}) || !aligned({&a, &b, &c})) return false;
+  const Processors& processors = processors_of(context, component);
+  // Each group has at most one tile that is not whole.
+  const std::int64_t row_tiles = rows / kTileRows + experts;
+  if (!processors.hopper || !countable(rows, row_tiles * tiles_of(n, 128))) return false;
+  with_width(hopper::tile_width(tiles_of(rows, kTileRows), n, processors.count), [&]<int Width>(std::integral_constant<int, Width>) {
+    const hopper::Task task{
+        .a = map_of_lines(component, a.data, {k, rows, 1}, kTileRows),
+        .b = options.transpose_b ? map_of_lines(component, b.data, {k, n, experts}, Width)
+                                 : map_of_lines(component, b.data, {n, k, experts}, hopper::kStageTerms),
+        .c = c.data,
+        .bias = bias == nullptr ? nullptr : bias->as<float>(),
+        .m = 0,
+        .n = static_cast<int>(n),
+        .k = static_cast<int>(k),
+        .row_tiles = 0,
+        .column_tiles = static_cast<int>(tiles_of(n, Width)),
+        .groups = groups_of(context, offsets, rows),
+    };
+    const auto enqueue = [&]<class Work>(Work) {
+      hopper::launch_product<Work>(compute_lane(context), component, processors.count, row_tiles * task.column_tiles, task);
+    };
+    with_type(c.dtype, [&]<class Result>(Result) {
+      if (options.transpose_b)
+        enqueue(hopper::GroupedRows<true, Result, Width>{});
+      else
+        enqueue(hopper::GroupedRows<false, Result, Width>{});
+    });
+  });
+  return true;
+}
+
+bool grouped_weight_gradient_on_hopper(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets,
+                                       const Tensor& c) {
+  constexpr const char* component = "kernels.grouped_weight_gradient";
+  const std::int64_t rows = a.shape[0], experts = c.shape[0], m = c.shape[1], n = c.shape[2];
+  if (a.dtype != DType::bf16 || !multiples_of_8({m, n}) || !aligned({&a, &b, &c})) return false;
+  const Processors& processors = processors_of(context, component);
+  const std::int64_t row_tiles = tiles_of(m, kTileRows);
+  if (!processors.hopper || !countable(rows, experts * row_tiles * tiles_of(n, 128))) return false;
+  with_width(hopper::tile_width(experts * row_tiles, n, processors.count), [&]<int Width>(std::integral_constant<int, Width>) {
+    const hopper::Task task{
+        .a = map_of_lines(component, a.data, {m, rows, 1}, hopper::kStageTerms),
+        .b = map_of_lines(component, b.data, {n, rows, 1}, hopper::kStageTerms),
+        .c = c.data,
+        .bias = nullptr,
+        .m = static_cast<int>(m),
+        .n = static_cast<int>(n),
+        .k = 0,
+        .row_tiles = static_cast<int>(row_tiles),
+        .column_tiles = static_cast<int>(tiles_of(n, Width)),
+        .groups = groups_of(context, offsets, rows),
+    };
+    hopper::launch_product<hopper::GroupedGradient<Width>>(compute_lane(context), component, processors.count,
+                                                           experts * row_tiles * task.column_tiles, task);
+  });
+  return true;
+}
+
+}  // namespace millrace::kernels::cuda
