@@ -246,6 +246,43 @@ TEST(GroupedMatmul, ARowsBitsDoNotDependOnItsPlaceInALargeTile) {
         }
 }
 
+// Sizes that tensor cores of a GPU take: groups that end everywhere in a tile, and last columns and terms that do not fill one.
+const Counts ragged{0, 1, 63, 64, 65, 127, 129, 300};
+
+TEST(GroupedMatmul, ATilesLastRowsColumnsAndTermsAreRight) {
+  struct Sizes {
+    std::int64_t n, k;
+  };
+  ThreadTeam team(2);
+  const std::int64_t behind = 3, rows = total(ragged) + behind;
+  const auto experts = experts_of(ragged, rows);
+  for (const Sizes& at : {Sizes{264, 72}, {136, 200}})
+    for (const bool transpose : {false, true}) {
+      const Data a(DType::bf16, {rows, at.k}, 1);
+      std::vector<Interval> exact;  // the same for both dtypes of results
+      for (const DType result : {DType::bf16, DType::f32}) {
+        SCOPED_TRACE(::testing::Message() << to_string(result) << ", n " << at.n << ", k " << at.k << ", transpose " << transpose);
+        const Experts product(DType::bf16, result, static_cast<std::int64_t>(ragged.size()), at.n, at.k,
+                              {.transpose_b = transpose, .bias = transpose == (at.n == 264)});
+        const Data previous(result, {rows, at.n}, 3), found = product.run(fast(team), a, ragged, previous);
+        for (std::int64_t i = 0; exact.size() < static_cast<std::size_t>(found.elements()); ++i) {
+          const std::int64_t expert = experts[static_cast<std::size_t>(i / at.n)];
+          exact.push_back(expert < 0 ? Interval{} : product.exact(a, expert, i / at.n, i % at.n));
+        }
+        EXPECT_TRUE(lies_within(found, [&](std::int64_t i) {
+          return experts[static_cast<std::size_t>(i / at.n)] < 0 ? around(previous.at(i), 0) : exact[static_cast<std::size_t>(i)];
+        }));
+      }
+    }
+}
+
+TEST(GroupedMatmul, ARowsBitsDoNotDependOnItsPlaceInATileOfTensorCores) {
+  std::uint32_t seed = 200;
+  for (const DType result : {DType::bf16, DType::f32})
+    for (const bool transpose : {false, true})
+      expect_rows_as_if_alone(Experts(DType::bf16, result, 3, 264, 72, {.transpose_b = transpose, .tile = 128}), 1, seed++);
+}
+
 /// Rows of activations and of gradients, and the gradients of a weight and of a bias from them.
 struct Gradients {
   Data a, b, weight, bias;
@@ -317,7 +354,7 @@ TEST(GroupedMatmul, AnExpertsGradientDoesNotDependOnOtherExperts) {
   std::mt19937 random(5);
   for (const DType dtype : {DType::f32, DType::bf16})
     for (int batch = 0; batch < (on_device() ? 3 : 40); ++batch) {
-      const std::int64_t m = batch % 2 == 0 ? 40 : 290, n = 33;
+      const std::int64_t m = batch % 2 == 0 ? 40 : 290, n = batch % 3 == 2 ? 264 : 33;
       const Counts counts = random_counts(random, 4, 64);
       const Data a(dtype, {total(counts), m}, 1), b(dtype, {total(counts), n}, 2);
       const Gradients all(fast(one), dtype, m, n, counts, 0, &a, &b);
@@ -396,6 +433,39 @@ TEST(GroupedMatmul, RowsOfNobodyAreNotRead) {
     const Gradients gradients(fast(team), dtype, 20, 24, {3, 4}, 0, &a, &b);
     for (const Data* each : {&gradients.weight, &gradients.bias})
       for (std::int64_t i = 0; i < each->elements(); ++i) ASSERT_TRUE(std::isfinite(each->get(i))) << i;
+  }
+}
+
+// A tile of rows that begins in a group contains the first rows of the next one, which must not reach the group's gradient.
+TEST(GroupedMatmul, RowsOfTheNextGroupReachNoGradient) {
+  ThreadTeam team(2);
+  const std::int64_t m = 72, n = 264, behind = 3, rows = total(ragged) + behind;
+  const auto experts = experts_of(ragged, rows);
+  Data a(DType::bf16, {rows, m}, 1), b(DType::bf16, {rows, n}, 2);
+  const auto spoiled = [](std::int64_t expert) { return expert < 0 || expert % 2 == 0; };
+  for (std::int64_t row = 0; row < rows; ++row)
+    if (spoiled(experts[static_cast<std::size_t>(row)])) {
+      for (std::int64_t i = 0; i < m; ++i) a.set(row * m + i, std::numeric_limits<double>::quiet_NaN());
+      for (std::int64_t i = 0; i < n; ++i) b.set(row * n + i, std::numeric_limits<double>::infinity());
+    }
+  const Data before(DType::f32, {static_cast<std::int64_t>(ragged.size()), m, n}, 3);
+  const Gradients found(fast(team), DType::bf16, m, n, ragged, behind, &a, &b);
+  std::int64_t begin = 0;
+  for (std::int64_t e = 0; e < static_cast<std::int64_t>(ragged.size()); ++e) {
+    const std::int64_t end = begin + ragged[static_cast<std::size_t>(e)];
+    for (std::int64_t i = e * m * n; i < (e + 1) * m * n; ++i) {
+      if (spoiled(e) && begin < end) continue;
+      double sum = before.at(i), size = std::abs(sum);
+      for (std::int64_t row = begin; row < end; ++row) {
+        const double term = a.at(row * m + i / n % m) * b.at(row * n + i % n);
+        sum += term;
+        size += std::abs(term);
+      }
+      const Interval expected = around(sum, begin == end ? 0 : roundings(static_cast<double>(end - begin) + 3) * size);
+      ASSERT_TRUE(expected.low <= found.weight.at(i) && found.weight.at(i) <= expected.high)
+          << "expert " << e << ", element " << i % (m * n) << " is " << found.weight.at(i) << ", expected " << sum;
+    }
+    begin = end;
   }
 }
 
