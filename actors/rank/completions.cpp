@@ -13,7 +13,7 @@ Completions::Completions(kernels::DeviceContext& context, std::size_t capacity) 
     line.entries.reserve(capacity);
     for (std::size_t i = 0; i < capacity; ++i) line.entries.emplace_back(context);
   }
-  for (std::size_t i = 0; i <= lines_.size() * capacity; ++i) begins_.emplace_back(context, true);
+  for (std::size_t i = 0; i < lines_.size() * capacity + 2; ++i) begins_.emplace_back(context, true);
 }
 
 Completions::Entry& Completions::next(Line& of) {
@@ -23,9 +23,8 @@ Completions::Entry& Completions::next(Line& of) {
 }
 
 void Completions::begin() {
-  turn_ = (turn_ + 1) % begins_.size();
-  begins_[turn_].record(context_, kernels::StreamKind::compute);
-  begin_ = &begins_[turn_];
+  ++begun_;
+  begins_[begun_ % begins_.size()].record(context_, kernels::StreamKind::compute);
 }
 
 bool Completions::poll() {
@@ -42,6 +41,24 @@ bool Completions::complete(const Entry& entry) {
   }
 }
 
+/// The device's clock counts from the line's first work on, and is the host's but for an offset. An end is observed late, by microseconds
+/// or, if the worker was busy enqueuing, by more than a whole action: the offset is the least that was seen, and may grow slowly, since no
+/// two clocks have the same rate.
+void Completions::set_times(Line& line, const Entry& entry, Completion& completion) const {
+  constexpr double drift = 1e-4, ns_of_ms = 1e6;
+  const kernels::Event& begin = begin_of(entry.begin);
+  const bool follows = line.begin != 0 && begun_ - line.begin < begins_.size();  // else the event was used again
+  if (follows) line.device_begin += static_cast<double>(begin.since(begin_of(line.begin))) * ns_of_ms;
+  const double took = static_cast<double>(entry.end.since(begin)) * ns_of_ms, device_end = line.device_begin + took;
+  const double delay = static_cast<double>(completion.end) - device_end;
+  line.offset = follows ? std::min(delay, line.offset + drift * std::max(device_end - line.device_end, 0.0)) : delay;
+  line.begin = entry.begin;
+  line.device_end = device_end;
+  completion.end = static_cast<std::int64_t>(device_end + line.offset);
+  completion.begin = std::max(completion.end - static_cast<std::int64_t>(took), std::min(line.last_end, completion.end));
+  line.last_end = completion.end;
+}
+
 bool Completions::poll(Line& line) {
   while (line.size > 0) {
     Entry& entry = line.entries[line.head];
@@ -51,12 +68,7 @@ bool Completions::poll(Line& line) {
       if (!complete(entry)) return true;
       if (entry.whole) context_.check(entry.what);  // an error found by a kernel is reported for the work, not for a part of it
       completion.begin = completion.end = runtime::steady_now();
-      // The host observes an end some microseconds late: the next work on the device would seem to have begun before it.
-      if (entry.begin != nullptr) {
-        const auto took = static_cast<std::int64_t>(static_cast<double>(entry.end.since(*entry.begin)) * 1e6);
-        completion.begin = std::max(completion.end - took, std::min(line.last_end, completion.end));
-        line.last_end = completion.end;
-      }
+      if (entry.begin != 0) set_times(line, entry, completion);
     } catch (const Error& thrown) {
       completion.error = &error.emplace(thrown);
     }

@@ -14,7 +14,7 @@ namespace millrace::actors {
 
 /// Enqueued work that has completed. Steady clock, nanoseconds.
 struct Completion {
-  std::int64_t begin = 0, end = 0;  // on a GPU: device times, shifted so that the end is when the worker observed it
+  std::int64_t begin = 0, end = 0;  // on a GPU: the device's times, in the host's clock
   const Error* error = nullptr;     // the error with which the work failed
 };
 
@@ -51,7 +51,7 @@ class Completions {
     new (entry.storage.data()) Body(body);
     entry.call = [](std::byte* storage, const Completion& completion) { (*std::launder(reinterpret_cast<Body*>(storage)))(completion); };
     entry.whole = whole;
-    entry.begin = whole ? begin_ : nullptr;
+    entry.begin = whole ? begun_ : 0;
     entry.end.record(context_, lane);
     ++of.size;
   }
@@ -59,8 +59,8 @@ class Completions {
   struct Entry {
     static constexpr std::size_t room = 160;
     explicit Entry(kernels::DeviceContext& context) : end(context, true) {}
-    bool whole = true;                      // if false: a part of a piece of work
-    const kernels::Event* begin = nullptr;  // of the work; null: its times are not needed
+    bool whole = true;      // if false: a part of a piece of work
+    std::size_t begin = 0;  // which call of begin() began the work, from 1; 0: its times are not needed
     kernels::Event end;
     const char* what = "";
     alignas(std::max_align_t) std::array<std::byte, room> storage;
@@ -71,17 +71,22 @@ class Completions {
     std::vector<Entry> entries;
     std::size_t head = 0, size = 0;
     std::int64_t last_end = 0;  // as reported
+    // In the device's time, ns since the begin of the first work:
+    std::size_t begin = 0;  // of the last work that was observed, as Entry::begin
+    double device_begin = 0, device_end = 0;
+    double offset = 0;  // what is added to get the host's time
   };
   [[nodiscard]] Line& line(kernels::StreamKind lane) noexcept { return lines_[lane == kernels::StreamKind::background ? 1 : 0]; }
   Entry& next(Line& of);
   bool poll(Line& line);
   [[nodiscard]] static bool complete(const Entry& entry);
+  void set_times(Line& line, const Entry& entry, Completion& completion) const;
+  [[nodiscard]] const kernels::Event& begin_of(std::size_t call) const { return begins_[call % begins_.size()]; }
 
   kernels::DeviceContext& context_;
   std::array<Line, 2> lines_;
   std::vector<kernels::Event> begins_;  // used in turn: more than there can be entries
-  const kernels::Event* begin_ = nullptr;
-  std::size_t turn_ = 0;
+  std::size_t begun_ = 0;               // calls of begin()
 };
 
 }  // namespace millrace::actors

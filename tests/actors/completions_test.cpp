@@ -79,6 +79,31 @@ TEST_F(CompletionsTest, GiveConsecutiveTimes) {
   }
 }
 
+// A worker that is busy observes several ends at once, long after: each still has the time that the device took.
+TEST_F(CompletionsTest, AreTimedByTheDeviceHoweverLateTheyAreSeen) {
+  Completions completions(*queue_);
+  std::vector<Completion> completed;
+  auto* list = &completed;
+  const auto enqueue = [&](int copies) {
+    completions.begin();
+    work(StreamKind::compute, copies);
+    completions.add(StreamKind::compute, "the test", [list](const Completion& completion) { list->push_back(completion); });
+  };
+  enqueue(40);
+  poll_to_the_end(completions);  // seen at once
+  enqueue(40);
+  enqueue(40);
+  queue_->drain();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  poll_to_the_end(completions);
+  ASSERT_EQ(completed.size(), 3U);
+  for (int i = 1; i < 3; ++i) {
+    EXPECT_LE(completed[i - 1].end, completed[i].begin);
+    EXPECT_LT(completed[i].begin, completed[i].end);
+  }
+  EXPECT_LT(completed[2].end - completed[1].begin, 45'000'000);  // the two pieces of work, without the sleep behind them
+}
+
 TEST_F(CompletionsTest, OfTheBackgroundHaveAnOrderOfTheirOwn) {
   Completions completions(*queue_, 4);
   std::string order;
