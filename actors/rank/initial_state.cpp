@@ -1,5 +1,8 @@
 #include "actors/rank/initial_state.hpp"
 
+#include <cstdint>
+#include <iterator>
+
 #include "kernels/transfer.hpp"
 #include "layers/formats/model_weights.hpp"
 #include "layers/initial_values.hpp"
@@ -29,9 +32,14 @@ void for_each_tensor(Rank& rank, bool begins, Fill fill) {
 }  // namespace
 
 void initialize_from_seed(Rank& rank, std::uint64_t seed) {
+  constexpr std::int64_t grain = 4096;  // numbers; a value depends on its place alone, not on the thread
   for_each_tensor(rank, true, [&](const ParameterSpec& spec, const StoredParameter& tensor, const StageShard& shard) {
-    shard.fill(rank.context(), shard.master(tensor),
-               [&](Numbers numbers) { layers::initial_values(spec, rank.plan().model.initializer_range, seed, 0, numbers); });
+    shard.fill(rank.context(), shard.master(tensor), [&](Numbers numbers) {
+      rank.context().team().for_ranges(std::ssize(numbers), grain, [&](std::int64_t begin, std::int64_t end) {
+        layers::initial_values(spec, rank.plan().model.initializer_range, seed, begin,
+                               numbers.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+      });
+    });
   });
 }
 
