@@ -29,6 +29,7 @@ bool device_is_wanted() {
 struct OnDevice {
   std::unique_ptr<DeviceContext> context = make_context(kDevice);
   std::multimap<std::size_t, Buffer> free;
+  bool handed_out = false;  // since the last wait
 };
 std::optional<OnDevice> shared;
 
@@ -61,7 +62,17 @@ const auto* const environment = ::testing::AddGlobalTestEnvironment(new WithDevi
 DeviceContext* device_queue() { return shared ? shared->context.get() : nullptr; }
 
 void wait() {
-  if (shared) shared->context->drain();
+  if (!shared) return;
+  shared->context->drain();
+  shared->handed_out = false;
+}
+
+void hand_out() {
+  if (shared) shared->handed_out = true;
+}
+
+void wait_for_kernels() {
+  if (shared && shared->handed_out) wait();
 }
 
 Memory::Memory(std::size_t bytes) : bytes_(bytes) {

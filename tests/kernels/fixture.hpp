@@ -23,6 +23,10 @@ namespace millrace::kernels::testing {
 [[nodiscard]] inline bool on_device() { return device_queue() != nullptr; }
 /// Returns when the device has done all enqueued work; throws errors that its kernels reported.
 void wait();
+/// Notes that a tensor is handed out, to which a kernel may be applied now.
+void hand_out();
+/// `wait`, unless no tensor was handed out since the last time: the elements of a large one are read one by one.
+void wait_for_kernels();
 
 /// The implementation under test.
 [[nodiscard]] inline ExecutionContext fast(ThreadTeam& team) { return ExecutionContext(team, Implementation::fast, device_queue()); }
@@ -70,12 +74,13 @@ class Data {
   }
 
   [[nodiscard]] const Tensor& operator*() const {
-    wait();
+    wait_for_kernels();
+    hand_out();
     return tensor_;
   }
   [[nodiscard]] std::int64_t elements() const { return tensor_.elements(); }
   [[nodiscard]] double get(std::int64_t i) const {
-    wait();
+    wait_for_kernels();
     return at(i);
   }
   /// The current contents, after a `wait`.
@@ -92,7 +97,7 @@ class Data {
     }
   }
   void set(std::int64_t i, double value) {
-    wait();
+    wait_for_kernels();
     put(i, value);
   }
 
