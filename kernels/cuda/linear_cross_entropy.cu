@@ -10,9 +10,10 @@ namespace millrace::kernels::cuda {
 namespace {
 
 /// Maximum bytes of logits in memory at a time, unless one token has more.
-constexpr std::int64_t kTileBytes = std::int64_t{128} << 20;
-constexpr std::int64_t kTokenUnit = 128;  // tiles of many tokens have a multiple of this many
-constexpr std::int64_t kRowUnit = 8;      // rows of a tile start at multiples of this, so that they are aligned for wide loads and products
+constexpr std::int64_t kTileBytes = std::int64_t{128} << 20;  // of fp32 logits …
+constexpr std::int64_t kFewestTokens = 1024;                  // … or this many tokens: products of fewer do not occupy a GPU
+constexpr std::int64_t kTokenUnit = 128;                      // tiles of many tokens have a multiple of this many
+constexpr std::int64_t kRowUnit = 8;  // rows of a tile start at multiples of this, so that they are aligned for wide loads and products
 constexpr int kFewThreads = 128, kManyThreads = 1024;
 constexpr std::int64_t kManyEntries = 4096;
 constexpr int kLossThreads = 256;
@@ -217,8 +218,7 @@ struct Layout {
  private:
   [[nodiscard]] std::int64_t tokens_of_a_tile() const {
     const std::int64_t fit = kTileBytes / std::max<std::int64_t>(stride * std::int64_t{sizeof(float)}, 1);
-    const std::int64_t even = fit >= kTokenUnit ? fit / kTokenUnit * kTokenUnit : std::max<std::int64_t>(fit, 1);
-    return std::min(even, tokens);
+    return std::min(std::max(fit / kTokenUnit * kTokenUnit, kFewestTokens), tokens);
   }
 };
 
