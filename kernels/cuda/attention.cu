@@ -4,6 +4,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/cuda/attention_backward_hopper.hpp"
 #include "kernels/cuda/attention_kernels.hpp"
 #include "kernels/cuda/attention_of_blocks.hpp"
 #include "kernels/cuda/fused_attention.hpp"
@@ -20,6 +21,10 @@ void check_head_size(const char* component, const Shape& q, AttentionOptions opt
 
 // Scratch: d_o · o of every query and head, then the ranges of segments.
 std::size_t delta_bytes(const Shape& q) { return align_up(static_cast<std::size_t>(q[0] * q[1]) * sizeof(float)); }
+
+std::size_t tiled_bytes(const Shape& q, const AttentionSizes& sizes) {
+  return delta_bytes(q) + align_up(static_cast<std::size_t>(sizes.rows * ranges_of_row(sizes)) * sizeof(SegmentRange));
+}
 
 // One warp per range.
 __global__ void __launch_bounds__(kThreads) segment_ranges(const std::int32_t* segments, SegmentRange* ranges, AttentionSizes sizes) {
@@ -97,8 +102,11 @@ void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o
   if (choice != nullptr)
     return attention_of_blocks_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, *choice,
                                               reinterpret_cast<float*>(scratch.data()));
-  if (fused_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch)) return;
   const SegmentRange* ranges = find_ranges(context, component, q, k, segments, options, scratch);
+  if (attention_input_gradient_on_hopper(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, ranges,
+                                         scratch.subspan(tiled_bytes(q.shape, attention_sizes(q.shape, k.shape, options)))))
+    return;
+  if (fused_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, options, dq, dk, dv, scratch)) return;
   tiled_attention_input_gradient(context, d_o, q, k, v, o, log_sum_exp, segments, options, dq, dk, dv, ranges,
                                  reinterpret_cast<float*>(scratch.data()));
 }
@@ -116,8 +124,7 @@ void attention_sink_gradient(const ExecutionContext& context, const Tensor& d_o,
 
 std::size_t attention_scratch_bytes(const Shape& q, const Shape& k, DType dtype, AttentionOptions options, const Processor& /*processor*/) {
   check_head_size("kernels.attention_scratch_bytes", q, options);
-  const AttentionSizes sizes = attention_sizes(q, k, options);
-  const std::size_t own = delta_bytes(q) + align_up(static_cast<std::size_t>(sizes.rows * ranges_of_row(sizes)) * sizeof(SegmentRange));
+  const std::size_t own = tiled_bytes(q, attention_sizes(q, k, options)) + attention_gradient_scratch_on_hopper(q, k, dtype, options);
   return std::max(own, fused_attention_scratch_bytes(q, k, dtype, options));
 }
 

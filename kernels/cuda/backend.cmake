@@ -37,7 +37,8 @@ if(MILLRACE_CUDA STREQUAL "emulated")
     target_sources(millrace_kernels_cuda PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulated_cuda/${part}.cpp)
   endforeach()
 else()
-  target_sources(millrace_kernels_cuda PRIVATE cuda/fused_attention.cpp cuda/grouped_matmul_hopper.cu)
+  target_sources(millrace_kernels_cuda PRIVATE cuda/fused_attention.cpp
+    cuda/attention_backward_hopper.cu cuda/grouped_matmul_hopper.cu cuda/hopper_device.cu)
   # An update has the CPU's bits: no product is added without its rounding. Memory is what it waits for.
   foreach(kernel ${millrace_cuda_kernels})
     file(STRINGS ${kernel} updates REGEX "kernels/cuda/update.cuh|kernels/(average|muon).hpp")

@@ -3,43 +3,15 @@
 #include <initializer_list>
 #include <limits>
 #include <type_traits>
-#include <vector>
 
 #include "kernels/cuda/grouped_product_hopper.cuh"
+#include "kernels/cuda/hopper_device.hpp"
 #include "kernels/cuda/tensor_map.hpp"
 
 namespace millrace::kernels::cuda {
 namespace {
 
 using hopper::kTileRows;
-
-/// What has to be known of a device.
-struct Processors {
-  bool hopper = false;  // it has compute capability 9.0, and the kernels are compiled for it
-  int count = 0;
-};
-
-/// Whether the kernels have a body on the current device: if the build leaves out sm_90a, the empty one of another architecture is loaded.
-bool compiled(const char* component) {
-  cudaFuncAttributes attributes;
-  check_cuda(cudaFuncGetAttributes(&attributes, hopper::grouped_product<hopper::GroupedGradient<256>>), component, "kernel attributes");
-  return attributes.sharedSizeBytes > 0;
-}
-
-/// Found once for each device; the first call is made on the device of its context.
-const Processors& processors_of(const ExecutionContext& context, const char* component) {
-  thread_local std::vector<std::pair<int, Processors>> known;
-  const int device = context.device().index;
-  for (const auto& [index, processors] : known)
-    if (index == device) return processors;
-  int major = 0, minor = 0;
-  Processors found;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), component, "compute capability");
-  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), component, "compute capability");
-  check_cuda(cudaDeviceGetAttribute(&found.count, cudaDevAttrMultiProcessorCount, device), component, "processors");
-  found.hopper = major == 9 && minor == 0 && compiled(component);
-  return known.emplace_back(device, found).second;
-}
 
 bool aligned(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors)
@@ -79,11 +51,11 @@ bool grouped_matmul_on_hopper(const ExecutionContext& context, const Tensor& a, 
   constexpr const char* component = "kernels.grouped_matmul";
   const std::int64_t rows = a.shape[0], k = a.shape[1], n = c.shape[1], experts = b.shape[0];
   if (a.dtype != DType::bf16 || !multiples_of_8({n, k}) || !aligned({&a, &b, &c})) return false;
-  const Processors& processors = processors_of(context, component);
+  const HopperDevice& device = hopper_device_of(context, component);
   // Each group has at most one tile that is not whole.
   const std::int64_t row_tiles = rows / kTileRows + experts;
-  if (!processors.hopper || !countable(rows, row_tiles * tiles_of(n, 128))) return false;
-  with_width(hopper::tile_width(tiles_of(rows, kTileRows), n, processors.count), [&]<int Width>(std::integral_constant<int, Width>) {
+  if (!device.usable || !countable(rows, row_tiles * tiles_of(n, 128))) return false;
+  with_width(hopper::tile_width(tiles_of(rows, kTileRows), n, device.processors), [&]<int Width>(std::integral_constant<int, Width>) {
     const hopper::Task task{
         .a = map_of_lines(component, a.data, {k, rows, 1}, kTileRows),
         .b = options.transpose_b ? map_of_lines(component, b.data, {k, n, experts}, Width)
@@ -98,7 +70,7 @@ bool grouped_matmul_on_hopper(const ExecutionContext& context, const Tensor& a, 
         .groups = groups_of(context, offsets, rows),
     };
     const auto enqueue = [&]<class Work>(Work) {
-      hopper::launch_product<Work>(compute_lane(context), component, processors.count, row_tiles * task.column_tiles, task);
+      hopper::launch_product<Work>(compute_lane(context), component, device.processors, row_tiles * task.column_tiles, task);
     };
     with_type(c.dtype, [&]<class Result>(Result) {
       if (options.transpose_b)
@@ -115,10 +87,10 @@ bool grouped_weight_gradient_on_hopper(const ExecutionContext& context, const Te
   constexpr const char* component = "kernels.grouped_weight_gradient";
   const std::int64_t rows = a.shape[0], experts = c.shape[0], m = c.shape[1], n = c.shape[2];
   if (a.dtype != DType::bf16 || !multiples_of_8({m, n}) || !aligned({&a, &b, &c})) return false;
-  const Processors& processors = processors_of(context, component);
+  const HopperDevice& device = hopper_device_of(context, component);
   const std::int64_t row_tiles = tiles_of(m, kTileRows);
-  if (!processors.hopper || !countable(rows, experts * row_tiles * tiles_of(n, 128))) return false;
-  with_width(hopper::tile_width(experts * row_tiles, n, processors.count), [&]<int Width>(std::integral_constant<int, Width>) {
+  if (!device.usable || !countable(rows, experts * row_tiles * tiles_of(n, 128))) return false;
+  with_width(hopper::tile_width(experts * row_tiles, n, device.processors), [&]<int Width>(std::integral_constant<int, Width>) {
     const hopper::Task task{
         .a = map_of_lines(component, a.data, {m, rows, 1}, hopper::kStageTerms),
         .b = map_of_lines(component, b.data, {n, rows, 1}, hopper::kStageTerms),
@@ -131,7 +103,7 @@ bool grouped_weight_gradient_on_hopper(const ExecutionContext& context, const Te
         .column_tiles = static_cast<int>(tiles_of(n, Width)),
         .groups = groups_of(context, offsets, rows),
     };
-    hopper::launch_product<hopper::GroupedGradient<Width>>(compute_lane(context), component, processors.count,
+    hopper::launch_product<hopper::GroupedGradient<Width>>(compute_lane(context), component, device.processors,
                                                            experts * row_tiles * task.column_tiles, task);
   });
   return true;

@@ -32,10 +32,12 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder(const char* componen
 /// 128 bytes, from each of `lines` neighbours along the second axis, swizzled by 128 bytes. `data`: aligned to 16 bytes; sizes: elements
 /// along the contiguous axis, a multiple of 8, then along the second and the third one; `lines`: at most 256. A kernel takes the map as a
 /// parameter that is a __grid_constant__, which a graph keeps by its value.
-inline CUtensorMap map_of_lines(const char* component, const void* data, std::array<std::int64_t, 3> sizes, int lines) {
+/// `steps`: elements from one place to the next along the second and the third axis, multiples of 8.
+inline CUtensorMap map_of_lines(const char* component, const void* data, std::array<std::int64_t, 3> sizes,
+                                std::array<std::int64_t, 2> steps, int lines) {
   const std::array<cuuint64_t, 3> dims{static_cast<cuuint64_t>(sizes[0]), static_cast<cuuint64_t>(sizes[1]),
                                        static_cast<cuuint64_t>(sizes[2])};
-  const std::array<cuuint64_t, 2> strides{dims[0] * 2, dims[0] * dims[1] * 2};  // bytes
+  const std::array<cuuint64_t, 2> strides{static_cast<cuuint64_t>(steps[0]) * 2, static_cast<cuuint64_t>(steps[1]) * 2};  // bytes
   const std::array<cuuint32_t, 3> box{64, static_cast<cuuint32_t>(lines), 1}, each{1, 1, 1};
   CUtensorMap map;
   const CUresult status = tensor_map_encoder(component)(
@@ -44,6 +46,10 @@ inline CUtensorMap map_of_lines(const char* component, const void* data, std::ar
   MILLRACE_CHECK(status == CUDA_SUCCESS, ExitCode::device, component, "error {} for the tensor map of [{}, {}, {}]",
                  static_cast<int>(status), sizes[2], sizes[1], sizes[0]);
   return map;
+}
+/// The same of a contiguous tensor.
+inline CUtensorMap map_of_lines(const char* component, const void* data, std::array<std::int64_t, 3> sizes, int lines) {
+  return map_of_lines(component, data, sizes, {sizes[0], sizes[0] * sizes[1]}, lines);
 }
 
 }  // namespace millrace::kernels::cuda

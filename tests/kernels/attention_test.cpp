@@ -251,6 +251,30 @@ TEST(Attention, RowsOfOneSegmentMatchReference) {
   }
 }
 
+// Rows of whole 64 tokens, which a GPU with wide tensor cores takes by kernels of their own: every mask, and tiles of keys and queries that
+// are seen in part, as a whole and not at all.
+TEST(Attention, RowsOfWholeTilesMatchReference) {
+  ThreadTeam team(2);
+  const ExecutionContext context = fast(team);
+  const ExecutionContext plain(team, Implementation::reference);
+  constexpr DType bf16 = DType::bf16;
+  for (const AttentionCase& c : {AttentionCase{1, 64, 1, 1, 64, bf16, 0}, AttentionCase{2, 192, 4, 1, 64, bf16, 50},
+                                 AttentionCase{1, 320, 2, 1, 32, bf16, 100, 0.3F, 70}, AttentionCase{2, 128, 2, 2, 40, bf16, 0, 0.2F, 0, 48},
+                                 AttentionCase{1, 256, 4, 2, 128, bf16, 0, 0.2F, 0, 0, 0, true, true},
+                                 AttentionCase{1, 192, 2, 1, 80, bf16, 65, 0.2F, 90, 128, 0, false},
+                                 AttentionCase{1, 320, 2, 2, 64, bf16, 0, 0.2F, 64, 0, 0, false, false, true},
+                                 AttentionCase{3, 64, 3, 1, 128, bf16, 13, 0.2F}}) {
+    SCOPED_TRACE(describe(c));
+    const Inputs in(c);
+    Outputs expected(in);
+    forward(plain, in, expected);
+    backward(plain, in, expected, expected);
+    Outputs found(in);
+    backward(context, in, expected, found);
+    Truth(in, expected).expect_gradients(found);
+  }
+}
+
 // Many tiles and heads concurrently: sums added in varying order would differ here.
 TEST(Attention, RowsOfOneSegmentRepeat) {
   if (!on_device()) GTEST_SKIP() << "of a GPU alone";
