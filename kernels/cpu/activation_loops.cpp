@@ -108,7 +108,8 @@ struct Linear {
 };
 
 struct HardSwish {
-  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return x * Relu6::value(x + 3.0F) / 6.0F; }
+  // Below −3 the other factor is 0; x stops there, as −∞ times 0 would be NaN.
+  [[gnu::always_inline]] static f32x16 value(f32x16 x) { return (x < -3.0F ? f32x16{} - 3.0F : x) * Relu6::value(x + 3.0F) / 6.0F; }
   [[gnu::always_inline]] static Point point(f32x16 x) {
     const f32x16 below = x < 3.0F ? x / 3.0F + 0.5F : f32x16{} + 1.0F;
     return {value(x), x > -3.0F ? below : f32x16{}};

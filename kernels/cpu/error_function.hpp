@@ -17,10 +17,10 @@ MILLRACE_INLINE V error_function_near(V x) {
   p = p * z + 1.128379165726710E+0F;
   return x * p;
 }
-/// 1 − erf x for x >= 1, computed as e^(−x²)/x times a polynomial of 1/x²; beyond 10 it underflows to 0.
+/// 1 − erf x for x >= 1, computed as e^(−x²)/x times a polynomial of 1/x²; from 10.5 on it is 0.
 template <class V>
 MILLRACE_INLINE V error_function_tail(V x) {
-  x = x > 10.0F ? V{} + 10.0F : x;
+  x = x > 10.5F ? V{} + 10.5F : x;  // where the exponential is 0
   const V q = 1.0F / x, y = q * q;
   V near = y * 2.326819970068386E-2F - 1.387039388740657E-1F;
   near = near * y + 3.687424674597105E-1F;

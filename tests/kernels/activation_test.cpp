@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <numbers>
+#include <utility>
+#include <vector>
 
 #include "kernels/elementwise.hpp"
 #include "tests/kernels/fixture.hpp"
@@ -26,8 +28,7 @@ struct Point {
 constexpr double u = fp32_roundoff;
 
 /// The cumulative normal distribution at z, and its density, if z has the error z_error. The cumulative value is accurate to about
-/// ten units; where it is denormal, its own spacing and that of its products count, and beyond z = −14 it stays at the last of
-/// these values.
+/// ten units; where it is denormal, its own spacing and that of its products count.
 Point share_of(double z, double z_error) {
   constexpr double steps = 4 * std::numeric_limits<float>::denorm_min();
   const double share = 0.5 * std::erfc(-z / std::numbers::sqrt2), density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
@@ -248,6 +249,36 @@ TEST(Activation, EndsOfTheRange) {
     EXPECT_EQ(y.get(2), 400);
     for (std::int64_t i = 3; i < 6; ++i) EXPECT_NEAR(y.get(i), 2 * gelu(inputs[i]), 1e-6 * std::abs(inputs[i])) << i;
   }
+}
+
+/// Where the product that defines an activation is −∞·0, the reference gives NaN, as torch does.
+TEST(Activation, InfinityGivesWhatTheReferenceGives) {
+  ThreadTeam team(1);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const Activation activation : kActivations)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Data x(dtype, {2}), one(dtype, {2}), numbers(DType::f32, {2, 1});
+      for (std::int64_t i = 0; i < 2; ++i) {
+        x.set(i, i == 0 ? -infinity : infinity);
+        one.set(i, 1);
+      }
+      const std::vector<double> values = numbers_of(activation);
+      for (std::size_t i = 0; i < values.size(); ++i) numbers.set(static_cast<std::int64_t>(i), values[i]);
+      const std::vector<Tensor> learned = ActivationResults::scalars(numbers, 0, values.size());
+      const auto forward = [&](Implementation implementation, bool gated) {
+        Data y(dtype, {2});
+        const ExecutionContext context = stream_of(team, implementation);
+        gated ? glu_forward(context, activation, *x, *one, *y, learned) : activation_forward(context, activation, *x, *y, learned);
+        return std::pair(y.get(0), y.get(1));
+      };
+      for (const bool gated : {false, true}) {
+        const auto found = forward(Implementation::fast, gated), expected = forward(Implementation::reference, gated);
+        const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+        EXPECT_TRUE(same(found.first, expected.first) && same(found.second, expected.second))
+            << to_string(activation) << " of −∞ and ∞ is " << found.first << " and " << found.second << ", expected " << expected.first
+            << " and " << expected.second;
+      }
+    }
 }
 
 TEST(Activation, ComputesEveryBf16AsTheFp32ThatItIs) {

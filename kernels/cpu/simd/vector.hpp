@@ -316,7 +316,7 @@ MILLRACE_INLINE V hyperbolic_tangent(V x, Exponential exponential_of) {
   p = p * z - 3.33332819422e-1F;
   const V small = p * z * x + x;
   const V size = x < 0.0F ? -x : x;
-  const V bounded = size > 10.0F ? size * 0.0F + 10.0F : size;  // beyond it tanh is 1
+  const V bounded = size > 10.0F ? V{} + 10.0F : size;  // beyond it tanh is 1
   const V large = 1.0F - 2.0F / (exponential_of(bounded * 2.0F) + 1.0F);
   return size >= 0.625F ? (x < 0.0F ? -large : large) : small;
 }
