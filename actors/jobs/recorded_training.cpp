@@ -1,11 +1,11 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "actors/jobs/recorded_steps.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/json_reader.hpp"
-#include "runtime/optimizers/optimizer_config.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -34,9 +34,12 @@ std::vector<std::string> expressions(JsonReader& reader, const char* key, const 
   return all;
 }
 
+/// The values of MaxText's opt_type that are supported. Each is the name of the same optimizer in train.optimizer.
+constexpr std::array<std::string_view, 4> maxtext_optimizers = {"adamw", "adam_pax", "sgd", "muon"};
+
 void read_optimizer(JsonReader& reader, runtime::TrainConfig& train) {
   train.optimizer = reader.text("opt_type").value_or("adamw");
-  if (std::ranges::find(runtime::optimizer_choices, train.optimizer, &runtime::OptimizerChoice::name) == runtime::optimizer_choices.end())
+  if (std::ranges::find(maxtext_optimizers, train.optimizer) == maxtext_optimizers.end())
     reader.refuse("opt_type", "expected adamw, adam_pax, sgd or muon: no other optimizer of MaxText is supported");
   check_only_value(reader, "adam_eps_root", 0.0, "epsilon is added outside of the root");
   if (const auto dtype = reader.text("mu_dtype").value_or("float32"); dtype == "bfloat16")
