@@ -198,8 +198,12 @@ TEST(Profile, ARehearsalHasTheSameFolder) {
 }
 
 TEST(Profile, RefusesWhatCannotBe) {
-  expect_failure(run_millrace({"profile", "configs/runs/tiny.toml", "--steps", "0"}), ExitCode::usage, {"--steps 0"});
-  expect_failure(run_millrace({"profile", "configs/runs/tiny.toml", "--steps", "9999"}), ExitCode::usage, {"9999 steps", "steps at most"});
+  const TemporaryFolder folder;
+  const auto steps = [&](const char* count) {
+    return run_millrace({"profile", "configs/runs/tiny.toml", "--steps", count, "--out", folder / "profile"});
+  };
+  expect_failure(steps("0"), ExitCode::usage, {"--steps 0"});
+  expect_failure(steps("9999"), ExitCode::usage, {"9999 steps", "steps at most"});
   expect_failure(run_millrace({"profile", "--check", "/no/such/folder"}), ExitCode::usage, {"/no/such/folder has no profile.json"});
   const auto nowhere = run_millrace({"profile", "configs/runs/tiny.toml", "data.text=docs", "data.held_out=0", "--out", "/proc/nowhere"});
   expect_failure(nowhere, ExitCode::storage, {"/proc/nowhere"});
