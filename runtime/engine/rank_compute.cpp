@@ -58,6 +58,8 @@ std::size_t tokens_in(const std::vector<Stage*>& stages) {
 }  // namespace
 
 RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& options) {
+  if (options.training && options.optimizer != nullptr)
+    require_kernels(options.optimizer->kernel_rows(), options.device, "runtime.rank_compute", "the optimizer's update");
   RankShards shards = shards_of(stages, options);
   RankMemoryRequest demand{options.accumulators,
                            options.training,

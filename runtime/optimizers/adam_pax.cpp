@@ -13,6 +13,7 @@ class AdamPax final : public Optimizer {
       : scalars_{.beta1 = train.beta1, .beta2 = train.beta2, .epsilon = train.epsilon, .weight_decay = train.weight_decay} {}
 
   [[nodiscard]] const std::vector<OptimizerState>& states() const override { return states_; }
+  [[nodiscard]] KernelRows kernel_rows() const override { return {&kernels::table::adam_pax}; }
   void update(const kernels::ExecutionContext& context, const UpdateScalars& step, std::span<const kernels::OptimizerTensors> tensors,
               kernels::Scratch) const override {
     kernels::AdamPaxScalars scalars = scalars_;

@@ -13,6 +13,7 @@ class Adamw final : public Optimizer {
         states_{{"adamw.m", first_moment_dtype(train)}, {"adamw.v"}} {}
 
   [[nodiscard]] const std::vector<OptimizerState>& states() const override { return states_; }
+  [[nodiscard]] KernelRows kernel_rows() const override { return {&kernels::table::adamw}; }
   void update(const kernels::ExecutionContext& context, const UpdateScalars& step, std::span<const kernels::OptimizerTensors> tensors,
               kernels::Scratch) const override {
     kernels::AdamwScalars scalars = scalars_;

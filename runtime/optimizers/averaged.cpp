@@ -21,6 +21,11 @@ class Averaged final : public Optimizer {
   [[nodiscard]] std::size_t scratch_bytes(const kernels::MatrixForm& matrices, const kernels::Processor& processor) const override {
     return optimizer_->scratch_bytes(matrices, processor);
   }
+  [[nodiscard]] KernelRows kernel_rows() const override {
+    KernelRows rows = optimizer_->kernel_rows();
+    rows.push_back(&kernels::table::move_average);
+    return rows;
+  }
   void update(const kernels::ExecutionContext& context, const UpdateScalars& scalars, std::span<const kernels::OptimizerTensors> tensors,
               kernels::Scratch scratch) const override {
     optimizer_->update(context, scalars, tensors, scratch);

@@ -1,6 +1,8 @@
 #include "kernels/muon.hpp"
 
 #include "kernels/adamw.hpp"
+#include "kernels/matmul.hpp"
+#include "kernels/square_sum.hpp"
 #include "runtime/optimizers/optimizer.hpp"
 #include "runtime/optimizers/optimizer_config.hpp"
 
@@ -32,6 +34,10 @@ class Muon final : public Optimizer {
   }
   [[nodiscard]] std::size_t scratch_bytes(const kernels::MatrixForm& matrices, const kernels::Processor& processor) const override {
     return matrices.count > 0 ? kernels::muon_scratch_bytes(matrices, processor) : 0;
+  }
+  [[nodiscard]] KernelRows kernel_rows() const override {
+    using namespace kernels::table;
+    return {&muon_momentum, &square_sums, &muon_normalize, &matmul, &muon_polynomial, &muon_step, &adamw};
   }
   void update(const kernels::ExecutionContext& context, const UpdateScalars& step, std::span<const kernels::OptimizerTensors> tensors,
               kernels::Scratch scratch) const override {

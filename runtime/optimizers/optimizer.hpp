@@ -9,6 +9,7 @@
 #include "kernels/base/device.hpp"
 #include "kernels/base/execution_context.hpp"
 #include "kernels/optimizer_tensors.hpp"
+#include "runtime/program/kernel_rows.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::runtime {
@@ -52,6 +53,8 @@ class Optimizer {
                                                   [[maybe_unused]] const kernels::Processor& processor) const {
     return 0;
   }
+  /// The kernels that update() calls. Planning a rank that trains fails if the device lacks one of them.
+  [[nodiscard]] virtual KernelRows kernel_rows() const = 0;
   /// Updates the tensors, writes their bf16 copies and zeroes their gradients. `scratch` has at least the largest scratch_bytes of the
   /// tensors. Thread: the rank's compute worker. The result does not depend on which tensors share a call; of the number of threads only
   /// products of matrices depend, as in programs.

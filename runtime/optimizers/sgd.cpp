@@ -14,6 +14,7 @@ class Sgd final : public Optimizer {
   }
 
   [[nodiscard]] const std::vector<OptimizerState>& states() const override { return states_; }
+  [[nodiscard]] KernelRows kernel_rows() const override { return {&kernels::table::sgd}; }
   void update(const kernels::ExecutionContext& context, const UpdateScalars& step, std::span<const kernels::OptimizerTensors> tensors,
               kernels::Scratch) const override {
     kernels::SgdScalars scalars = scalars_;

@@ -116,7 +116,8 @@ class Planner {
   MemoryPlan plan() {
     for (const auto kind : all_program_kinds)
       if (runs(plan_.mode, kind))
-        for (const auto& operation : programs_.program(kind)) require_kernels(operation);
+        for (const auto& operation : programs_.program(kind))
+          require_kernels(operation.rule->kernel_rows(), processor_.device, memory_plan_component, operation.name);
     place_ports();
     for (std::size_t i = 0; i < programs_.values.size(); ++i) {
       const ValueId id{static_cast<std::int32_t>(i)};
@@ -134,14 +135,6 @@ class Planner {
   }
 
  private:
-  /// Without this check a run on this device would fail at the operation's first call.
-  void require_kernels(const Operation& operation) const {
-    const auto backend = kernels::device_type(processor_.device).facts().backend;
-    for (const auto* row : operation.rule->kernel_rows())
-      MILLRACE_CHECK(row->has(backend), ExitCode::config, memory_plan_component, "device {} has no kernel for {} ({})",
-                     kernels::to_string(backend), row->name(), operation.name);
-  }
-
   /// Ports lie in the order of the boundary, whatever the programs do with them: the neighbour's programs find them there.
   void place_ports() {
     const auto place_each = [&](Region region, const std::vector<Port>& ports, ValueId Port::*member, const SlotLayout& slot) {

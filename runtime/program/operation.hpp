@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "kernels/base/execution_context.hpp"
-#include "kernels/base/kernel_table.hpp"
 #include "kernels/base/tensor.hpp"
 #include "runtime/program/attributes.hpp"
+#include "runtime/program/kernel_rows.hpp"
 #include "runtime/program/value.hpp"
 
 namespace millrace::runtime {
@@ -20,9 +20,6 @@ struct Cost {
   double flops = 0;  // multiply-adds count two
   double bytes = 0;  // read and written, each operand once
 };
-
-/// The rows of the kernel tables that an operation calls.
-using KernelRows = std::vector<const kernels::KernelRow*>;
 
 /// Everything that is known about a kind of operation except the kernel's arithmetic. Each has its own file in ops/. Rules are
 /// immutable and live as long as the process.

@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "runtime/engine/optimizer_step.hpp"
 #include "tests/layers/model_fixture.hpp"
 #include "tests/runtime/engine/made_up_device.hpp"
+#include "tests/support/expect_error.hpp"
 
 // The same training on a device that only this test defines: runtime/ has no code for it.
 namespace millrace::runtime {
@@ -129,6 +132,36 @@ TEST(MadeUpDevice, ShowsAHookCopies) {
     EXPECT_GT(hook.seen_, 0);
     EXPECT_EQ(hook.direct_, model == &there ? 0 : hook.seen_);
   }
+}
+
+// -- an optimizer whose kernel the device lacks -------------------------------------------------------------------------------------------
+
+constinit kernels::Kernel<void(const kernels::ExecutionContext&, const kernels::Tensor& x)> halve_row("halve_parameter");
+void halve(const kernels::ExecutionContext&, const kernels::Tensor& x) { x.as<float>()[0] /= 2; }
+const kernels::InTable halve_in_table{kernels::Backend::reference, halve_row, halve};
+
+class Halving final : public Optimizer {
+ public:
+  [[nodiscard]] const std::vector<OptimizerState>& states() const override { return states_; }
+  [[nodiscard]] KernelRows kernel_rows() const override { return {&halve_row}; }
+  void update(const kernels::ExecutionContext& context, const UpdateScalars&, std::span<const kernels::OptimizerTensors> tensors,
+              kernels::Scratch) const override {
+    for (const auto& each : tensors) halve_row(context, each.parameter);
+  }
+
+ private:
+  std::vector<OptimizerState> states_;
+};
+
+TEST(MadeUpDevice, IsRefusedByThePlanIfTheOptimizerHasNoKernelForIt) {
+  RankOptions options;
+  options.plan_only = true;
+  options.device = testing::made_up_device;
+  options.optimizer = std::make_shared<Halving>();
+  tests::expect_error([&] { const RankCompute rank({}, options); }, ExitCode::config,
+                      {"device made-up has no kernel for halve_parameter (the optimizer's update)"});
+  options.training = false;
+  EXPECT_NO_THROW(RankCompute({}, options)) << "an evaluation updates nothing";
 }
 
 }  // namespace

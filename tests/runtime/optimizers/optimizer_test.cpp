@@ -37,6 +37,36 @@ TEST(Optimizer, NamesItsStates) {
   EXPECT_EQ(names_of(train), (std::vector<std::string>{"muon.momentum/w", "muon.nadamw.m/w", "muon.nadamw.v/w"}));
 }
 
+TEST(Optimizer, NamesItsKernels) {
+  TrainConfig train;
+  const auto kernels_of = [&](const char* optimizer) {
+    train.optimizer = optimizer;
+    std::vector<std::string> names;
+    for (const kernels::KernelRow* row : make_optimizer(train)->kernel_rows()) names.emplace_back(row->name());
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(kernels_of("adamw"), Names{"adamw"});
+  EXPECT_EQ(kernels_of("adam_pax"), Names{"adam_pax"});
+  EXPECT_EQ(kernels_of("sgd"), Names{"sgd"});
+  EXPECT_EQ(kernels_of("muon"),
+            (Names{"muon_momentum", "square_sums", "muon_normalize", "matmul", "muon_polynomial", "muon_step", "adamw"}));
+  train.average_decay = 0.5;
+  EXPECT_EQ(kernels_of("sgd"), (Names{"sgd", "move_average"}));
+}
+
+TEST(Optimizer, HasItsKernelsOnEveryDeviceOfTheBuild) {
+  std::vector<kernels::Device> devices{{}};
+  if (kernels::why_no_cuda().empty()) devices.push_back({kernels::DeviceKind::cuda, 0});
+  TrainConfig train;
+  train.average_decay = 0.5;
+  for (const auto& choice : optimizer_choices)
+    for (const kernels::Device device : devices) {
+      train.optimizer = choice.name;
+      EXPECT_NO_THROW(require_kernels(make_optimizer(train)->kernel_rows(), device, "test", choice.name)) << choice.name;
+    }
+}
+
 TEST(Optimizer, KeepsAnAverageBesideAnyOther) {
   kernels::ThreadTeam team(1);
   const kernels::ExecutionContext context(team);
