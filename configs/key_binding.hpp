@@ -68,13 +68,13 @@ Key named(const char* name, const char* doc, std::vector<std::string> choices, F
 template <class Names>
 std::vector<std::string> names_of(const Names& values) {
   std::vector<std::string> names;
+  names.reserve(values.size());
   for (const auto value : values) names.emplace_back(to_string(value));
   return names;
 }
 
 /// A function from a run to its member at `path`, for bind().
-#define MEMBER(path) \
-  [](RunConfig & config) -> auto& { return config.path; }
+#define MEMBER(path) ([](RunConfig & config) -> auto& { return config.path; })
 
 }  // namespace millrace::configs::binding
 

@@ -37,7 +37,8 @@ void balance_loss_input_gradient(const ExecutionContext& context, const Tensor& 
 
 /// E / S², the factor of the loss and of its gradient for these logits [T, E]; 0 without tokens.
 [[nodiscard]] inline double balance_factor(const Shape& logits, BalanceLossOptions options) {
-  const auto sequence = static_cast<double>(logits[0] / options.sequences);
+  const std::int64_t tokens = logits[0] / options.sequences;
+  const auto sequence = static_cast<double>(tokens);
   return sequence > 0 ? static_cast<double>(logits[1]) / (sequence * sequence) : 0.0;
 }
 

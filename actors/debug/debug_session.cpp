@@ -189,7 +189,7 @@ bool DebugSession::next(const std::vector<std::string>& words) {
 }
 
 bool DebugSession::operation(const std::vector<std::string>& words) {
-  goal_ = {Goal::operations, count_of(words, 1) - 1, standing_.rank, {}};
+  goal_ = {Goal::calls, count_of(words, 1) - 1, standing_.rank, {}};
   return true;
 }
 
@@ -351,7 +351,7 @@ void DebugSession::rebuild(std::size_t actions) {
 
 void DebugSession::before(const Call& call) {
   if (replaying_) return;
-  if (goal_.kind == Goal::operations && goal_.count-- == 0) return stop_inside(call, false, "");
+  if (goal_.kind == Goal::calls && goal_.count-- == 0) return stop_inside(call, false, "");
   for (std::size_t index = 0; index < breakpoints_.size(); ++index) {
     const auto& point = breakpoints_[index];
     if (point && !point->of_actions() && point->matches(standing_.action->action, stepper_->step()) && point->before(call))

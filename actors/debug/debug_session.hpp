@@ -67,7 +67,7 @@ class DebugSession : private runtime::OperationHook {
 
   /// The condition that ends a continue command, besides break points.
   struct Goal {
-    enum Kind : std::uint8_t { never, actions, actions_of_rank, operations, before_action, before_step } kind = never;
+    enum Kind : std::uint8_t { never, actions, actions_of_rank, calls, before_action, before_step } kind = never;
     std::int64_t count = 0;
     runtime::RankId rank;
     runtime::Action action;

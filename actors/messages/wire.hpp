@@ -27,7 +27,7 @@ class WireWriter {
       const auto* bytes = reinterpret_cast<const std::byte*>(&value);
       bytes_.insert(bytes_.end(), bytes, bytes + sizeof(T));
     } else {
-      std::apply([this](auto&... fields) { (put(fields), ...); }, value.tie());
+      std::apply([&](auto&... fields) { (put(fields), ...); }, value.tie());
     }
   }
   void put(std::string& text) { put_range(text); }
@@ -39,7 +39,7 @@ class WireWriter {
   void put(std::variant<Ts...>& value) {
     auto index = static_cast<std::uint32_t>(value.index());
     put(index);
-    std::visit([this](auto& alternative) { put(alternative); }, value);
+    std::visit([&](auto& alternative) { put(alternative); }, value);
   }
   /// Restarts in the same memory.
   void clear() { bytes_.clear(); }
@@ -69,7 +69,7 @@ class WireReader {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
       copy(&value, sizeof(T));
     } else {
-      std::apply([this](auto&... fields) { (get(fields), ...); }, value.tie());
+      std::apply([&](auto&... fields) { (get(fields), ...); }, value.tie());
     }
   }
   void get(std::string& text) { get_range(text); }
@@ -84,7 +84,7 @@ class WireReader {
     MILLRACE_CHECK(index < sizeof...(Ts), ExitCode::internal, "actors.wire", "message kind {} found, {} known", index, sizeof...(Ts));
     // if the index is the same, its lists keep their capacity
     if (index != value.index()) emplace(value, index, std::index_sequence_for<Ts...>{});
-    std::visit([this](auto& alternative) { get(alternative); }, value);
+    std::visit([&](auto& alternative) { get(alternative); }, value);
   }
   void finish() const { MILLRACE_CHECK(left_ == 0, ExitCode::internal, "actors.wire", "{} bytes more than the message has fields", left_); }
 

@@ -223,12 +223,15 @@ MILLRACE_INLINE bool describe_tile(const AttentionSizes& sizes, const std::int32
   return query_low <= key_high && key_low <= query_high;
 }
 
+/// The lowest `count` bits.
+MILLRACE_INLINE std::uint64_t lowest_bits(std::int64_t count) { return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1; }
+
 /// Adds the choices of blocks to a described tile; `choice` is that of its first query, with `step` words from one query to the next.
 /// Returns false if no query chose a block of it.
 MILLRACE_INLINE bool describe_choices(const AttentionSizes& sizes, const std::int32_t* choice, std::int64_t step, std::int64_t key_tile,
                                       ScoreTile& tile) {
   const std::int64_t first = key_tile * kTile, end = first + tile.keys;
-  const std::uint64_t all = tile.keys == kTile ? ~std::uint64_t{0} : (std::uint64_t{1} << tile.keys) - 1;
+  const std::uint64_t all = lowest_bits(tile.keys);
   bool any = false;
   tile.picked = false;
   for (std::int64_t t = 0; t < tile.queries; ++t, choice += step) {
@@ -237,8 +240,7 @@ MILLRACE_INLINE bool describe_choices(const AttentionSizes& sizes, const std::in
       if ((static_cast<std::uint32_t>(choice[block / 32]) >> (block % 32) & 1U) == 0) continue;
       const std::int64_t from = block * sizes.block < first ? 0 : block * sizes.block - first;
       const std::int64_t to = smaller(end, (block + 1) * sizes.block) - first;
-      const std::uint64_t below = to == kTile ? ~std::uint64_t{0} : (std::uint64_t{1} << to) - 1;
-      keys |= below & ~((std::uint64_t{1} << from) - 1);
+      keys |= lowest_bits(to) & ~lowest_bits(from);
     }
     tile.choices[0][t] = static_cast<std::int32_t>(keys);
     tile.choices[1][t] = static_cast<std::int32_t>(keys >> 32);

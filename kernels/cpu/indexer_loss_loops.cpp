@@ -20,7 +20,7 @@ MILLRACE_INLINE f32x16 where_positive(f32x16 x, f32x16 y) {
   auto result = __builtin_bit_cast(Registers, x);
   const auto sign = __builtin_bit_cast(Registers, y);
 #pragma GCC unroll 4
-  for (std::size_t i = 0; i < sizeof(f32x16) / sizeof(Register); ++i) result.part[i] = sign.part[i] > 0.0F ? result.part[i] : Register{};
+  for (int i = 0; i < kRegisters; ++i) result.part[i] = sign.part[i] > 0.0F ? result.part[i] : Register{};
   return __builtin_bit_cast(f32x16, result);
 }
 

@@ -15,8 +15,7 @@ MILLRACE_INLINE f32x16 fused(f32x16 a, f32x16 b, f32x16 c) {
   const auto left = __builtin_bit_cast(Registers, a), right = __builtin_bit_cast(Registers, b);
   auto sum = __builtin_bit_cast(Registers, c);
 #pragma GCC unroll 4
-  for (std::size_t i = 0; i < sizeof(f32x16) / sizeof(Register); ++i)
-    sum.part[i] = (Register)multiply_add((Wide)left.part[i], (Wide)right.part[i], (Wide)sum.part[i]);
+  for (int i = 0; i < kRegisters; ++i) sum.part[i] = (Register)multiply_add((Wide)left.part[i], (Wide)right.part[i], (Wide)sum.part[i]);
   return __builtin_bit_cast(f32x16, sum);
 }
 

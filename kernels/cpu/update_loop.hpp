@@ -15,7 +15,7 @@ template <int States, class Rule>
 MILLRACE_INLINE void update_range(const UpdatePointers<States>& at, std::int64_t begin, std::int64_t end, const Rule& rule) {
   std::int64_t i = begin;
   for (; i + 16 <= end; i += 16) {
-    f32x16 parameter = load(at.parameter + i), states[States > 0 ? States : 1];
+    f32x16 parameter = load(at.parameter + i), states[state_places<States>];
     for (int s = 0; s < States; ++s) states[s] = s == 0 && at.narrow != nullptr ? load(at.narrow + i) : load(at.states[s] + i);
     rule(parameter, states, load(at.gradient + i));
     store(at.parameter + i, parameter);
@@ -29,7 +29,7 @@ MILLRACE_INLINE void update_range(const UpdatePointers<States>& at, std::int64_t
     if (at.copy != nullptr) store(at.copy + i, parameter);
   }
   if (const std::int64_t count = end - i; count > 0) {
-    f32x16 parameter = load(at.parameter + i, count), states[States > 0 ? States : 1];
+    f32x16 parameter = load(at.parameter + i, count), states[state_places<States>];
     for (int s = 0; s < States; ++s)
       states[s] = s == 0 && at.narrow != nullptr ? load(at.narrow + i, count) : load(at.states[s] + i, count);
     rule(parameter, states, load(at.gradient + i, count));

@@ -5,13 +5,17 @@
 
 namespace millrace::kernels::cpu {
 
+/// The length of arrays of states, which cannot be 0.
+template <int States>
+inline constexpr int state_places = States + (States == 0);
+
 /// Pointers to the data of one tensor's update. `States` is the number of optimizer states that the kernel uses.
 template <int States>
 struct UpdatePointers {
   float* parameter;
   float* gradient;
   BFloat16* copy;  // or null
-  float* states[States > 0 ? States : 1];
+  float* states[state_places<States>];
   BFloat16* narrow;  // the first state if it is bf16, else null
 };
 

@@ -69,7 +69,7 @@ void choose_costs(Planning& planning, const Arguments& arguments) {
   MILLRACE_CHECK(measure || !arguments.given("repeats"), ExitCode::usage, plan_component, "--repeats without --measure, expected both");
   auto& search = planning.search;
   if (file) {
-    const auto costs = actors::read_costs(arguments.text("costs"), static_cast<int>(layers::chain_of(planning.config.model).all()));
+    auto costs = actors::read_costs(arguments.text("costs"), static_cast<int>(layers::chain_of(planning.config.model).all()));
     search.costs = [costs](const actors::PlanRequest&) { return costs; };
     search.may_rematerialize = false;  // the file's times are those of a single policy
   } else if (measure) {
@@ -116,7 +116,9 @@ std::string policy_text(const std::vector<std::string>& policy) { return fmt::fo
 std::string number(double value) { return fmt::format("{:.{}f}", value, value < 10 ? 4 : 2); }
 
 void print_head(const Planning& planning) {
-  const auto& [config, search, costs] = planning;
+  const configs::RunConfig& config = planning.config;
+  const actors::PlanSearch& search = planning.search;
+  const actors::ModelCosts& costs = planning.costs;
   fmt::print("model     {}, {} layers, width {}, vocabulary {}, {}\n", layers::family_title(config.model), config.model.layers,
              config.model.hidden_size, config.model.vocab_size, actors::parameters_text(layers::model_parameters(config.model), true));
   fmt::print("step      {} microbatches of {} x {} tokens, {}, on {} ranks with {} threads each\n", config.train.microbatches,

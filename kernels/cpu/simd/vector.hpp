@@ -84,15 +84,19 @@ MILLRACE_INLINE f32x16 both_halves(f32x8 lower, f32x8 upper) {
 /// use these.
 #if defined(__AVX512F__)
 using Register = f32x16;
+constexpr int kRegisters = 1;
 #elif defined(__AVX2__)
 using Register = float __attribute__((vector_size(32)));
+constexpr int kRegisters = 2;
 #else
 using Register = float __attribute__((vector_size(16)));
+constexpr int kRegisters = 4;
 #endif
 using RegisterBits = std::uint32_t __attribute__((vector_size(sizeof(Register))));
 struct Registers {
-  Register part[sizeof(f32x16) / sizeof(Register)];
+  Register part[kRegisters];
 };
+static_assert(sizeof(Registers) == sizeof(f32x16));
 MILLRACE_INLINE Registers split(f32x16 v) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
   return {{lower_half(v), upper_half(v)}};
@@ -187,8 +191,7 @@ MILLRACE_INLINE f32x16 maximum(f32x16 a, f32x16 b) {
   auto left = __builtin_bit_cast(Registers, a);
   const auto right = __builtin_bit_cast(Registers, b);
 #pragma GCC unroll 4
-  for (std::size_t i = 0; i < sizeof(f32x16) / sizeof(Register); ++i)
-    left.part[i] = left.part[i] > right.part[i] ? left.part[i] : right.part[i];
+  for (int i = 0; i < kRegisters; ++i) left.part[i] = left.part[i] > right.part[i] ? left.part[i] : right.part[i];
   return __builtin_bit_cast(f32x16, left);
 #endif
 }
@@ -284,8 +287,7 @@ MILLRACE_INLINE V exponential_of(V x) {
 }
 template <int N>
 MILLRACE_INLINE void exponentials(f32x16 (&x)[N]) {
-  constexpr int registers = N * static_cast<int>(sizeof(f32x16) / sizeof(Register));
-  Register part[registers];
+  Register part[N * kRegisters];
   __builtin_memcpy(part, x, sizeof x);
   exponentials_of(part);
   __builtin_memcpy(x, part, sizeof x);
