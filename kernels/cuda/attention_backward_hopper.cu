@@ -5,6 +5,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/dynamic_shared.cuh"
 #include "kernels/cuda/hopper_device.hpp"
 #include "kernels/cuda/hopper_fragments.cuh"
 #include "kernels/cuda/tensor_map.hpp"
@@ -234,7 +235,7 @@ struct Step {
 template <int P, bool Plain>
 __global__ void __launch_bounds__(kBlockThreads, 1) key_gradients(const __grid_constant__ Backward at) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  extern __shared__ __align__(1024) unsigned char dynamic_bytes[];
+  auto* const dynamic_bytes = dynamic_shared<unsigned char>();
   __shared__ Barriers barriers;
   constexpr int step_tokens = static_cast<int>(kStep);
   const AttentionSizes& sizes = at.sizes;
@@ -438,7 +439,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) key_gradients(const __grid_c
 template <int P, bool Plain>
 __global__ void __launch_bounds__(kBlockThreads, 1) query_gradients(const __grid_constant__ Backward at) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  extern __shared__ __align__(1024) unsigned char dynamic_bytes[];
+  auto* const dynamic_bytes = dynamic_shared<unsigned char>();
   __shared__ Barriers barriers;
   constexpr int step_tokens = static_cast<int>(kStep);
   const AttentionSizes& sizes = at.sizes;

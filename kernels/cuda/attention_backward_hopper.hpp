@@ -8,8 +8,6 @@
 /// to 128 in steps of 8, rows of whole 64 tokens, no soft cap. All masks: causal or full, windows, chunks and segments.
 namespace millrace::kernels::cuda {
 
-#ifndef MILLRACE_EMULATED_CUDA
-
 /// Same contract as tiled_attention_input_gradient; false: the call is another one, or the device is, and nothing was enqueued. `scratch`:
 /// attention_gradient_scratch_on_hopper.
 [[nodiscard]] bool attention_input_gradient_on_hopper(const ExecutionContext& context, const Tensor& d_o, const Tensor& q, const Tensor& k,
@@ -19,16 +17,5 @@ namespace millrace::kernels::cuda {
 
 /// Its scratch for these shapes; 0 if it does not take them. Computed without a device.
 [[nodiscard]] std::size_t attention_gradient_scratch_on_hopper(const Shape& q, const Shape& k, DType dtype, AttentionOptions options);
-
-#else
-
-[[nodiscard]] inline bool attention_input_gradient_on_hopper(const ExecutionContext&, const Tensor&, const Tensor&, const Tensor&,
-                                                             const Tensor&, const Tensor&, const Tensor&, const Tensor&, AttentionOptions,
-                                                             const Tensor&, const Tensor&, const Tensor&, const SegmentRange*, Scratch) {
-  return false;
-}
-[[nodiscard]] inline std::size_t attention_gradient_scratch_on_hopper(const Shape&, const Shape&, DType, AttentionOptions) { return 0; }
-
-#endif
 
 }  // namespace millrace::kernels::cuda

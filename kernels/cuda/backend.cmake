@@ -5,9 +5,12 @@ endif()
 
 set(millrace_cuda_kernels
   cuda/attention_backward.cu
+  cuda/attention_backward_hopper.cu
   cuda/attention_forward.cu
   cuda/attention_of_blocks.cu
   cuda/breadcrumb.cu
+  cuda/grouped_matmul_hopper.cu
+  cuda/hopper_device.cu
   cuda/plain_product.cu)
 set(millrace_cuda_sources
   cuda/devices.cpp
@@ -37,8 +40,7 @@ if(MILLRACE_CUDA STREQUAL "emulated")
     target_sources(millrace_kernels_cuda PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulated_cuda/${part}.cpp)
   endforeach()
 else()
-  target_sources(millrace_kernels_cuda PRIVATE cuda/fused_attention.cpp
-    cuda/attention_backward_hopper.cu cuda/grouped_matmul_hopper.cu cuda/hopper_device.cu)
+  target_sources(millrace_kernels_cuda PRIVATE cuda/fused_attention.cpp)
   # An update has the CPU's bits: no product is added without its rounding. Memory is what it waits for.
   foreach(kernel ${millrace_cuda_kernels})
     file(STRINGS ${kernel} updates REGEX "kernels/cuda/update.cuh|kernels/(average|muon).hpp")

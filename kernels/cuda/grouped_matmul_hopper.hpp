@@ -7,20 +7,10 @@
 /// from the number of rows or their distribution, as a row's bits depend on it; memory of tensors is aligned to more than 16 bytes.
 namespace millrace::kernels::cuda {
 
-#ifdef MILLRACE_EMULATED_CUDA
-inline bool grouped_matmul_on_hopper(const ExecutionContext&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                     const GroupedMatmulOptions&, const Tensor*) {
-  return false;
-}
-inline bool grouped_weight_gradient_on_hopper(const ExecutionContext&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
-  return false;
-}
-#else
 /// Enqueues the product if it is taken; returns whether it is.
 [[nodiscard]] bool grouped_matmul_on_hopper(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets,
                                             const Tensor& c, const GroupedMatmulOptions& options, const Tensor* bias);
 [[nodiscard]] bool grouped_weight_gradient_on_hopper(const ExecutionContext& context, const Tensor& a, const Tensor& b,
                                                      const Tensor& offsets, const Tensor& c);
-#endif
 
 }  // namespace millrace::kernels::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/dynamic_shared.cuh"
 #include "kernels/cuda/groups.cuh"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -272,7 +273,7 @@ template <class Work>
 __global__ void __launch_bounds__(kBlockThreads, 1) grouped_product(const __grid_constant__ Task task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Memory = Stages<Work::kWidth>;
-  extern __shared__ __align__(1024) unsigned char dynamic_bytes[];
+  auto* const dynamic_bytes = dynamic_shared<unsigned char>();
   __shared__ std::uint64_t filled[Memory::kCount], emptied[Memory::kCount];
   unsigned char* const stages = dynamic_bytes + (1024 - shared_address(dynamic_bytes) % 1024) % 1024;
   const int thread = static_cast<int>(threadIdx.x);

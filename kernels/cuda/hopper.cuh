@@ -4,12 +4,17 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#ifdef MILLRACE_EMULATED_CUDA
+#include <hopper_instructions.h>
+#endif
 
 /// Instructions of compute capability 9.0a that kernels for Hopper GPUs are made of: barriers in shared memory, copies of tiles by the
 /// tensor memory accelerator (TMA), and products of tiles in shared memory by a warpgroup, which is four consecutive warps. Each function
 /// is one instruction; comments quote the titles of sections of the PTX ISA ("Parallel Thread Execution ISA", 8.0 or newer), whose numbers
 /// differ between versions. Shared memory is addressed by the 32-bit numbers that `shared_address` returns.
 namespace millrace::kernels::cuda::hopper {
+
+#ifndef MILLRACE_EMULATED_CUDA
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
@@ -67,6 +72,8 @@ __device__ __forceinline__ void copy_box(std::uint32_t to, const CUtensorMap& ma
 /// Orders what this thread wrote to shared memory by plain stores before later accesses by copies and products. "membar / fence".
 __device__ __forceinline__ void fence_for_asynchronous_access() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+#endif
+
 // -- products of tiles: "Asynchronous Warpgroup Level Matrix Instructions" ----------------------------------------------------------------
 // A warpgroup adds the product of a 64 x 16 and a 16 x N tile to sums in its registers. Products run asynchronously: fence, multiply …,
 // commit, and wait before the sums are read and before the operands are overwritten.
@@ -102,6 +109,19 @@ __device__ __forceinline__ std::uint64_t descriptor(std::uint32_t address) {
 /// How far apart two slices of 16 terms are, in the units of a descriptor, to which a multiple may be added.
 template <Major Order>
 inline constexpr int slice_offset = (Order == Major::k ? 16 * 2 : 16 * kLineBytes) / 16;
+
+#ifdef MILLRACE_EMULATED_CUDA
+
+template <Major Left, Major Right, int Count>
+void multiply(float (&sums)[Count], std::uint64_t left, std::uint64_t right, bool accumulate) {
+  issue([&sums, left, right, accumulate] {
+    float of_lane[2][16];
+    left_of_lane<Left == Major::mn>(left, of_lane);
+    add_terms<Right == Major::mn, 2 * Count>(sums, of_lane, right, accumulate);
+  });
+}
+
+#else
 
 /// Orders accesses to the sums before products. "wgmma.fence".
 __device__ __forceinline__ void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -168,5 +188,7 @@ template <int Registers>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
+
+#endif
 
 }  // namespace millrace::kernels::cuda::hopper

@@ -32,6 +32,16 @@ __device__ __forceinline__ LeftFragment fragment_of(const float (&sums)[Count], 
            pair_of(sums[i + 6], sums[i + 7])}};
 }
 
+#ifdef MILLRACE_EMULATED_CUDA
+
+template <Major Right, int Count>
+void multiply(float (&sums)[Count], const LeftFragment& left, std::uint64_t right, bool accumulate) {
+  const auto of_lane = left_of_lane(left.pairs);
+  issue([&sums, of_lane, right, accumulate] { add_terms<Right == Major::mn, 2 * Count>(sums, of_lane.rows, right, accumulate); });
+}
+
+#else
+
 /// Keeps the compiler from moving uses of these registers to before this place, where products have been waited for.
 template <int Count>
 __device__ __forceinline__ void settle(float (&sums)[Count]) {
@@ -101,5 +111,7 @@ __device__ __forceinline__ float power_of_two(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+
+#endif
 
 }  // namespace millrace::kernels::cuda::hopper

@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::size_t kStack = 128U << 10, kGuard = 4096;
 constexpr unsigned kMostThreads = 1024, kWarp = 32;
+constexpr std::int64_t kMostYields = 1'000'000'000;  // of a block: more are a loop that waits forever
 
 void fiber_main();
 
@@ -128,6 +129,7 @@ struct Block {
   unsigned first = 0, waiting = 0;
   unsigned arrived = 0, arrivals[kMostThreads];  // at the block's barrier
   int holding = 0;
+  std::int64_t yields = 0;
   Count count = {};
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Fiber*> free;
@@ -171,7 +173,7 @@ struct Block {
   [[noreturn]] void stuck() const {
     std::fprintf(stderr,
                  "emulated CUDA: block (%u, %u, %u) of %u threads cannot go on: %u have returned, %u wait at __syncthreads, the others "
-                 "for lanes of their warp\n",
+                 "for lanes of their warp or in a loop\n",
                  blockIdx.x, blockIdx.y, blockIdx.z, threads, threads - live, arrived);
     std::abort();
   }
@@ -244,6 +246,7 @@ struct Block {
 
   void run() {
     next = 0;
+    yields = 0;
     live = threads;
     for (unsigned w = 0; w * kWarp < threads; ++w) {
       const unsigned lanes = threads - w * kWarp;
@@ -296,6 +299,13 @@ Count meet_in_block(bool predicate) {
   else
     b.wait();
   return b.count;
+}
+
+void yield() {
+  Block& b = *block;
+  if (++b.yields > kMostYields) b.stuck();
+  b.make_ready(b.current);
+  b.wait();
 }
 
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source) {

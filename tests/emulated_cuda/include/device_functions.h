@@ -41,6 +41,8 @@ struct Count {
   int holding, arrived;
 };
 Count meet_in_block(bool predicate);
+/// Lets the block's other threads go on: in a loop that waits for something that one of them does.
+void yield();
 /// Waits for the lanes of `mask`; returns the value of lane `source`, or all ones (a NaN of every type) if that lane does not take part.
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source);
 /// Returns the lanes of `mask` whose predicate holds.
