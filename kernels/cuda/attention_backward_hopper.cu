@@ -200,7 +200,7 @@ __device__ __forceinline__ Sight sight_of(const Mask<Plain>& mask, int query, in
 }
 
 /// The same number, computed anew: what follows from it is not computed ahead of the branch that needs it.
-__device__ __forceinline__ int anew(int number) {
+[[maybe_unused]] __device__ __forceinline__ int anew(int number) {
   asm volatile("" : "+r"(number));
   return number;
 }
@@ -208,7 +208,7 @@ __device__ __forceinline__ int anew(int number) {
 struct Barriers {
   std::uint64_t filled[kMostStages], emptied[kMostStages], resident;
 };
-__device__ __forceinline__ void initialize(Barriers& barriers, int stages) {
+[[maybe_unused]] __device__ __forceinline__ void initialize(Barriers& barriers, int stages) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < stages; ++i) {
       initialize_barrier(&barriers.filled[i], 1);
