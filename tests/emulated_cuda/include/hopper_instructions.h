@@ -53,6 +53,7 @@ inline void initialize_barrier(std::uint64_t* barrier, int arrivals) {
 inline void fence_initialized_barriers() {}
 inline void arrive(std::uint64_t* barrier) {
   change_barrier(barrier, [](BarrierState& state) { --state.missing; });
+  ::emulated_cuda::yield();  // so that a stage that is given back too early is filled anew at once
 }
 inline void arrive_and_expect(std::uint64_t* barrier, int bytes) {
   change_barrier(barrier, [bytes](BarrierState& state) {
