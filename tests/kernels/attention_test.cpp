@@ -258,12 +258,12 @@ TEST(Attention, RowsOfWholeTilesMatchReference) {
   const ExecutionContext context = fast(team);
   const ExecutionContext plain(team, Implementation::reference);
   constexpr DType bf16 = DType::bf16;
-  for (const AttentionCase& c : {AttentionCase{1, 64, 1, 1, 64, bf16, 0}, AttentionCase{2, 192, 4, 1, 64, bf16, 50},
-                                 AttentionCase{1, 320, 2, 1, 32, bf16, 100, 0.3F, 70}, AttentionCase{2, 128, 2, 2, 40, bf16, 0, 0.2F, 0, 48},
-                                 AttentionCase{1, 256, 4, 2, 128, bf16, 0, 0.2F, 0, 0, 0, true, true},
-                                 AttentionCase{1, 192, 2, 1, 80, bf16, 65, 0.2F, 90, 128, 0, false},
-                                 AttentionCase{1, 320, 2, 2, 64, bf16, 0, 0.2F, 64, 0, 0, false, false, true},
-                                 AttentionCase{3, 64, 3, 1, 128, bf16, 13, 0.2F}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{1, 64, 1, 1, 64, bf16, 0}, AttentionCase{2, 192, 4, 1, 64, bf16, 50},
+        AttentionCase{1, 320, 2, 1, 32, bf16, 100, 0.3F, 70}, AttentionCase{2, 128, 2, 2, 40, bf16, 0, 0.2F, 0, 48},
+        AttentionCase{1, 256, 4, 2, 128, bf16, 0, 0.2F, 0, 0, 0, true, true},
+        AttentionCase{1, 192, 2, 1, 80, bf16, 65, 0.2F, 90, 128, 0, false},
+        AttentionCase{1, 320, 2, 2, 64, bf16, 0, 0.2F, 64, 0, 0, false, false, true}, AttentionCase{3, 64, 3, 1, 128, bf16, 13, 0.2F}}) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs expected(in);
