@@ -263,7 +263,11 @@ TEST(Attention, RowsOfWholeTilesMatchReference) {
         AttentionCase{1, 320, 2, 1, 32, bf16, 100, 0.3F, 70}, AttentionCase{2, 128, 2, 2, 40, bf16, 0, 0.2F, 0, 48},
         AttentionCase{1, 256, 4, 2, 128, bf16, 0, 0.2F, 0, 0, 0, true, true},
         AttentionCase{1, 192, 2, 1, 80, bf16, 65, 0.2F, 90, 128, 0, false},
-        AttentionCase{1, 320, 2, 2, 64, bf16, 0, 0.2F, 64, 0, 0, false, false, true}, AttentionCase{3, 64, 3, 1, 128, bf16, 13, 0.2F}}) {
+        AttentionCase{1, 320, 2, 2, 64, bf16, 0, 0.2F, 64, 0, 0, false, false, true}, AttentionCase{3, 64, 3, 1, 128, bf16, 13, 0.2F},
+        // Long enough for a ring of stages to be filled more than once.
+        AttentionCase{1, 512, 4, 1, 64, bf16, 0, 0.2F, 0, 0, 0, true, false, true},
+        AttentionCase{1, 448, 2, 1, 128, bf16, 0, 0.2F, 0, 0, 0, true, false, true},
+        AttentionCase{1, 512, 4, 1, 64, bf16, 100, 0.2F, 150}}) {
     SCOPED_TRACE(describe(c));
     const Inputs in(c);
     Outputs expected(in);
