@@ -138,9 +138,6 @@ __device__ inline void add_product(float (&sums)[4], const Fragment& a, std::uin
       }
   }
 }
-__device__ inline std::uint32_t rounded_pair(float first, float second) {
-  return packed(__float2bfloat16_rn(first), __float2bfloat16_rn(second));
-}
 
 #else
 
@@ -184,10 +181,6 @@ __device__ __forceinline__ void add_product(float (&sums)[4], const Fragment& a,
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
                : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b0), "r"(b1));
-}
-__device__ __forceinline__ std::uint32_t rounded_pair(float first, float second) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(first, second);
-  return *reinterpret_cast<const std::uint32_t*>(&both);
 }
 
 #endif

@@ -6,6 +6,8 @@ endif()
 set(millrace_cuda_kernels
   cuda/attention_backward.cu
   cuda/attention_backward_hopper.cu
+  cuda/attention_key_gradients_hopper.cu
+  cuda/attention_query_gradients_hopper.cu
   cuda/attention_forward.cu
   cuda/attention_of_blocks.cu
   cuda/breadcrumb.cu

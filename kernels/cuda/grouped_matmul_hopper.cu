@@ -7,17 +7,12 @@
 #include "kernels/cuda/grouped_product_hopper.cuh"
 #include "kernels/cuda/hopper_device.hpp"
 #include "kernels/cuda/tensor_map.hpp"
+#include "kernels/cuda/vector.cuh"
 
 namespace millrace::kernels::cuda {
 namespace {
 
 using hopper::kTileRows;
-
-bool aligned(std::initializer_list<const Tensor*> tensors) {
-  for (const Tensor* tensor : tensors)
-    if (reinterpret_cast<std::uintptr_t>(tensor->data) % 16 != 0) return false;
-  return true;
-}
 
 /// Whether all of these sizes are positive multiples of 8 that coordinates of tiles have room for.
 bool multiples_of_8(std::initializer_list<std::int64_t> sizes) {
@@ -50,7 +45,7 @@ bool grouped_matmul_on_hopper(const ExecutionContext& context, const Tensor& a, 
                               const GroupedMatmulOptions& options, const Tensor* bias) {
   constexpr const char* component = "kernels.grouped_matmul";
   const std::int64_t rows = a.shape[0], k = a.shape[1], n = c.shape[1], experts = b.shape[0];
-  if (a.dtype != DType::bf16 || !multiples_of_8({n, k}) || !aligned({&a, &b, &c})) return false;
+  if (a.dtype != DType::bf16 || !multiples_of_8({n, k}) || !packs_aligned({a.data, b.data, c.data})) return false;
   const HopperDevice& device = hopper_device_of(context, component);
   // Each group has at most one tile that is not whole.
   const std::int64_t row_tiles = rows / kTileRows + experts;
@@ -86,7 +81,7 @@ bool grouped_weight_gradient_on_hopper(const ExecutionContext& context, const Te
                                        const Tensor& c) {
   constexpr const char* component = "kernels.grouped_weight_gradient";
   const std::int64_t rows = a.shape[0], experts = c.shape[0], m = c.shape[1], n = c.shape[2];
-  if (a.dtype != DType::bf16 || !multiples_of_8({m, n}) || !aligned({&a, &b, &c})) return false;
+  if (a.dtype != DType::bf16 || !multiples_of_8({m, n}) || !packs_aligned({a.data, b.data, c.data})) return false;
   const HopperDevice& device = hopper_device_of(context, component);
   const std::int64_t row_tiles = tiles_of(m, kTileRows);
   if (!device.usable || !countable(rows, experts * row_tiles * tiles_of(n, 128))) return false;

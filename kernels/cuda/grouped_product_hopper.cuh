@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/dynamic_shared.cuh"
 #include "kernels/cuda/groups.cuh"
-#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/hopper_ring.cuh"
 #include "kernels/cuda/launch.cuh"
 
 /// The experts' products of bf16 operands on the tensor cores of a Hopper GPU (compute capability 9.0): c[r] = a[r] · op(b[e]), and
@@ -78,13 +77,6 @@ __device__ __forceinline__ void transpose_words(std::uint32_t (&words)[4]) {
   exchange(words[1], words[3], 2);
 }
 
-__device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  std::uint32_t bits;
-  memcpy(&bits, &both, sizeof(bits));
-  return bits;
-}
-
 // -- c[r] = a[r] · op(b[e]) ---------------------------------------------------------------------------------------------------------------
 
 /// Rows of a are k-major; b[e] is k-major if it is transposed, [N, K].
@@ -152,7 +144,7 @@ struct GroupedRows {
         if constexpr (sizeof(Result) == 2) {
           std::uint32_t words[4];
 #pragma unroll
-          for (int j = 0; j < 4; ++j) words[j] = bf16_pair(at[j * 4] + added[j][0], at[j * 4 + 1] + added[j][1]);
+          for (int j = 0; j < 4; ++j) words[j] = rounded_pair(at[j * 4] + added[j][0], at[j * 4 + 1] + added[j][1]);
           transpose_words(words);
           const int column = first + lane % 4 * 8;
           if (stored(half) && column < task.n)
@@ -228,19 +220,6 @@ struct GroupedGradient {
 
 // -- the kernel ---------------------------------------------------------------------------------------------------------------------------
 
-/// A position in the ring of stages, and the parity of the phase in which its stage is filled there.
-template <int Count>
-struct Ring {
-  int stage = 0, parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == Count) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 /// Copies `Lines` rows or columns from `first` on, 64 terms from `term` on.
 template <Major Order, int Lines>
 __device__ __forceinline__ void copy_operand(std::uint32_t to, const CUtensorMap& map, std::uint64_t* barrier, int first, int term,
@@ -273,9 +252,8 @@ template <class Work>
 __global__ void __launch_bounds__(kBlockThreads, 1) grouped_product(const __grid_constant__ Task task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Memory = Stages<Work::kWidth>;
-  auto* const dynamic_bytes = dynamic_shared<unsigned char>();
   __shared__ std::uint64_t filled[Memory::kCount], emptied[Memory::kCount];
-  unsigned char* const stages = dynamic_bytes + (1024 - shared_address(dynamic_bytes) % 1024) % 1024;
+  unsigned char* const stages = tile_memory();
   const int thread = static_cast<int>(threadIdx.x);
   // The index of the warpgroup, from one lane of the warp, so that the compiler knows that branches on it do not diverge.
   const int warpgroup = __shfl_sync(0xffffffffU, thread / 128, 0);

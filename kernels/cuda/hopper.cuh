@@ -139,6 +139,19 @@ __device__ __forceinline__ void wait_for_products() {
 #define MILLRACE_FOUR_SUMS(i) "+f"(sums[i]), "+f"(sums[(i) + 1]), "+f"(sums[(i) + 2]), "+f"(sums[(i) + 3])
 #define MILLRACE_SUMS(i) MILLRACE_FOUR_SUMS(i), MILLRACE_FOUR_SUMS((i) + 4), MILLRACE_FOUR_SUMS((i) + 8), MILLRACE_FOUR_SUMS((i) + 12)
 
+/// sums[64][64] (+)= left · right for 16 terms.
+template <Major Left, Major Right>
+__device__ __forceinline__ void multiply(float (&sums)[32], std::uint64_t left, std::uint64_t right, bool accumulate) {
+  asm volatile(
+      "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, accumulate, 1, 1, %35, %36;\n}\n"
+      : MILLRACE_SUMS(0), MILLRACE_SUMS(16)
+      : "l"(left), "l"(right), "r"(accumulate ? 1 : 0), "n"(Left == Major::mn ? 1 : 0), "n"(Right == Major::mn ? 1 : 0));
+}
+
 /// sums[64][128] (+)= left · right for 16 terms.
 template <Major Left, Major Right>
 __device__ __forceinline__ void multiply(float (&sums)[64], std::uint64_t left, std::uint64_t right, bool accumulate) {

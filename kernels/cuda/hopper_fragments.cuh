@@ -1,11 +1,9 @@
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/launch.cuh"
 
 /// Products by a warpgroup whose left operand is in registers, and what attention needs beside them.
 namespace millrace::kernels::cuda::hopper {
@@ -17,19 +15,12 @@ struct LeftFragment {
   std::uint32_t pairs[4];
 };
 
-__device__ __forceinline__ std::uint32_t pair_of(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  std::uint32_t bits;
-  memcpy(&bits, &both, sizeof(bits));
-  return bits;
-}
-
 /// Columns 16·slice to 16·slice + 15 of sums [64][N], rounded, as the left operand of a product over these columns.
 template <int Count>
 __device__ __forceinline__ LeftFragment fragment_of(const float (&sums)[Count], int slice) {
   const int i = slice * 8;
-  return {{pair_of(sums[i], sums[i + 1]), pair_of(sums[i + 2], sums[i + 3]), pair_of(sums[i + 4], sums[i + 5]),
-           pair_of(sums[i + 6], sums[i + 7])}};
+  return {{rounded_pair(sums[i], sums[i + 1]), rounded_pair(sums[i + 2], sums[i + 3]), rounded_pair(sums[i + 4], sums[i + 5]),
+           rounded_pair(sums[i + 6], sums[i + 7])}};
 }
 
 #ifdef MILLRACE_EMULATED_CUDA
@@ -80,19 +71,6 @@ __device__ __forceinline__ void multiply(float (&sums)[64], const LeftFragment& 
       : MILLRACE_SUMS(0), MILLRACE_SUMS(16), MILLRACE_SUMS(32), MILLRACE_SUMS(48)
       : "r"(left.pairs[0]), "r"(left.pairs[1]), "r"(left.pairs[2]), "r"(left.pairs[3]), "l"(right), "r"(accumulate ? 1 : 0),
         "n"(Right == Major::mn ? 1 : 0));
-}
-
-/// sums[64][64] (+)= left · right for 16 terms, both operands in shared memory.
-template <Major Left, Major Right>
-__device__ __forceinline__ void multiply(float (&sums)[32], std::uint64_t left, std::uint64_t right, bool accumulate) {
-  asm volatile(
-      "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, accumulate, 1, 1, %35, %36;\n}\n"
-      : MILLRACE_SUMS(0), MILLRACE_SUMS(16)
-      : "l"(left), "l"(right), "r"(accumulate ? 1 : 0), "n"(Left == Major::mn ? 1 : 0), "n"(Right == Major::mn ? 1 : 0));
 }
 
 #undef MILLRACE_SUMS

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/base/dtype.hpp"
 #include "kernels/base/execution_context.hpp"
@@ -61,6 +62,14 @@ __device__ __forceinline__ float rounded(float value) {
   T stored;
   store(&stored, value);
   return load(&stored);
+}
+
+/// Two numbers rounded to bf16 in one register, the first in the low half.
+__device__ __forceinline__ std::uint32_t rounded_pair(float first, float second) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(first, second);
+  std::uint32_t bits;
+  memcpy(&bits, &both, sizeof(bits));
+  return bits;
 }
 
 /// Calls body(float{}) or body(__nv_bfloat16{}), by the type of a tensor's elements.

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
@@ -258,6 +259,16 @@ struct Block {
   }
 };
 
+/// The kernels for Hopper GPUs.
+struct Hopper {
+  const char* const mode = std::getenv("MILLRACE_EMULATED_HOPPER");
+  const bool early = mode != nullptr && std::strcmp(mode, "early") == 0;
+  std::atomic<std::int64_t> products{0};
+  ~Hopper() {
+    if (mode != nullptr && products == 0) std::fputs("emulated CUDA: no product of a warpgroup was computed\n", stderr);
+  }
+} hopper;
+
 thread_local std::unique_ptr<Block> keeper;
 constinit thread_local Block* block = nullptr;  // the same as the keeper's, without the guard of its initialisation
 
@@ -307,6 +318,9 @@ void yield() {
   b.make_ready(b.current);
   b.wait();
 }
+
+void note_product() noexcept { hopper.products.fetch_add(1, std::memory_order_relaxed); }
+bool products_are_early() noexcept { return hopper.early; }
 
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source) {
   Block& b = *block;

@@ -224,12 +224,24 @@ TEST(Attention, OneSegmentIsNotRead) {
   }
 }
 
+void expect_reference(const AttentionCase& c) {
+  ThreadTeam team(2);
+  const ExecutionContext context = fast(team), plain(team, Implementation::reference);
+  const Inputs in(c);
+  Outputs expected(in);
+  forward(plain, in, expected);
+  backward(plain, in, expected, expected);
+  Outputs found(in);
+  forward(context, in, found);
+  backward(context, in, expected, found);
+  const Truth truth(in, expected);
+  truth.expect_forward(found);
+  truth.expect_gradients(found);
+}
+
 // Cases that a GPU's library may compute instead of our kernels. It rounds probabilities and their gradients to bf16 before it
 // multiplies them.
 TEST(Attention, RowsOfOneSegmentMatchReference) {
-  ThreadTeam team(2);
-  const ExecutionContext context = fast(team);
-  const ExecutionContext plain(team, Implementation::reference);
   for (const auto& [sequence, width, kv_heads, causal] : {std::tuple{64, 64, 2, true},
                                                           {64, 128, 4, false},
                                                           {128, 128, 2, true},
@@ -238,25 +250,13 @@ TEST(Attention, RowsOfOneSegmentMatchReference) {
                                                           {200, 128, 2, false}}) {
     const AttentionCase c{1, sequence, 4, kv_heads, width, DType::bf16, 0, 0.2F, 0, 0, 0, causal, false, true};
     SCOPED_TRACE(describe(c));
-    const Inputs in(c);
-    Outputs expected(in);
-    forward(plain, in, expected);
-    backward(plain, in, expected, expected);
-    Outputs found(in);
-    forward(context, in, found);
-    backward(context, in, expected, found);
-    const Truth truth(in, expected);
-    truth.expect_forward(found);
-    truth.expect_gradients(found);
+    expect_reference(c);
   }
 }
 
 // Rows of whole 64 tokens, which a GPU with wide tensor cores takes by kernels of their own: every mask, and tiles of keys and queries that
 // are seen in part, as a whole and not at all.
 TEST(Attention, RowsOfWholeTilesMatchReference) {
-  ThreadTeam team(2);
-  const ExecutionContext context = fast(team);
-  const ExecutionContext plain(team, Implementation::reference);
   constexpr DType bf16 = DType::bf16;
   for (const AttentionCase& c :
        {AttentionCase{1, 64, 1, 1, 64, bf16, 0}, AttentionCase{2, 192, 4, 1, 64, bf16, 50},
@@ -269,13 +269,7 @@ TEST(Attention, RowsOfWholeTilesMatchReference) {
         AttentionCase{1, 448, 2, 1, 128, bf16, 0, 0.2F, 0, 0, 0, true, false, true},
         AttentionCase{1, 512, 4, 1, 64, bf16, 100, 0.2F, 150}}) {
     SCOPED_TRACE(describe(c));
-    const Inputs in(c);
-    Outputs expected(in);
-    forward(plain, in, expected);
-    backward(plain, in, expected, expected);
-    Outputs found(in);
-    backward(context, in, expected, found);
-    Truth(in, expected).expect_gradients(found);
+    expect_reference(c);
   }
 }
 

@@ -43,6 +43,10 @@ struct Count {
 Count meet_in_block(bool predicate);
 /// Lets the block's other threads go on: in a loop that waits for something that one of them does.
 void yield();
+/// Counts a product of a warpgroup. At its end a process for which MILLRACE_EMULATED_HOPPER is set reports if there was none.
+void note_product() noexcept;
+/// Whether MILLRACE_EMULATED_HOPPER is "early".
+[[nodiscard]] bool products_are_early() noexcept;
 /// Waits for the lanes of `mask`; returns the value of lane `source`, or all ones (a NaN of every type) if that lane does not take part.
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source);
 /// Returns the lanes of `mask` whose predicate holds.

@@ -13,9 +13,9 @@
 #include <vector>
 
 /// The instructions of kernels/cuda/hopper.cuh and hopper_fragments.cuh. Copies are done at once, and products as late as they may be: when
-/// their group is waited for. So wrong descriptors, swizzles, places, masks and counts of barriers give wrong numbers, and so do sums that
-/// are read before a wait, and tiles that are given back before it. Shared memory is addressed from the begin of the block's dynamic part
-/// on, which is a multiple of 1024.
+/// their group is waited for; or, with MILLRACE_EMULATED_HOPPER=early, as soon as they may be: when it is closed. So wrong descriptors,
+/// swizzles, places, masks and counts of barriers give wrong numbers, and so do sums that are read before a wait, and tiles that are given
+/// back before it. Shared memory is addressed from the begin of the block's dynamic part on, which is a multiple of 1024.
 #define __CUDA_ARCH_FEAT_SM90_ALL
 
 namespace millrace::kernels::cuda::hopper {
@@ -120,15 +120,25 @@ inline std::deque<Products>& products_of_thread() {
   if (mine.empty()) mine.emplace_back();
   return mine;
 }
-inline void issue(std::function<void()> product) { products_of_thread().back().push_back(std::move(product)); }
+inline void issue(std::function<void()> product) {
+  ::emulated_cuda::note_product();
+  products_of_thread().back().push_back(std::move(product));
+}
 
 inline void fence_products() {}
-inline void commit_products() { products_of_thread().emplace_back(); }
+/// Computes the oldest groups until so many, and the open one, are left.
+inline void compute_products(std::size_t left) {
+  auto& groups = products_of_thread();
+  for (; groups.size() > left + 1; groups.pop_front())
+    for (const auto& product : groups.front()) product();
+}
+inline void commit_products() {
+  products_of_thread().emplace_back();
+  if (::emulated_cuda::products_are_early()) compute_products(0);
+}
 template <int Pending>
 void wait_for_products() {
-  auto& groups = products_of_thread();
-  for (; groups.size() > Pending + 1; groups.pop_front())
-    for (const auto& product : groups.front()) product();
+  compute_products(Pending);
 }
 template <int Count>
 void settle(float (&)[Count]) {}
