@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/base/tensor.hpp"
+#include "runtime/program/value.hpp"
+
+namespace millrace::runtime {
+
+/// Index into ProgramSet::exchanges.
+struct ExchangeId {
+  std::int32_t index = -1;
+  [[nodiscard]] bool valid() const noexcept { return index >= 0; }
+  friend bool operator==(ExchangeId, ExchangeId) = default;
+};
+
+/// A transfer among the members of a group of ranks inside of an action: each member sends every member, itself included, some rows of
+/// `send`, and receives some of every member in `receive`. The operation `post` begins it once `send` is written, `await` is where the rows
+/// are needed; operations that do not need them may stand between the two. A program is cut into segments at its awaits.
+///
+/// Tables say which rows: rows [table[p·g], table[(p + 1)·g]) of `send` go to member p, for a table i32 [P·g + 1] of P members with g
+/// groups each, such as where the rows of each expert begin; those of member p arrive at rows [table[p·g], table[(p + 1)·g]) of `receive`,
+/// for another table. The tables must be written before the post. Without tables every member gets and sends an equal part: the exchange of
+/// counts, by which members learn the tables of the exchanges that follow.
+struct ExchangeSpec {
+  ValueId send, receive;                        // [R, …] each; `receive` may be bounded by a count
+  ValueId send_table = {}, receive_table = {};  // both or none
+  int layer = -1;
+  std::string name;  // "layers.3.mlp.dispatch", "layers.3.mlp.combine.dx"
+};
+
+/// What an executor hands to the transport at a post. Tensors and tables lie in the stage's memory and stay as they are until the await;
+/// the counts that bound an axis are resolved.
+struct ExchangePost {
+  ExchangeId exchange;
+  const kernels::Tensor& send;
+  const kernels::Tensor& receive;
+  std::span<const std::int32_t> send_table, receive_table;  // empty: equal parts
+};
+
+/// Where executors post exchanges. Called on the rank's compute worker; neither blocks nor allocates. The segment that begins with the
+/// await runs once all rows of the exchange are in and those that were sent have left.
+class ExchangePort {
+ public:
+  virtual ~ExchangePort() = default;
+  virtual void post(const ExchangePost& post) = 0;
+};
+
+/// The operations [first, end) of a program. `awaits`: the exchange whose rows must be in before it begins; the first segment has none.
+struct Segment {
+  std::size_t first = 0, end = 0;
+  ExchangeId awaits = {};
+  std::vector<ExchangeId> posts = {};  // in order
+};
+
+}  // namespace millrace::runtime
