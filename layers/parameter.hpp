@@ -29,11 +29,12 @@ struct ParameterSpec {
   int layer = -1;  // decoder layer, -1 outside of one
   int use = 0;     // 1: the output head's use of a tied table
   Initial initial;
-  runtime::StoredForm stored;        // as files have it
-  double active = 1;                 // the share of the tokens that it is multiplied with; K / E for experts
-  std::string router = {};           // of a bias by which a router chooses: the scope of the router; empty: it is none
-  runtime::ScoreMatrix scores = {};  // for a matrix that QK-clip scales
-  bool trained = true;               // false: it has no gradient, and optimizers leave it as it is
+  runtime::StoredForm stored;         // as files have it
+  double active = 1;                  // the share of the tokens that it is multiplied with; K / E for experts
+  runtime::ExpertSlice experts = {};  // of a weight of experts: those that the stage has
+  std::string router = {};            // of a bias by which a router chooses: the scope of the router; empty: it is none
+  runtime::ScoreMatrix scores = {};   // for a matrix that QK-clip scales
+  bool trained = true;                // false: it has no gradient, and optimizers leave it as it is
   int order = 0;  // position of the tensor in the model's list, the same for both uses of a tied table; sums over tensors are in this order
 
   bool operator==(const ParameterSpec&) const = default;

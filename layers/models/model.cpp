@@ -30,7 +30,12 @@ std::string receiver(int index, const ModelSpec& model) {
 }
 
 ProgramBuilder builder_of(const StageOptions& options) {
-  return ProgramBuilder({options.compute, options.rows, options.sequence, -1, options.one_segment, options.losses.qk_clip});
+  return ProgramBuilder({.compute = options.compute,
+                         .rows = options.rows,
+                         .sequence = options.sequence,
+                         .one_segment = options.one_segment,
+                         .experts = options.experts,
+                         .observe_scores = options.losses.qk_clip});
 }
 
 Streams detached(ProgramBuilder& builder, const Streams& x) {
@@ -97,10 +102,11 @@ ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const S
 }
 
 /// A stage's parameters, collected from its program: layers declare them, and there is no other list.
-std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout& stage, const runtime::LossWeights& losses) {
+std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout& stage, const runtime::LossWeights& losses,
+                                    const runtime::ExpertGroup& experts = {}) {
   const ModelFamily& family = family_of(config);
   const ModelSpec model = resolve(config);
-  const ForwardProgram program = stage_program(family, model, stage, {.losses = losses});
+  const ForwardProgram program = stage_program(family, model, stage, {.losses = losses, .experts = experts});
   std::vector<ParameterSpec> specs;
   for (const runtime::Value& value : program.values) {
     if (value.role != Role::parameter) continue;
@@ -111,6 +117,7 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .initial = family.initial(model, value.name, value.type.shape),
                      .stored = value.stored,
                      .active = value.active,
+                     .experts = value.experts,
                      .router = value.router,
                      .scores = value.scores,
                      .trained = value.trained && (!losses.indexer_warmup || is_of_indexer(value.name))});
@@ -144,8 +151,9 @@ std::vector<ParameterSpec> model_parameters(const ModelConfig& config, const run
   return specs;
 }
 
-std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage, const runtime::LossWeights& losses) {
-  std::vector<ParameterSpec> specs = declared(config, stage, losses);
+std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage, const runtime::LossWeights& losses,
+                                      const runtime::ExpertGroup& experts) {
+  std::vector<ParameterSpec> specs = declared(config, stage, losses, experts);
   const std::vector<ParameterSpec> all = model_parameters(config, losses);
   for (ParameterSpec& spec : specs) {
     for (const ParameterSpec& other : all) {

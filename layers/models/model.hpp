@@ -26,8 +26,9 @@ struct StageOptions {
   std::int64_t sequence = 1;  // tokens of a row
   runtime::LossWeights losses = {};
   Output output = Output::loss;
-  bool one_segment = false;       // every row is one segment
-  bool internal_metrics = false;  // the stage observes statistics of every layer's output
+  runtime::ExpertGroup experts = {};  // the ranks that share the experts, and which of them the stage is for
+  bool one_segment = false;           // every row is one segment
+  bool internal_metrics = false;      // the stage observes statistics of every layer's output
 };
 
 /// The layers and the modules of multi-token prediction that are divided into stages.
@@ -46,9 +47,9 @@ struct StageOptions {
 
 /// The parameters of a stage, in model order: embedding, layers from 0, modules of multi-token prediction, final norm, head. A tied table
 /// is in the list of the embedding's stage with use 0 and in that of the head's stage with use 1, under one name; in that of the m-th
-/// module with use 1 + m. `losses` decide which of them are trained.
+/// module with use 1 + m. `losses` decide which of them are trained; of weights of experts they are those of the group's member.
 [[nodiscard]] std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage,
-                                                    const runtime::LossWeights& losses = {});
+                                                    const runtime::LossWeights& losses = {}, const runtime::ExpertGroup& experts = {});
 
 /// The whole model: every tensor once, in model order; `order` is the index.
 [[nodiscard]] std::vector<ParameterSpec> model_parameters(const ModelConfig& config, const runtime::LossWeights& losses = {});

@@ -110,6 +110,7 @@ ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const 
   value.layer = layer_;
   value.use = form.use;
   value.active = form.active;
+  value.experts = form.experts;
   value.trained = form.trained;
   if (form.chooses_experts) value.router = scope_;
   if (form.heads.heads > 0) value.scores = {scope_, form.heads};

@@ -17,6 +17,7 @@ struct ParameterForm {
   StoredForm stored = {};                    // without a shape: stored in the shape that the program uses
   int use = 0;                               // 1: the output head's use of a tied table
   double active = 1;                         // the share of the tokens that it is multiplied with; K / E for experts
+  ExpertSlice experts = {};                  // the experts whose weights it has; `stored` is that of the whole tensor
   bool chooses_experts = false;  // a bias [E] by which the scope's router chooses: loads move it (runtime/engine/load_balance.hpp)
   kernels::HeadOutputs heads =
       {};               // of a matrix from which queries or keys are computed, if QK-clip may scale it: the outputs of each head
@@ -37,6 +38,7 @@ class ProgramBuilder {
     std::int64_t sequence = 1;
     std::int16_t tokens_bound = -1;  // index of the runtime count that bounds T (a multiple of `sequence`); -1: always all rows
     bool one_segment = false;        // every row is one segment: attention need not look at segments
+    ExpertGroup experts = {};        // whose member the program is for
     bool observe_scores = false;     // attentions that QK-clip may scale observe the largest score of every head
   };
   explicit ProgramBuilder(Options options);

@@ -44,6 +44,22 @@ struct StoredForm {
   friend bool operator==(const StoredForm&, const StoredForm&) = default;
 };
 
+/// Which experts a weight belongs to, if it has one part for each expert along its first axis: experts [first, first + shape[0]) of the
+/// `whole` that the model has. A rank may hold only some of them.
+struct ExpertSlice {
+  std::int64_t first = 0;
+  std::int64_t whole = 0;  // 0: it is no weight of experts
+  [[nodiscard]] bool present() const noexcept { return whole > 0; }
+  friend bool operator==(const ExpertSlice&, const ExpertSlice&) = default;
+};
+
+/// The ranks that share the experts of a layer, each the owner of as many: `member` has experts [member · E / members, …).
+struct ExpertGroup {
+  int members = 1;
+  int member = 0;
+  friend bool operator==(const ExpertGroup&, const ExpertGroup&) = default;
+};
+
 /// A matrix from which the queries or keys of an attention are computed, which QK-clip scales by the scores of its heads.
 struct ScoreMatrix {
   std::string scope;             // of the observation of these scores; empty: it is none
@@ -65,6 +81,7 @@ struct Value {
   std::vector<float> data;          // for a constant
   StoredForm stored;                // for a parameter
   double active = 1;                // for a parameter: the share of the tokens that it is multiplied with; K / E for experts
+  ExpertSlice experts = {};         // for a parameter: the experts whose weights it has
   std::string router = {};          // for a bias by which a router chooses: the scope of its observation expert_load; empty: it is none
   ScoreMatrix scores = {};          // for a matrix that QK-clip scales
   bool trained = true;              // for a parameter: false if no gradient may flow to it and optimizers leave it as it is
