@@ -28,6 +28,7 @@ caf::behavior RankActor::make_behavior() {
       [this](const ToRank& message) { control_.receive(message); },
       [this](const BoundaryArrived& token) { control_.boundary_arrived(token.arrival); },
       [this](const SlotWritable& slot) { control_.slot_writable(slot.channel, slot.sequence); },
+      [this](const ExchangeEnded& exchange) { control_.exchange_ended(exchange.sequence); },
       [this](const BatchReady& ready) { control_.batch_ready(ready.request); },
       [this](const ActionDone& action) { control_.action_done(action); },
       [this](const TaskDone& work) { control_.work_done(work); },
@@ -84,6 +85,8 @@ void RankInbox::on_arrival(const cluster::Arrival& arrival) {
 void RankInbox::on_part(const cluster::Arrival& part, std::size_t) { rank_.part_came(part); }
 
 void RankInbox::on_writable(int channel, std::int64_t sequence) { caf::anon_send(actor_, SlotWritable{channel, sequence}); }
+
+void RankInbox::on_exchanged(int, std::int64_t sequence) { caf::anon_send(actor_, ExchangeEnded{sequence}); }
 
 void RankInbox::failed(const TaskFailed& failure) { caf::anon_send(actor_, failure); }
 

@@ -55,6 +55,7 @@ class RankInbox final : public RankEvents {
   void on_arrival(const cluster::Arrival& arrival) override;
   void on_part(const cluster::Arrival& part, std::size_t from) override;
   void on_writable(int channel, std::int64_t sequence) override;
+  void on_exchanged(int group, std::int64_t sequence) override;
   void failed(const TaskFailed& failure) override;
 
  private:

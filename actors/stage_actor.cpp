@@ -77,8 +77,8 @@ void StageActor::enqueue_pass(const Execute& execute) {
   const std::int64_t host = runtime::steady_now() - begin;
   const auto lane = execute.departure.present() ? kernels::StreamKind::copy_out : kernels::StreamKind::compute;
   // All work of the rank is done when this actor ends, so the plain pointer stays valid.
-  rank_.when_done(lane, "an action", [this, host, action = execute.action](const Completion& completion) {
-    guarded(rank_actor_, action, true, [&] { done(action, host, completion); });
+  rank_.when_done(lane, "an action", [this, host, action = execute.action, segment = execute.segment](const Completion& completion) {
+    guarded(rank_actor_, action, true, [&] { done(action, segment, host, completion); });
   });
 }
 
@@ -91,9 +91,9 @@ void StageActor::device_failed(const Execute& execute, const Error& error) {
   });
 }
 
-void StageActor::done(const runtime::Action& action, std::int64_t host, const Completion& completion) {
+void StageActor::done(const runtime::Action& action, std::int32_t segment, std::int64_t host, const Completion& completion) {
   if (completion.error == nullptr)
-    caf::anon_send(rank_actor_, ActionDone{action, completion.begin, completion.end, host});
+    caf::anon_send(rank_actor_, ActionDone{action, segment, completion.begin, completion.end, host});
   else
     caf::anon_send(rank_actor_, rank_.failure_of(*completion.error, &action));
 }

@@ -27,7 +27,7 @@ class StageActor : public WorkerActor {
   void execute(const Execute& execute);
   void enqueue_pass(const Execute& execute);
   void device_failed(const Execute& execute, const Error& error);
-  void done(const runtime::Action& action, std::int64_t host, const Completion& completion);
+  void done(const runtime::Action& action, std::int32_t segment, std::int64_t host, const Completion& completion);
 
   Rank& rank_;
   std::unique_ptr<runtime::Stage> stage_;

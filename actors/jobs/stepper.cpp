@@ -103,6 +103,9 @@ class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
   void on_writable(int channel, std::int64_t sequence) override {
     stepper_.post([this, channel, sequence] { stepped_.control->slot_writable(channel, sequence); });
   }
+  void on_exchanged(int, std::int64_t sequence) override {
+    stepper_.post([this, sequence] { stepped_.control->exchange_ended(sequence); });
+  }
   void failed(const TaskFailed& failure) override {
     stepper_.post([this, failure] { stepped_.control->failed(failure); });
   }
@@ -240,7 +243,7 @@ void Stepper::run(runtime::RankId rank) {
         [&] { stepped.rank->runner().run(*stepped.rank, stepped.rank->compute().stage(execute.action.stage), execute); });
     ++position_;
     ++stepped.done;
-    stepped.control->action_done({execute.action, begin, runtime::steady_now()});
+    stepped.control->action_done({execute.action, execute.segment, begin, runtime::steady_now()});
     settle();
   } catch (const std::exception& error) {
     ended_ = fmt::format("{} on rank {} failed: {}", execute.action, rank, error.what());

@@ -207,6 +207,9 @@ struct SlotCopy {
 struct Execute {
   std::int32_t index = 0;  // in the rank's list
   runtime::Action action;
+  std::int32_t segment = 0, segments = 1;  // of the action: where its exchanges divide it
+  std::int64_t first_exchange = 0;         // the number of the first exchange that it posts, counted over the run
+  std::int32_t posts = 0;
   runtime::Pass pass = runtime::Pass::forward;
   runtime::ExecutionSlots slots;
   std::int64_t step = 0;
@@ -215,9 +218,10 @@ struct Execute {
   SlotCopy arrival, departure;  // copies before and after the pass
 };
 
-/// Stage actor's compute → rank actor: the action is done. Steady clock, nanoseconds.
+/// Stage actor's compute → rank actor: the action, or a segment of it, is done. Steady clock, nanoseconds.
 struct ActionDone {
   runtime::Action action;
+  std::int32_t segment = 0;
   std::int64_t begin = 0, end = 0;
   std::int64_t host = 0;  // the worker's time to enqueue it; on a CPU, to run it
 };
@@ -230,6 +234,11 @@ struct BoundaryArrived {
 /// Link → rank actor: the slot of `sequence` may be written again.
 struct SlotWritable {
   std::int32_t channel = 0;
+  std::int64_t sequence = 0;
+};
+
+/// Exchanges → rank actor: exchange `sequence` has ended.
+struct ExchangeEnded {
   std::int64_t sequence = 0;
 };
 
@@ -297,6 +306,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::Execute)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ActionDone)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::BoundaryArrived)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::SlotWritable)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ExchangeEnded)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::LoadBatch)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::BatchReady)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::TaskDone)

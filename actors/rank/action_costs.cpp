@@ -14,10 +14,10 @@ ActionCosts::ActionCosts(const runtime::Placement& placement, runtime::RankId ra
   }
 }
 
-void ActionCosts::add(std::int64_t step, const runtime::Action& action, std::int64_t device, std::int64_t host) {
+void ActionCosts::add(std::int64_t step, const runtime::Action& action, std::int32_t segment, std::int64_t device, std::int64_t host) {
   if (step < first_step_) return;
   auto& cost = chunks_[static_cast<std::size_t>(placement_.chunk_of(action.stage))][static_cast<std::size_t>(action.kind)];
-  ++cost.count;
+  if (segment == 0) ++cost.count;
   cost.device += device;
   cost.host += host;
 }

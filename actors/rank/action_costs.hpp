@@ -25,7 +25,7 @@ class ActionCosts {
  public:
   /// Counts the steps from `first_step` on, counted from 0.
   ActionCosts(const runtime::Placement& placement, runtime::RankId rank, std::int64_t first_step);
-  void add(std::int64_t step, const runtime::Action& action, std::int64_t device, std::int64_t host);
+  void add(std::int64_t step, const runtime::Action& action, std::int32_t segment, std::int64_t device, std::int64_t host);
   /// The sums of the actions that ran, by chunk and kind.
   [[nodiscard]] std::vector<ActionCost> sums() const;
 

@@ -9,16 +9,16 @@ namespace {
 /// Calls body(microbatch) for each forward of a stage in the list.
 template <class Body>
 void for_each_forward(const runtime::RankPlan& list, runtime::StageId stage, Body body) {
-  for (const auto& planned : list.actions) {
+  for (const auto& planned : list.entries) {
     const auto& action = planned.action;
-    if (action.kind == runtime::ActionKind::forward && action.stage == stage) body(action.microbatch);
+    if (planned.ends_action() && action.kind == runtime::ActionKind::forward && action.stage == stage) body(action.microbatch);
   }
 }
 
 }  // namespace
 
 void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::LossTermSums>& losses) {
-  const bool trains = std::ranges::any_of(list.actions, [](const auto& planned) { return runtime::makes_gradient(planned.action.kind); });
+  const bool trains = std::ranges::any_of(list.entries, [](const auto& planned) { return runtime::makes_gradient(planned.action.kind); });
   std::size_t used = 0;
   for (const runtime::Stage* stage : rank.compute().stages()) {
     for (std::size_t term = 0; term < stage->losses().size(); ++term) {

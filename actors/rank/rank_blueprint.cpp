@@ -26,7 +26,7 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
 }
 
 bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
-  return std::any_of(plan.actions.begin(), plan.actions.end(), [&](const auto& planned) { return planned.action.stage == stage; });
+  return std::any_of(plan.entries.begin(), plan.entries.end(), [&](const auto& planned) { return planned.action.stage == stage; });
 }
 
 /// Forward-only jobs use only the first replica: its stages, ranks and activation edges are those of a plain pipeline.
@@ -39,13 +39,13 @@ runtime::Placement forward_placement(const runtime::Placement& placement) {
 int batches_in_flight(const runtime::RankPlan& plan) {
   const auto count = static_cast<std::size_t>(plan.microbatches);
   std::vector<int> last(count, -1);
-  for (std::size_t index = 0; index < plan.actions.size(); ++index)
-    last[plan.actions[index].action.microbatch.index()] = static_cast<int>(index);
+  for (std::size_t index = 0; index < plan.entries.size(); ++index)
+    last[plan.entries[index].action.microbatch.index()] = static_cast<int>(index);
   // Slots are filled and released in order: a microbatch holds its slot until all earlier ones are done, and arrives after all
   // earlier ones, whether these are used yet or not (a second replica begins in the middle).
   std::size_t most = 0, released = 0, entered = 0;
-  for (int index = 0; index < static_cast<int>(plan.actions.size()); ++index) {
-    entered = std::max(entered, plan.actions[static_cast<std::size_t>(index)].action.microbatch.index() + 1);
+  for (int index = 0; index < static_cast<int>(plan.entries.size()); ++index) {
+    entered = std::max(entered, plan.entries[static_cast<std::size_t>(index)].action.microbatch.index() + 1);
     most = std::max(most, entered - released);
     while (released < entered && last[released] <= index) ++released;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -15,7 +16,8 @@ namespace {
 
 std::vector<int> uses_of(const runtime::RankPlan& plan) {
   std::vector<int> uses(static_cast<std::size_t>(plan.microbatches), 0);
-  for (const auto& planned : plan.actions) ++uses[planned.action.microbatch.index()];
+  for (const auto& planned : plan.entries)
+    if (planned.ends_action()) ++uses[planned.action.microbatch.index()];
   return uses;
 }
 
@@ -45,7 +47,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
     hash_hook_.emplace(rank_, setup_.hash_directory, setup_.first_step);
     hash_hook_->next = rank_.set_hook(&*hash_hook_);
   }
-  records_.reserve(2 * rank_.training_plan().actions.size() + 8);  // an action and a wait each, then the records at the end of a step
+  records_.reserve(2 * rank_.training_plan().entries.size() + 8);  // an entry and a wait each, then the records at the end of a step
   for (const auto& channel : rank_.plan().channels()) {
     arrived_.emplace_back(static_cast<std::size_t>(channel.depth), nullptr);
     produced_.emplace_back(static_cast<std::size_t>(channel.depth), 0);
@@ -81,6 +83,8 @@ void RankControl::slot_writable(int channel, std::int64_t sequence) {
   carry_out(engine_.credit_returned(runtime::EdgeId(channel), sequence));
 }
 
+void RankControl::exchange_ended(std::int64_t sequence) { carry_out(engine_.exchange_ended(sequence)); }
+
 // -- phases -------------------------------------------------------------------------------------------------------------------------------
 
 void RankControl::handle(const RunStep& message) {
@@ -103,7 +107,8 @@ void RankControl::handle(const RunStep& message) {
 
 void RankControl::handle(const Evaluate& message) {
   if (message.microbatches == 0) {
-    abandoned_ = table_ == Table::evaluation;
+    // Members of an exchange leave none out: they abandon nothing.
+    abandoned_ = table_ == Table::evaluation && list_->exchanges == 0;
     return;
   }
   step_ = message.step;
@@ -228,7 +233,7 @@ void RankControl::pass_over() {
     }
     evaluation_batches_.used(issue.action.microbatch.index());
     request_batches();
-    carry_out(engine_.action_finished(issue.action));
+    carry_out(engine_.entry_finished(issue.action));
   }
   passing_over_ = false;
 }
@@ -251,9 +256,9 @@ std::byte* RankControl::address(const runtime::RingSlot& slot, bool incoming) co
 void RankControl::copies_of(const runtime::Issue& issue, Execute& execute) const {
   const PipelinePlan& plan = rank_.plan();
   const auto& first_read = runtime::makes_gradient(issue.action.kind) ? issue.gradient : issue.activation;
-  if (first_read.present() && issue.action.kind != runtime::ActionKind::weight_gradient)
+  if (first_read.present() && issue.action.kind != runtime::ActionKind::weight_gradient && issue.segment == 0)
     execute.arrival = rank_.incoming(first_read.edge.value, link_address(first_read, true), plan.boundary_bytes(first_read.edge));
-  if (issue.output.present())
+  if (issue.output.present() && issue.segment + 1 == issue.segments)
     execute.departure = rank_.outgoing(issue.output.edge.value, link_address(issue.output, false), plan.boundary_bytes(issue.output.edge),
                                        issue.output.sequence);
 }
@@ -266,6 +271,10 @@ void RankControl::issue(const runtime::Issue& issue) {
   execute.index = issue.index;
   execute.step = step_;
   execute.action = issue.action;
+  execute.segment = issue.segment;
+  execute.segments = issue.segments;
+  execute.first_exchange = issue.first_exchange;
+  execute.posts = issue.posts;
   execute.pass = table_ == Table::training ? runtime::pass_of(issue.action.kind)
                                            : (table_ == Table::logits && last ? runtime::Pass::logits : runtime::Pass::evaluate);
   auto& slots = execute.slots;
@@ -294,7 +303,7 @@ void RankControl::issue(const runtime::Issue& issue) {
   execute.first_of_batch = std::exchange(begun_batches_[issue.action.microbatch.index()], char{1}) == 0;
 
   const auto& waited_for = makes_gradient ? issue.gradient : issue.activation;
-  const std::int64_t produced = waited_for.present() && !plan.edges[waited_for.edge.index()].local()
+  const std::int64_t produced = waited_for.present() && issue.segment == 0 && !plan.edges[waited_for.edge.index()].local()
                                     ? produced_[waited_for.edge.index()][static_cast<std::size_t>(waited_for.slot)]
                                     : 0;
   runtime::TraceRecord record;
@@ -313,14 +322,16 @@ void RankControl::action_done(const ActionDone& action) {
   record.stage = action.action.stage;
   record.microbatch = action.action.microbatch;
   record.kind = runtime::span_of(action.action.kind);
+  record.segment = static_cast<std::uint8_t>(std::min<std::int32_t>(action.segment, std::numeric_limits<std::uint8_t>::max()));
   rank_.trace().add(record);
   finished_at_ = action.end;
   if (setup_.action_costs != nullptr && table_ == Table::training)
-    setup_.action_costs->add(step_, action.action, action.end - action.begin, action.host);
-  if (table_ == Table::training) training_batches_.used(action.action.microbatch.index());
-  if (table_ == Table::evaluation) evaluation_batches_.used(action.action.microbatch.index());
+    setup_.action_costs->add(step_, action.action, action.segment, action.end - action.begin, action.host);
+  const bool ends_action = list_->entries[static_cast<std::size_t>(engine_.finished())].ends_action();
+  if (ends_action && table_ == Table::training) training_batches_.used(action.action.microbatch.index());
+  if (ends_action && table_ == Table::evaluation) evaluation_batches_.used(action.action.microbatch.index());
   request_batches();
-  carry_out(engine_.action_finished(action.action));
+  carry_out(engine_.entry_finished(action.action, action.segment));
 }
 
 /// The worker is idle and the list is not finished: records since when, and why.

@@ -49,7 +49,7 @@ struct RankControlSetup {
   std::int64_t first_step = 0, steps = 0;
   std::string hash_directory;  // the run directory, to which hashes of all tensors are written; empty: none are
   std::string nan_folder;      // folder for the inputs of an operation that produced a NaN; empty: they are not written
-  int issue_ahead = 0;         // actions that may be issued and not done; 0: Rank::issue_ahead()
+  int issue_ahead = 0;         // entries of the list that may be issued and not done; 0: Rank::issue_ahead()
   std::function<kernels::DeviceMemory()> device_memory;  // memory in use on the rank's GPU; empty: it computes on the CPU
   /// What Collect returns besides the gradients (captures for parity); may be empty.
   std::function<std::vector<CapturedTensor>()> captured;
@@ -69,6 +69,7 @@ class RankControl {
   void receive(const ToRank& message);
   void boundary_arrived(const cluster::Arrival& arrival);
   void slot_writable(int channel, std::int64_t sequence);
+  void exchange_ended(std::int64_t sequence);
   void batch_ready(const LoadBatch& request);
   void action_done(const ActionDone& action);
   void work_done(const TaskDone& finished);

@@ -8,7 +8,7 @@ namespace millrace::actors {
 /// What a rank reports about its step. A wait is for a boundary that was produced and had not arrived, or for a slot that the
 /// neighbour had not freed.
 [[nodiscard]] inline StepTimes step_times(const runtime::StepBreakdown& shares) {
-  return {shares.wall, shares.compute, shares.bubble, shares.transport + shares.credit, shares.data};
+  return {shares.wall, shares.compute, shares.bubble, shares.transport + shares.credit + shares.exchange, shares.data};
 }
 
 }  // namespace millrace::actors

@@ -43,7 +43,7 @@ RankEngine::RankEngine(Options options) : rank_(options.rank), issue_ahead_(opti
 
 const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
   MILLRACE_CHECK(plan_ == nullptr, ExitCode::internal, rank_engine_component,
-                 "rank {}: step {} starts while {} of {} actions of step {} are done", rank_, step, finished_, plan_->actions.size(),
+                 "rank {}: step {} starts while {} of {} entries of step {} are done", rank_, step, finished_, plan_->entries.size(),
                  step_);
   MILLRACE_CHECK(plan.rank == rank_, ExitCode::internal, rank_engine_component, "rank {} was given the list of rank {}", rank_, plan.rank);
   clear_decisions();
@@ -52,6 +52,7 @@ const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
   issued_ = 0;
   finished_ = 0;
   batches_.assign(static_cast<std::size_t>(plan.microbatches), 0);
+  ended_.assign(static_cast<std::size_t>(plan.exchanges), 0);
   return advance();
 }
 
@@ -91,14 +92,32 @@ const Decisions& RankEngine::batch_ready(MicrobatchId microbatch) {
   return advance();
 }
 
-const Decisions& RankEngine::action_finished(const Action& action) {
+const Decisions& RankEngine::exchange_ended(std::int64_t sequence) {
+  clear_decisions();
+  const std::int64_t posted = plan_ == nullptr || issued_ == 0 ? 0 : [&] {
+    const PlannedEntry& newest = plan_->entries[static_cast<std::size_t>(issued_ - 1)];
+    return std::int64_t{newest.first_exchange} + newest.posts;
+  }();
+  const std::int64_t ordinal = sequence - first_exchange_;
+  MILLRACE_CHECK(ordinal >= 0 && ordinal < posted, ExitCode::internal, rank_engine_component,
+                 "rank {}: exchange {} ended, expected one of {} to {}, which are posted", rank_, sequence, first_exchange_,
+                 first_exchange_ + posted - 1);
+  auto& ended = ended_[static_cast<std::size_t>(ordinal)];
+  MILLRACE_CHECK(!ended, ExitCode::internal, rank_engine_component, "rank {}: exchange {} ended twice", rank_, sequence);
+  ended = 1;
+  return advance();
+}
+
+const Decisions& RankEngine::entry_finished(const Action& action, int segment) {
   clear_decisions();
   MILLRACE_CHECK(plan_ != nullptr && finished_ < issued_, ExitCode::internal, rank_engine_component,
                  "rank {}: {} finished, but nothing was issued", rank_, action);
-  const PlannedAction& oldest = plan_->actions[static_cast<std::size_t>(finished_)];
-  MILLRACE_CHECK(oldest.action == action, ExitCode::internal, rank_engine_component,
-                 "rank {}: {} finished, but the oldest issued action is {}", rank_, action, oldest.action);
+  const PlannedEntry& oldest = plan_->entries[static_cast<std::size_t>(finished_)];
+  MILLRACE_CHECK(oldest.action == action && oldest.segment == segment, ExitCode::internal, rank_engine_component,
+                 "rank {}: segment {} of {} finished, but the oldest issued entry is segment {} of {}", rank_, segment, action,
+                 oldest.segment, oldest.action);
   ++finished_;
+  if (!oldest.ends_action()) return advance();
   if (oldest.output.present() && !channels_[oldest.output.edge.index()].edge.local()) decisions_.sends.push_back(slot_of(oldest.output));
   if (oldest.last_use) {
     for (const BoundaryUse* use : {&oldest.activation, &oldest.gradient}) {
@@ -119,10 +138,12 @@ RankEngine::Ring RankEngine::ring(EdgeId edge) const {
 
 // -- deciding ----------------------------------------------------------------------------------------------------------------
 
-WaitReason RankEngine::missing(const PlannedAction& planned) const {
+WaitReason RankEngine::missing(const PlannedEntry& planned) const {
   const auto absent = [&](const BoundaryUse& use) {
     return use.present() && channels_[use.edge.index()].arrived <= channels_[use.edge.index()].base + use.ordinal;
   };
+  if (planned.awaits >= 0 && !ended_[static_cast<std::size_t>(planned.awaits)]) return WaitReason::exchange;
+  if (!planned.begins_action()) return WaitReason::none;
   if (absent(planned.activation)) return WaitReason::activation;
   if (absent(planned.gradient)) return WaitReason::gradient;
   if (!batches_[planned.action.microbatch.index()]) return WaitReason::batch;
@@ -135,9 +156,9 @@ WaitReason RankEngine::missing(const PlannedAction& planned) const {
 
 const Decisions& RankEngine::advance() {
   if (!plan_) return decisions_;
-  const int size = static_cast<int>(plan_->actions.size());
+  const int size = static_cast<int>(plan_->entries.size());
   while (issued_ < size && issued_ - finished_ < issue_ahead_) {
-    const PlannedAction& next = plan_->actions[static_cast<std::size_t>(issued_)];
+    const PlannedEntry& next = plan_->entries[static_cast<std::size_t>(issued_)];
     if (missing(next) != WaitReason::none) break;
     issue(next);
   }
@@ -145,21 +166,31 @@ const Decisions& RankEngine::advance() {
   return decisions_;
 }
 
-void RankEngine::issue(const PlannedAction& planned) {
-  decisions_.issues.push_back({step_, issued_, planned.action, planned.stash_input, planned.stash_weight, planned.handoff,
-                               slot_of(planned.activation), slot_of(planned.gradient), slot_of(planned.output)});
+void RankEngine::issue(const PlannedEntry& planned) {
+  decisions_.issues.push_back({.step = step_,
+                               .index = issued_,
+                               .action = planned.action,
+                               .segment = planned.segment,
+                               .segments = planned.segments,
+                               .first_exchange = first_exchange_ + planned.first_exchange,
+                               .posts = planned.posts,
+                               .stash_input = planned.stash_input,
+                               .stash_weight = planned.stash_weight,
+                               .handoff = planned.handoff,
+                               .activation = slot_of(planned.activation),
+                               .gradient = slot_of(planned.gradient),
+                               .output = slot_of(planned.output)});
   ++issued_;
   if (planned.output.present()) {
     Channel& channel = channels_[planned.output.edge.index()];
     const std::int64_t sequence = decisions_.issues.back().output.sequence;
-    if (channel.edge.local()) {
-      channel.arrived = sequence + 1;
-    } else {
-      channel.holder[static_cast<std::size_t>(sequence % channel.depth)] = sequence;
+    if (planned.begins_action()) {
+      if (!channel.edge.local()) channel.holder[static_cast<std::size_t>(sequence % channel.depth)] = sequence;
+      channel.produced = sequence + 1;
     }
-    channel.produced = sequence + 1;
+    if (planned.ends_action() && channel.edge.local()) channel.arrived = sequence + 1;
   }
-  if (!planned.last_use) return;
+  if (!planned.last_use || !planned.ends_action()) return;
   for (const BoundaryUse* use : {&planned.activation, &planned.gradient}) {
     if (use->present() && channels_[use->edge.index()].edge.local()) release(*use);
   }
@@ -181,6 +212,7 @@ void RankEngine::release(const BoundaryUse& use) {
 
 void RankEngine::finish_list() {
   for (Channel& channel : channels_) channel.base = channel.edge.consumer_rank == rank_ ? channel.released : channel.produced;
+  first_exchange_ += plan_->exchanges;
   plan_ = nullptr;
   decisions_.finished = true;
 }
@@ -191,13 +223,19 @@ Wait RankEngine::wait() const {
   if (!plan_) return wait;
   if (finished_ < issued_) {
     wait.reason = WaitReason::compute;
-    wait.action = plan_->actions[static_cast<std::size_t>(finished_)].action;
+    wait.action = plan_->entries[static_cast<std::size_t>(finished_)].action;
+    wait.segment = plan_->entries[static_cast<std::size_t>(finished_)].segment;
     return wait;
   }
-  const PlannedAction& next = plan_->actions[static_cast<std::size_t>(issued_)];
+  const PlannedEntry& next = plan_->entries[static_cast<std::size_t>(issued_)];
   wait.reason = missing(next);
   wait.action = next.action;
+  wait.segment = next.segment;
   if (wait.reason == WaitReason::batch) return wait;
+  if (wait.reason == WaitReason::exchange) {
+    wait.exchange = first_exchange_ + next.awaits;
+    return wait;
+  }
   const bool credit = wait.reason == WaitReason::credit;
   const BoundaryUse& use = credit ? next.output : wait.reason == WaitReason::activation ? next.activation : next.gradient;
   const Edge& edge = channels_[use.edge.index()].edge;

@@ -17,11 +17,14 @@ struct RingSlot {
   [[nodiscard]] bool present() const { return edge != no_edge; }
 };
 
-/// Give this action to the rank's compute worker, which runs actions in the order given.
+/// Give this entry, an action or a segment of one, to the rank's compute worker, which runs entries in the order given.
 struct Issue {
   StepId step;
   std::int32_t index = 0;  // in the list
   Action action;
+  std::int32_t segment = 0, segments = 1;
+  std::int64_t first_exchange = 0;  // the number of the first exchange that it posts, counted over the run
+  std::int32_t posts = 0;
   std::int32_t stash_input = -1, stash_weight = -1, handoff = -1;  // slots, -1: none
   RingSlot activation, gradient;                                   // to be read
   RingSlot output;                                                 // to be written
@@ -31,18 +34,18 @@ struct Issue {
 struct Decisions {
   std::vector<RingSlot> sends;     // written and complete: send it to the edge's consumer
   std::vector<RingSlot> releases;  // read for the last time: the producer may reuse the slot. In sequence order for each edge
-  std::vector<Issue> issues;       // start these actions
-  bool finished = false;           // the list is finished, and none of its actions is running
+  std::vector<Issue> issues;       // start these entries
+  bool finished = false;           // the list is finished, and none of its entries is running
 };
 
 /// Decides what one rank may run next: a state machine without threads, clocks or buffers. Events in, decisions out.
 ///
-/// The list is issued strictly in order. The next action is issued when its inputs and its batch are available, its output ring
-/// has a free slot and fewer than `issue_ahead` actions are unfinished. Sequence numbers continue over lists, training or
-/// forward-only, so rings are never reset. An edge between two stages of this rank is a hand-off through the same kind of ring:
-/// its boundaries and slots count from the moment of issue, because the worker runs in order, and cause no sends or releases.
+/// The list is issued strictly in order. The next entry is issued when its action's inputs and batch are available, its output ring
+/// has a free slot, the exchange that it awaits has ended and fewer than `issue_ahead` entries are unfinished. Sequence numbers continue
+/// over lists, training or forward-only, so rings are never reset. An edge between two stages of this rank is a hand-off through the same
+/// kind of ring: its boundaries and slots count from the moment of issue, because the worker runs in order, and cause no sends or releases.
 ///
-/// An impossible event (a boundary out of order, an unknown edge, a slot freed twice, an action other than the oldest issued one)
+/// An impossible event (a boundary out of order, an unknown edge, a slot freed twice, an entry other than the oldest issued one)
 /// throws Error(internal) with the event. One caller at a time. Events allocate nothing, except for the first list with more
 /// microbatches than before.
 class RankEngine {
@@ -65,14 +68,16 @@ class RankEngine {
   const Decisions& credit_returned(EdgeId edge, std::int64_t sequence);
   /// The batch of this microbatch of the running list is in memory.
   const Decisions& batch_ready(MicrobatchId microbatch);
-  /// The oldest issued action is done.
-  const Decisions& action_finished(const Action& action);
+  /// Exchange `sequence`, counted over the run, has ended. Exchanges may end in any order.
+  const Decisions& exchange_ended(std::int64_t sequence);
+  /// The oldest issued entry is done.
+  const Decisions& entry_finished(const Action& action, int segment = 0);
 
   // -- state -------------------------------------------------------------------------------------------------------------
-  /// What prevents the next action from being issued; `compute` as long as an action is running.
+  /// What prevents the next entry from being issued; `compute` as long as one is running.
   [[nodiscard]] Wait wait() const;
   [[nodiscard]] bool running() const { return plan_ != nullptr; }
-  [[nodiscard]] int issued() const { return issued_; }      // number of the list's actions that were given to the worker
+  [[nodiscard]] int issued() const { return issued_; }      // number of the list's entries that were given to the worker
   [[nodiscard]] int finished() const { return finished_; }  // number of those that are done
   /// An edge's ring from this rank's point of view, for display.
   struct Ring {
@@ -97,8 +102,8 @@ class RankEngine {
   Channel& incoming(EdgeId edge, std::int64_t sequence, const char* event);
   Channel& outgoing(EdgeId edge, std::int64_t sequence, const char* event);
   [[nodiscard]] RingSlot slot_of(const BoundaryUse& use) const;
-  [[nodiscard]] WaitReason missing(const PlannedAction& planned) const;
-  void issue(const PlannedAction& planned);
+  [[nodiscard]] WaitReason missing(const PlannedEntry& planned) const;
+  void issue(const PlannedEntry& planned);
   void release(const BoundaryUse& use);
   void clear_decisions();
   const Decisions& advance();
@@ -112,6 +117,8 @@ class RankEngine {
   int issued_ = 0;
   int finished_ = 0;
   std::vector<std::uint8_t> batches_;  // by microbatch of the running list
+  std::int64_t first_exchange_ = 0;    // of the running list, counted over the run
+  std::vector<std::uint8_t> ended_;    // by exchange of the running list
   Decisions decisions_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "runtime/schedule/ledger.hpp"
 #include "runtime/schedule/schedule.hpp"
+#include "runtime/schedule/stage_shape.hpp"
 
 namespace millrace::runtime {
 
@@ -14,16 +15,23 @@ struct BoundaryUse {
   [[nodiscard]] bool present() const { return edge != no_edge; }
 };
 
-/// An action with everything that can be looked up before the run.
-struct PlannedAction {
+/// An action, or one segment of an action with exchanges, with everything that can be looked up before the run. All segments of an action
+/// have the same boundaries and slots: what is read is there before the first, what is written is complete after the last.
+struct PlannedEntry {
   Action action;
+  int segment = 0, segments = 1;
+  int first_exchange = 0;  // in the list: the number of exchanges that earlier entries post
+  int posts = 0;           // the exchanges that the entry posts
+  int awaits = -1;         // the exchange, counted over the list, whose rows must be in before the entry begins; -1: none
   BoundaryUse activation;  // read: the output of the previous stage (by F, and again by its I, W, B: the ring slot is the saved input)
   BoundaryUse gradient;    // read: the gradient from the next stage (by I, B, and again by W)
   BoundaryUse output;      // written: an activation by F, a gradient by I and B
-  bool last_use = false;   // the slots of activation and gradient are free afterwards
+  bool last_use = false;   // the slots of activation and gradient are free after the action
   int stash_input = -1;    // slots of the stage's stashes, -1 if the action has none
   int stash_weight = -1;
   int handoff = -1;
+  [[nodiscard]] bool begins_action() const { return segment == 0; }
+  [[nodiscard]] bool ends_action() const { return segment + 1 == segments; }
 };
 
 /// One rank's list of one schedule, resolved once and then run any number of times.
@@ -31,11 +39,14 @@ struct RankPlan {
   RankId rank;
   int microbatches = 0;
   bool forward_only = false;
-  std::vector<PlannedAction> actions;
+  int exchanges = 0;  // of the whole list
+  std::vector<PlannedEntry> entries;
 };
 
 /// Resolves the list of `rank`. `slots`, by StageId, are those of the memory plan: the training schedule's ledger, also for a
-/// forward-only schedule, whose forwards then use the same stashes one after another.
-[[nodiscard]] RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StashSlots>& slots);
+/// forward-only schedule, whose forwards then use the same stashes one after another. `shapes`, by StageId: the segments of actions;
+/// empty: every action is one.
+[[nodiscard]] RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StashSlots>& slots,
+                                      const std::vector<StageShape>& shapes = {});
 
 }  // namespace millrace::runtime

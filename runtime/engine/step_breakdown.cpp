@@ -40,6 +40,9 @@ void add_wait(StepBreakdown& shares, const TraceRecord& record, Range part) {
     case WaitReason::batch:
       shares.data += length;
       break;
+    case WaitReason::exchange:
+      shares.exchange += length;
+      break;
     case WaitReason::none:
     case WaitReason::compute:
       break;  // between lists: counts as `other`
@@ -76,6 +79,7 @@ StepBreakdown& StepBreakdown::operator+=(const StepBreakdown& more) {
   bubble += more.bubble;
   transport += more.transport;
   credit += more.credit;
+  exchange += more.exchange;
   data += more.data;
   optimizer += more.optimizer;
   other += more.other;
@@ -97,7 +101,8 @@ StepBreakdown summarize(std::span<const TraceRecord> records, StepId step) {
     const Range part{std::max(record.begin, wall.begin), std::min(record.end, wall.end)};
     if (part.begin < part.end) add_record(shares, record, part);
   }
-  shares.other = shares.wall - shares.compute - shares.bubble - shares.transport - shares.credit - shares.data - shares.optimizer;
+  shares.other =
+      shares.wall - shares.compute - shares.bubble - shares.transport - shares.credit - shares.exchange - shares.data - shares.optimizer;
   return shares;
 }
 

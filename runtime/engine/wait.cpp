@@ -14,6 +14,8 @@ const char* to_string(WaitReason reason) {
       return "credit";
     case WaitReason::batch:
       return "batch";
+    case WaitReason::exchange:
+      return "exchange";
     case WaitReason::compute:
       return "compute";
   }
@@ -28,6 +30,9 @@ std::string describe(const Wait& wait) {
       return fmt::format("rank {} runs {}", wait.rank, wait.action);
     case WaitReason::batch:
       return fmt::format("rank {} waits for the batch of microbatch {}, before {}", wait.rank, wait.action.microbatch, wait.action);
+    case WaitReason::exchange:
+      return fmt::format("rank {} waits for exchange {} with the owners of experts, before segment {} of {}", wait.rank, wait.exchange,
+                         wait.segment, wait.action);
     case WaitReason::credit:
       return fmt::format("rank {} waits for a free slot towards stage {} on rank {}, before {}", wait.rank, wait.stage, wait.peer,
                          wait.action);

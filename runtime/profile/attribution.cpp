@@ -39,7 +39,7 @@ class Sweep {
       : schedule_(schedule), table_(table), view_(view), at_(view.begin) {
     result_.wall = view.duration();
     list_end_ = rank.actions.empty() ? view.lists_end : rank.actions.back().end;
-    std::vector<TraceRecord> records = rank.actions;
+    std::vector<TraceRecord> records = rank.segments.empty() ? rank.actions : rank.segments;
     records.insert(records.end(), rank.waits.begin(), rank.waits.end());
     records.insert(records.end(), rank.others.begin(), rank.others.end());
     std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
@@ -79,6 +79,9 @@ class Sweep {
       case WaitReason::batch:
         result_[Cause::data] += end - begin;
         return;
+      case WaitReason::exchange:
+        result_[Cause::exchange] += end - begin;
+        return;
       case WaitReason::none:
       case WaitReason::compute:
         result_[Cause::other] += end - begin;
@@ -104,15 +107,15 @@ class Sweep {
 }  // namespace
 
 const char* to_string(Cause cause) {
-  static constexpr std::array<const char*, cause_count> names = {"forward",   "input_gradient", "weight_gradient", "backward",
-                                                                 "optimizer", "bubble",         "imbalance",       "transfer",
-                                                                 "data",      "checkpoint",     "transport",       "other"};
+  static constexpr std::array<const char*, cause_count> names = {
+      "forward",  "input_gradient", "weight_gradient", "backward",  "optimizer", "bubble", "imbalance",
+      "transfer", "data",           "checkpoint",      "transport", "exchange",  "other"};
   return names.at(static_cast<std::size_t>(cause));
 }
 
 std::int64_t Attribution::idle() const {
   const Attribution& self = *this;
-  return self[Cause::bubble] + self[Cause::imbalance] + self[Cause::transfer] + self[Cause::transport];
+  return self[Cause::bubble] + self[Cause::imbalance] + self[Cause::transfer] + self[Cause::transport] + self[Cause::exchange];
 }
 
 std::vector<Attribution> attribute(const Schedule& schedule, const StepView& view) {

@@ -20,6 +20,7 @@ namespace millrace::runtime {
 ///     data         waits for the loader
 ///     checkpoint   copies of parameters and optimizer states for a snapshot
 ///     transport    waits for a free slot of the output ring
+///     exchange     waits inside of an action for rows of the ranks that share its experts: what no compute has hidden
 ///     other        everything that no record covers: messages, issue, the coordinator's turn between gradients and update
 enum class Cause : std::uint8_t {
   forward,
@@ -33,9 +34,10 @@ enum class Cause : std::uint8_t {
   data,
   checkpoint,
   transport,
+  exchange,
   other
 };
-inline constexpr std::size_t cause_count = 12;
+inline constexpr std::size_t cause_count = 13;
 [[nodiscard]] const char* to_string(Cause cause);
 
 /// One rank in one step, in nanoseconds. The parts add up to `wall`, which is the step's time and the same for all ranks.
@@ -46,7 +48,7 @@ struct Attribution {
   std::int64_t beyond = 0;
   [[nodiscard]] std::int64_t& operator[](Cause cause) { return parts[static_cast<std::size_t>(cause)]; }
   [[nodiscard]] std::int64_t operator[](Cause cause) const { return parts[static_cast<std::size_t>(cause)]; }
-  /// Waits caused by the pipeline: bubble, imbalance, transfer and transport.
+  /// Waits for other ranks: bubble, imbalance, transfer, transport and exchange.
   [[nodiscard]] std::int64_t idle() const;
 };
 

@@ -43,6 +43,24 @@ void add_snapshots(const RankTrace& trace, const StepView& view, StepView::Rank&
   }
 }
 
+/// Makes one record of the segments of each action, and keeps those of a list that has any.
+void join_segments(StepView::Rank& rank) {
+  const auto divided = [](const TraceRecord& record) { return record.segment > 0; };
+  if (std::ranges::none_of(rank.actions, divided)) return;
+  rank.segments = std::move(rank.actions);
+  rank.actions.clear();
+  for (const TraceRecord& record : rank.segments) {
+    const auto of_action = [&](const TraceRecord& other) {
+      return other.stage == record.stage && other.microbatch == record.microbatch && other.kind == record.kind;
+    };
+    const auto whole = record.segment == 0 ? rank.actions.rend() : std::find_if(rank.actions.rbegin(), rank.actions.rend(), of_action);
+    if (whole == rank.actions.rend())
+      rank.actions.push_back(record);
+    else
+      whole->end = record.end;
+  }
+}
+
 void check_list(const std::vector<Action>& list, const StepView::Rank& found, RankId rank, StepId step) {
   MILLRACE_CHECK(found.actions.size() == list.size(), ExitCode::config, step_view_component,
                  "the trace of rank {} has {} actions of step {}, its list has {}: profile fewer steps, a ring keeps {} records", rank,
@@ -88,6 +106,7 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
       }
     }
     for (auto* records : {&rank.actions, &rank.waits}) sort_by_begin(*records);
+    join_segments(rank);
     check_list(schedule.ranks[trace.rank.index()], rank, trace.rank, step);
     if (!rank.actions.empty()) view.lists_end = std::max(view.lists_end, rank.actions.back().end);
     view.ranks.push_back(std::move(rank));
@@ -102,8 +121,9 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
 bool is_whole(const Schedule& schedule, std::span<const RankTrace> traces, StepId step) {
   return std::all_of(traces.begin(), traces.end(), [&](const RankTrace& trace) {
     const std::int64_t beginning = beginning_of(trace, step);
-    const auto actions = std::count_if(trace.compute.begin(), trace.compute.end(),
-                                       [&](const TraceRecord& record) { return is_of(record, step, beginning) && is_action(record.kind); });
+    const auto actions = std::count_if(trace.compute.begin(), trace.compute.end(), [&](const TraceRecord& record) {
+      return is_of(record, step, beginning) && is_action(record.kind) && record.segment == 0;
+    });
     return static_cast<std::size_t>(actions) == schedule.ranks[trace.rank.index()].size();
   });
 }

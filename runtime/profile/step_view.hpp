@@ -21,8 +21,9 @@ struct RankTrace {
 /// One step of all ranks, in the time base of RankTrace.
 struct StepView {
   struct Rank {
-    std::vector<TraceRecord> actions;  // actions[i] is entry i of the rank's list
-    std::vector<TraceRecord> waits;    // sorted by time
+    std::vector<TraceRecord> actions;   // actions[i] is entry i of the rank's list, from its first segment to its last
+    std::vector<TraceRecord> segments;  // of all actions, sorted by time; empty if every action is one
+    std::vector<TraceRecord> waits;     // sorted by time
     // optimizer (with gradient sums and their squares) and snapshots made during the step; sorted by time
     std::vector<TraceRecord> others;
   };

@@ -16,7 +16,7 @@ TEST(ActionCosts, AddsUpByStageAndKind) {
   ActionCosts costs(placement, RankId(1), 1);
   EXPECT_TRUE(costs.sums().empty());
   const auto add = [&](std::int64_t step, int stage, ActionKind kind, std::int64_t device, std::int64_t host) {
-    costs.add(step, Action{StageId(stage), kind, MicrobatchId(0)}, device, host);
+    costs.add(step, Action{StageId(stage), kind, MicrobatchId(0)}, 0, device, host);
   };
   add(0, 1, ActionKind::forward, 1000, 1000);  // warms up
   add(1, 3, ActionKind::backward, 50, 7);

@@ -239,7 +239,7 @@ TEST(RankBlueprint, ForwardsAloneRunEachStageOnce) {
   const auto actions_of = [&](const PlanRequest& of, int rank) {
     const RankBlueprint blueprint(make_plan(of), runtime::RankId(rank), needs);
     std::map<int, int> stages;  // how many microbatches each has
-    for (const auto& planned : blueprint.evaluation.actions) ++stages[planned.action.stage.value];
+    for (const auto& planned : blueprint.evaluation.entries) ++stages[planned.action.stage.value];
     return stages;
   };
   using Stages = std::map<int, int>;

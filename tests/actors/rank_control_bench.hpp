@@ -112,7 +112,7 @@ class Bench {
       bench.post("action", [this, execute] {
         const std::int64_t begin = runtime::steady_now();
         rank->worker().run([&] { rank->runner().run(*rank, rank->compute().stage(execute.action.stage), execute); });
-        control->action_done({execute.action, begin, runtime::steady_now()});
+        control->action_done({execute.action, execute.segment, begin, runtime::steady_now()});
       });
     }
     void work(const RankTask& task) override {

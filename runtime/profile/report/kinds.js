@@ -21,6 +21,7 @@ const causeNames = {
   data: "data",
   checkpoint: "checkpoint",
   transport: "transport",
+  exchange: "exchange of experts' rows",
   other: "other",
 };
 const computeCauses = new Set(["forward", "input_gradient", "weight_gradient", "backward", "optimizer"]);
@@ -31,6 +32,7 @@ const waitKinds = {
   gradient: {colour: "bubble", name: "a gradient"},
   credit: {colour: "transport", name: "credit (room at the receiver)"},
   batch: {colour: "data", name: "its batch"},
+  exchange: {colour: "exchange", name: "rows of the ranks that share its experts"},
 };
 
 function kindOf(letter) { return actionKinds[letter] ?? {colour: "other", name: letter}; }

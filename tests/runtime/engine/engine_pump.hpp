@@ -30,6 +30,8 @@ class EnginePump {
     unsigned seed = 1;
     int slow_rank = -1;            // its worker moves only if nothing else can
     bool prompt_messages = false;  // messages are delivered before anything else moves
+    // Ranks that exchange with each other, each with a list of the same shape; a rank outside of all groups exchanges with itself.
+    std::vector<std::vector<std::size_t>> groups = {};
   };
 
   EnginePump(const Placement& placement, std::vector<int> depths, Options options)
@@ -42,6 +44,12 @@ class EnginePump {
     ran_.resize(engines_.size());
     tokens_.resize(edges_.size());
     credits_.resize(edges_.size());
+    posts_.assign(engines_.size(), 0);
+    exchanges_.resize(engines_.size());
+    group_of_.resize(engines_.size());
+    for (std::size_t rank = 0; rank < engines_.size(); ++rank) group_of_[rank] = {rank};
+    for (const auto& group : options_.groups)
+      for (const std::size_t rank : group) group_of_[rank] = group;
     passed_.assign(edges_.size(), 0);
     posted_.assign(edges_.size(), 0);
     for (const Edge& edge : edges_) {
@@ -53,10 +61,10 @@ class EnginePump {
   }
 
   /// Runs one list on every rank; returns false on a deadlock.
-  bool run(const Schedule& schedule, const std::vector<StashSlots>& slots, StepId step) {
+  bool run(const Schedule& schedule, const std::vector<StashSlots>& slots, StepId step, const std::vector<StageShape>& shapes = {}) {
     plans_.clear();
     for (auto& ran : ran_) ran.clear();
-    for (std::size_t rank = 0; rank < engines_.size(); ++rank) plans_.push_back(make_rank_plan(schedule, RankId{rank}, slots));
+    for (std::size_t rank = 0; rank < engines_.size(); ++rank) plans_.push_back(make_rank_plan(schedule, RankId{rank}, slots, shapes));
     finished_ = 0;
     std::vector<std::size_t> to_start(engines_.size());
     for (std::size_t rank = 0; rank < engines_.size(); ++rank) to_start[rank] = rank;
@@ -79,7 +87,7 @@ class EnginePump {
   [[nodiscard]] int credit_waits() const { return credit_waits_; }                        // times that an idle rank lacked only a slot
 
  private:
-  enum class StreamKind { worker, token, credit, batch };
+  enum class StreamKind { worker, token, credit, batch, exchange };
   struct Move {
     StreamKind lane;
     std::size_t index;
@@ -101,6 +109,7 @@ class EnginePump {
       if (!credits_[edge].empty()) messages.push_back({StreamKind::credit, edge});
     }
     for (std::size_t rank = 0; rank < engines_.size(); ++rank) {
+      if (!exchanges_[rank].empty()) messages.push_back({StreamKind::exchange, rank});
       if (!batches_[rank].empty() && engines_[rank]->running()) messages.push_back({StreamKind::batch, rank});
       if (!workers_[rank].empty()) (static_cast<int>(rank) == options_.slow_rank ? slow : workers).push_back({StreamKind::worker, rank});
     }
@@ -132,6 +141,13 @@ class EnginePump {
         apply(rank, engines_[rank]->credit_returned(EdgeId{next.index}, sequence));
         break;
       }
+      case StreamKind::exchange: {
+        // Exchanges may end in any order.
+        auto& ended = exchanges_[next.index];
+        std::swap(ended.front(), ended[random_() % ended.size()]);
+        apply(next.index, engines_[next.index]->exchange_ended(take(ended)));
+        break;
+      }
       case StreamKind::batch:
         apply(next.index, engines_[next.index]->batch_ready(take(batches_[next.index])));
         break;
@@ -147,9 +163,20 @@ class EnginePump {
       const auto& ring = (shared ? written_ : landed_)[input.edge.index()];
       EXPECT_EQ(ring[static_cast<std::size_t>(input.slot)], input.sequence) << to_string(issue.action) << " reads another token";
     }
-    if (issue.output.present()) written_[issue.output.edge.index()][static_cast<std::size_t>(issue.output.slot)] = issue.output.sequence;
-    ran_[rank].push_back(issue.action);
-    apply(rank, engines_[rank]->action_finished(issue.action));
+    if (issue.output.present() && issue.segment + 1 == issue.segments)
+      written_[issue.output.edge.index()][static_cast<std::size_t>(issue.output.slot)] = issue.output.sequence;
+    if (issue.segment + 1 == issue.segments) ran_[rank].push_back(issue.action);
+    EXPECT_EQ(issue.first_exchange, posts_[rank]) << "exchanges are posted in the order of their numbers";
+    for (int post = 0; post < issue.posts; ++post) post_exchange(rank);
+    apply(rank, engines_[rank]->entry_finished(issue.action, issue.segment));
+  }
+
+  // An exchange ends once every member of the group has posted it.
+  void post_exchange(std::size_t rank) {
+    const std::int64_t sequence = posts_[rank]++;
+    const auto& group = group_of_[rank];
+    if (std::ranges::all_of(group, [&](std::size_t member) { return posts_[member] > sequence; }))
+      for (const std::size_t member : group) exchanges_[member].push_back(sequence);
   }
 
   void deliver(std::size_t edge) {
@@ -178,7 +205,7 @@ class EnginePump {
       options_.ring == Ring::shared ? credits_[edge].push_back(release.sequence) : void(++posted_[edge]);
     }
     for (const Issue& issue : decisions.issues) {
-      if (options_.ring == Ring::shared && issue.output.present() && !edges_[issue.output.edge.index()].local()) {
+      if (options_.ring == Ring::shared && issue.segment == 0 && issue.output.present() && !edges_[issue.output.edge.index()].local()) {
         EXPECT_EQ(written_[issue.output.edge.index()][static_cast<std::size_t>(issue.output.slot)], -1) << "a ring overflows";
       }
       workers_[rank].push_back(issue);
@@ -200,15 +227,18 @@ class EnginePump {
   std::mt19937 random_;
   std::vector<std::unique_ptr<RankEngine>> engines_;
   std::vector<RankPlan> plans_;
-  std::vector<std::deque<Issue>> workers_;          // by rank
-  std::vector<std::deque<MicrobatchId>> batches_;   // by rank
-  std::vector<std::deque<RingSlot>> tokens_;        // by edge: in flight
-  std::vector<std::deque<std::int64_t>> credits_;   // by edge: in flight back to the producer
-  std::vector<std::int64_t> passed_;                // by edge
-  std::vector<int> posted_;                         // by edge: free slots on the consumer's side
-  std::vector<std::vector<std::int64_t>> written_;  // by edge and slot: contents on the producer's side; -1: empty
-  std::vector<std::vector<std::int64_t>> landed_;   // the same on the consumer's side
-  std::vector<std::vector<Action>> ran_;            // by rank
+  std::vector<std::deque<Issue>> workers_;           // by rank
+  std::vector<std::deque<MicrobatchId>> batches_;    // by rank
+  std::vector<std::deque<RingSlot>> tokens_;         // by edge: in flight
+  std::vector<std::deque<std::int64_t>> credits_;    // by edge: in flight back to the producer
+  std::vector<std::int64_t> posts_;                  // by rank: number of posted exchanges
+  std::vector<std::deque<std::int64_t>> exchanges_;  // by rank: have ended, and it was not told
+  std::vector<std::vector<std::size_t>> group_of_;   // by rank
+  std::vector<std::int64_t> passed_;                 // by edge
+  std::vector<int> posted_;                          // by edge: free slots on the consumer's side
+  std::vector<std::vector<std::int64_t>> written_;   // by edge and slot: contents on the producer's side; -1: empty
+  std::vector<std::vector<std::int64_t>> landed_;    // the same on the consumer's side
+  std::vector<std::vector<Action>> ran_;             // by rank
   std::size_t finished_ = 0;
   int credit_waits_ = 0;
 };

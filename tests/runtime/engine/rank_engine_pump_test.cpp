@@ -119,6 +119,37 @@ TEST(Engines, OneSlotLessCanMakeAProducerWait) {
   EXPECT_GT(shortened, 100);
 }
 
+/// Segments as a mixture of experts has them: three exchanges forward, two or three backward, none in W.
+std::vector<StageShape> mixture_shapes(int stages) {
+  std::vector<StageShape> shapes(static_cast<std::size_t>(stages));
+  for (std::size_t stage = 0; stage < shapes.size(); stage += 2) {  // every second stage, so that others have none
+    shapes[stage].of(ActionKind::forward) = {{-1, 1}, {0, 1}, {1, 1}, {2, 0}};
+    shapes[stage].of(ActionKind::input_gradient) = {{-1, 1}, {0, 1}, {1, 0}};
+    shapes[stage].of(ActionKind::backward) = {{-1, 2}, {1, 1}, {0, 0}, {2, 0}};
+  }
+  return shapes;
+}
+
+TEST(Engines, SegmentsWaitForTheirExchangesInAnyOrder) {
+  for (const ScheduleRequest& request : requests()) {
+    const Schedule training = make_schedule(request);
+    const Ledger ledger = make_ledger(training);
+    const Schedule evaluation = forward_only(training.placement, request.microbatches + 2);
+    const auto shapes = mixture_shapes(training.placement.stages());
+    for (Ring ring : {Ring::shared, Ring::two_ends}) {
+      for (unsigned seed = 1; seed <= 2; ++seed) {
+        SCOPED_TRACE(fmt::format("{} ring {} seed {}", name_of(request), static_cast<int>(ring), seed));
+        EnginePump pump(training.placement, ledger.depths, {ring, static_cast<int>(1 + seed % 3), seed});
+        for (int step = 0; step < 3; ++step) {
+          const Schedule& schedule = step == 1 ? evaluation : training;
+          ASSERT_TRUE(pump.run(schedule, ledger.stages, StepId{step}, shapes));
+          expect_ran(pump, schedule);
+        }
+      }
+    }
+  }
+}
+
 TEST(Engines, StandStillExactlyWhereTheReplaySaysDead) {
   std::mt19937 random(17);
   int dead = 0;

@@ -46,10 +46,43 @@ TEST(RankEngine, WaitsForEachThingAndSaysSo) {
   EXPECT_EQ(describe(rank.engine.wait()), "rank 1 runs 1F0");
   rank.engine.batch_ready(MicrobatchId{1});
   EXPECT_EQ(issued(rank.engine.boundary_arrived(activation_in, 1)), "1F1");
-  rank.engine.action_finished(parse_action("1F0"));
-  rank.engine.action_finished(parse_action("1F1"));
+  rank.engine.entry_finished(parse_action("1F0"));
+  rank.engine.entry_finished(parse_action("1F1"));
   EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for the gradient of microbatch 0 from stage 2 on rank 2, before 1B0");
   EXPECT_EQ(rank.engine.wait().peer, RankId{2});
+}
+
+TEST(RankEngine, RunsTheSegmentsOfAnActionInOrder) {
+  const Schedule schedule = one_f_one_b(3, 2);
+  const Ledger ledger = make_ledger(schedule);
+  std::vector<StageShape> shapes(3);
+  shapes[1].of(ActionKind::forward) = {{-1, 1}, {0, 0}};
+  const RankPlan plan = make_rank_plan(schedule, RankId{1}, ledger.stages, shapes);
+  RankEngine engine({RankId{1}, edges_of(schedule.placement), ledger.depths, 2});
+  engine.start(plan, step);
+  for (int m = 0; m < 2; ++m) engine.batch_ready(MicrobatchId{m});
+  // The second segment is not issued before the exchange has ended, whatever may be ahead; nor is what follows it in the list.
+  const Decisions first = engine.boundary_arrived(activation_in, 0);
+  ASSERT_EQ(issued(first), "1F0");
+  EXPECT_EQ(first.issues[0].segment, 0);
+  EXPECT_EQ(first.issues[0].posts, 1);
+  EXPECT_EQ(first.issues[0].first_exchange, 0);
+  EXPECT_EQ(issued(engine.boundary_arrived(activation_in, 1)), "");
+  EXPECT_EQ(issued(engine.entry_finished(parse_action("1F0"), 0)), "");
+  EXPECT_EQ(engine.wait().reason, WaitReason::exchange);
+  EXPECT_EQ(engine.wait().exchange, 0);
+  EXPECT_EQ(describe(engine.wait()), "rank 1 waits for exchange 0 with the owners of experts, before segment 1 of 1F0");
+  const Decisions second = engine.exchange_ended(0);
+  ASSERT_EQ(issued(second), "1F0 1F1");
+  EXPECT_EQ(second.issues[0].segment, 1);
+  EXPECT_EQ(second.issues[1].first_exchange, 1);
+  EXPECT_EQ(engine.exchange_ended(1).issues.size(), 0U);  // the newest issued entry has posted it
+  const Decisions done = engine.entry_finished(parse_action("1F0"), 1);
+  ASSERT_EQ(done.sends.size(), 1U);  // only the last segment completes the boundary
+  EXPECT_EQ(done.sends[0].edge, activation_out);
+  EXPECT_THROW(engine.exchange_ended(1), Error);  // twice
+  EXPECT_THROW(engine.exchange_ended(2), Error);  // not posted
+  EXPECT_THROW(engine.entry_finished(parse_action("1F1"), 1), Error);
 }
 
 TEST(RankEngine, SendsWhenFinishedAndReleasesAfterTheLastUse) {
@@ -61,19 +94,19 @@ TEST(RankEngine, SendsWhenFinishedAndReleasesAfterTheLastUse) {
   EXPECT_EQ(forward.output.edge, activation_out);
   EXPECT_FALSE(forward.gradient.present());
 
-  const Decisions after_forward = rank.engine.action_finished(parse_action("1F0"));
+  const Decisions after_forward = rank.engine.entry_finished(parse_action("1F0"));
   ASSERT_EQ(after_forward.sends.size(), 1u);
   EXPECT_EQ(after_forward.sends[0].edge, activation_out);
   EXPECT_TRUE(after_forward.releases.empty()) << "the slot is the saved input";
 
   EXPECT_EQ(issued(rank.engine.boundary_arrived(gradient_in, 0)), "1I0 1W0");
-  const Decisions after_input = rank.engine.action_finished(parse_action("1I0"));
+  const Decisions after_input = rank.engine.entry_finished(parse_action("1I0"));
   ASSERT_EQ(after_input.sends.size(), 1u);
   EXPECT_EQ(after_input.sends[0].edge, gradient_out);
   EXPECT_TRUE(after_input.releases.empty());
   EXPECT_FALSE(after_input.finished);
 
-  const Decisions after_weight = rank.engine.action_finished(parse_action("1W0"));
+  const Decisions after_weight = rank.engine.entry_finished(parse_action("1W0"));
   EXPECT_TRUE(after_weight.sends.empty());
   ASSERT_EQ(after_weight.releases.size(), 2u);
   EXPECT_EQ(after_weight.releases[0].edge, activation_in);
@@ -89,7 +122,7 @@ TEST(RankEngine, IssueAheadIsBounded) {
     int running = 0;
     for (int m = 0; m < 4; ++m) running += static_cast<int>(rank.engine.boundary_arrived(activation_in, m).issues.size());
     EXPECT_EQ(running, ahead);
-    EXPECT_EQ(rank.engine.action_finished(parse_action("1F0")).issues.size(), 1u);
+    EXPECT_EQ(rank.engine.entry_finished(parse_action("1F0")).issues.size(), 1u);
   }
 }
 
@@ -98,7 +131,7 @@ TEST(RankEngine, AFullOutputRingHoldsTheListBack) {
   rank.start();
   for (int m = 0; m < 3; ++m) rank.engine.boundary_arrived(activation_in, m);
   EXPECT_EQ(rank.engine.issued(), 1);
-  rank.engine.action_finished(parse_action("1F0"));
+  rank.engine.entry_finished(parse_action("1F0"));
   EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for a free slot towards stage 2 on rank 2, before 1F1");
   EXPECT_EQ(issued(rank.engine.credit_returned(activation_out, 0)), "1F1");
   EXPECT_EQ(rank.engine.issued(), 2);
@@ -111,9 +144,9 @@ TEST(RankEngine, ReleasesInOrderWhereWeightGradientsLag) {
   for (EdgeId edge : {activation_in, gradient_in}) {
     for (int m = 0; m < 2; ++m) rank.engine.boundary_arrived(edge, m);
   }
-  for (const char* action : {"1F0", "1F1", "1I0"}) rank.engine.action_finished(parse_action(action));
-  EXPECT_TRUE(rank.engine.action_finished(parse_action("1B1")).releases.empty());
-  const Decisions last = rank.engine.action_finished(parse_action("1W0"));
+  for (const char* action : {"1F0", "1F1", "1I0"}) rank.engine.entry_finished(parse_action(action));
+  EXPECT_TRUE(rank.engine.entry_finished(parse_action("1B1")).releases.empty());
+  const Decisions last = rank.engine.entry_finished(parse_action("1W0"));
   ASSERT_EQ(last.releases.size(), 4u);
   EXPECT_EQ(last.releases[0].sequence, 0);
   EXPECT_EQ(last.releases[1].sequence, 1);
@@ -127,10 +160,10 @@ TEST(RankEngine, SequencesGoOnOverSteps) {
     const Issue forward = rank.engine.boundary_arrived(activation_in, round).issues.at(0);
     EXPECT_EQ(forward.activation.sequence, round);
     EXPECT_EQ(forward.output.slot, round % 2);
-    rank.engine.action_finished(parse_action("1F0"));
+    rank.engine.entry_finished(parse_action("1F0"));
     rank.engine.boundary_arrived(gradient_in, round);
-    rank.engine.action_finished(parse_action("1I0"));
-    EXPECT_TRUE(rank.engine.action_finished(parse_action("1W0")).finished);
+    rank.engine.entry_finished(parse_action("1I0"));
+    EXPECT_TRUE(rank.engine.entry_finished(parse_action("1W0")).finished);
     rank.engine.credit_returned(gradient_out, round);  // credits may arrive late and, across edges, in any order
     rank.engine.credit_returned(activation_out, round);
   }
@@ -164,10 +197,10 @@ TEST(RankEngine, ImpossibleEventsAreNamed) {
   expect_error("the slot of boundary -3 was freed", [](Middle& r) { r.engine.credit_returned(activation_out, -3); });
   expect_error("the batch of microbatch 2 arrived in step 7, expected 0 to 1", [](Middle& r) { r.engine.batch_ready(MicrobatchId{2}); });
   expect_error("the batch of microbatch 0 of step 7 arrived twice", [](Middle& r) { r.engine.batch_ready(MicrobatchId{0}); });
-  expect_error("1F0 finished, but nothing was issued", [](Middle& r) { r.engine.action_finished(parse_action("1F0")); });
+  expect_error("1F0 finished, but nothing was issued", [](Middle& r) { r.engine.entry_finished(parse_action("1F0")); });
   expect_error("1B0 finished, but the oldest issued action is 1F0", [](Middle& r) {
     r.engine.boundary_arrived(activation_in, 0);
-    r.engine.action_finished(parse_action("1B0"));
+    r.engine.entry_finished(parse_action("1B0"));
   });
   expect_error("step 7 starts while 0 of 4 actions of step 7 are done", [](Middle& r) { r.engine.start(r.plan, step); });
   Middle idle(gpipe(3, 2));

@@ -9,8 +9,8 @@ TEST(RankPlan, ResolvesTokensAndSlots) {
   const Schedule schedule = zb_h1(3, 4);
   const Ledger ledger = make_ledger(schedule);
   const RankPlan plan = make_rank_plan(schedule, RankId{1}, ledger.stages);
-  ASSERT_EQ(plan.actions.size(), 12u);
-  for (const PlannedAction& planned : plan.actions) {
+  ASSERT_EQ(plan.entries.size(), 12u);
+  for (const PlannedEntry& planned : plan.entries) {
     const ActionKind kind = planned.action.kind;
     const int m = planned.action.microbatch.value;
     EXPECT_EQ(planned.activation.edge, EdgeId{0});
@@ -37,7 +37,7 @@ TEST(RankPlan, SlotsAreNeverTakenTwice) {
         held[1].emplace_back(static_cast<std::size_t>(slots.stash_weight), -1);
         held[2].emplace_back(static_cast<std::size_t>(slots.handoff), -1);
       }
-      for (const PlannedAction& planned : make_rank_plan(schedule, RankId{rank}, ledger.stages).actions) {
+      for (const PlannedEntry& planned : make_rank_plan(schedule, RankId{rank}, ledger.stages).entries) {
         const int m = planned.action.microbatch.value;
         const ActionKind kind = planned.action.kind;
         const auto visit = [&](std::size_t stash, int slot, bool first, bool last) {
@@ -54,12 +54,39 @@ TEST(RankPlan, SlotsAreNeverTakenTwice) {
   }
 }
 
+TEST(RankPlan, CountsExchangesOverTheList) {
+  const Schedule schedule = one_f_one_b(2, 2);
+  const Ledger ledger = make_ledger(schedule);
+  std::vector<StageShape> shapes(2);
+  shapes[1].of(ActionKind::forward) = {{-1, 2}, {1, 0}, {0, 0}};
+  shapes[1].of(ActionKind::backward) = {{-1, 1}, {0, 0}};
+  const RankPlan plan = make_rank_plan(schedule, RankId{1}, ledger.stages, shapes);
+  std::string text;
+  for (const PlannedEntry& entry : plan.entries)
+    text += fmt::format("{}.{}/{} awaits {} posts {}+{}, ", entry.action, entry.segment, entry.segments, entry.awaits, entry.first_exchange,
+                        entry.posts);
+  EXPECT_EQ(text,
+            "1F0.0/3 awaits -1 posts 0+2, 1F0.1/3 awaits 1 posts 2+0, 1F0.2/3 awaits 0 posts 2+0, "
+            "1B0.0/2 awaits -1 posts 2+1, 1B0.1/2 awaits 2 posts 3+0, "
+            "1F1.0/3 awaits -1 posts 3+2, 1F1.1/3 awaits 4 posts 5+0, 1F1.2/3 awaits 3 posts 5+0, "
+            "1B1.0/2 awaits -1 posts 5+1, 1B1.1/2 awaits 5 posts 6+0, ");
+  EXPECT_EQ(plan.exchanges, 6);
+  EXPECT_EQ(make_rank_plan(schedule, RankId{0}, ledger.stages, shapes).exchanges, 0);
+}
+
+TEST(RankPlan, RefusesToAwaitWhatIsNotPosted) {
+  const Schedule schedule = one_f_one_b(1, 1);
+  std::vector<StageShape> shapes(1);
+  shapes[0].of(ActionKind::forward) = {{-1, 1}, {1, 1}};
+  EXPECT_THROW((void)make_rank_plan(schedule, RankId{0}, make_ledger(schedule).stages, shapes), Error);
+}
+
 TEST(RankPlan, ForwardOnlyGoesThroughTheSameStashes) {
   const Ledger ledger = make_ledger(one_f_one_b(2, 4));
   const RankPlan plan = make_rank_plan(forward_only(Placement::single(2), 5), RankId{0}, ledger.stages);
   EXPECT_TRUE(plan.forward_only);
-  EXPECT_EQ(plan.actions[3].stash_input, 1);
-  EXPECT_TRUE(plan.actions[3].last_use);
+  EXPECT_EQ(plan.entries[3].stash_input, 1);
+  EXPECT_TRUE(plan.entries[3].last_use);
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+#include "actors/rank/rank_exchange.hpp"
+
+#include "kernels/base/check.hpp"
+#include "kernels/base/dtype.hpp"
+
+namespace millrace::actors {
+namespace {
+
+constexpr const char* rank_exchange_component = "actors.rank_exchange";
+
+}  // namespace
+
+RankExchange::RankExchange(int members) {
+  for (Way* way : {&out_, &in_}) {
+    way->at.resize(static_cast<std::size_t>(members));
+    way->bytes.resize(static_cast<std::size_t>(members));
+  }
+}
+
+/// The bytes of a member's rows: those of its groups in the table or, without one, an equal part.
+void RankExchange::divide(Way& way, const kernels::Tensor& tensor, std::span<const std::int32_t> table) const {
+  const std::size_t members = way.at.size();
+  const std::int64_t rows = tensor.shape[0];
+  const std::int64_t row_bytes = rows == 0 ? 0 : tensor.shape.elements() / rows * static_cast<std::int64_t>(kernels::size_of(tensor.dtype));
+  MILLRACE_CHECK(table.empty() ? rows % static_cast<std::int64_t>(members) == 0 : (table.size() - 1) % members == 0, ExitCode::internal,
+                 rank_exchange_component, "an exchange of {} rows with a table of {} entries, expected parts for {} members", rows,
+                 table.size(), members);
+  const std::size_t groups = table.empty() ? 0 : (table.size() - 1) / members;
+  for (std::size_t member = 0; member < members; ++member) {
+    const auto part = static_cast<std::int64_t>(member);
+    const std::int64_t first = table.empty() ? rows / static_cast<std::int64_t>(members) * part : table[member * groups];
+    const std::int64_t end = table.empty() ? rows / static_cast<std::int64_t>(members) * (part + 1) : table[(member + 1) * groups];
+    MILLRACE_CHECK(0 <= first && first <= end && end <= rows, ExitCode::internal, rank_exchange_component,
+                   "member {} has rows {} to {} of an exchange, expected some of {}", member, first, end, rows);
+    way.at[member] = first * row_bytes;
+    way.bytes[member] = (end - first) * row_bytes;
+  }
+}
+
+void RankExchange::post(const runtime::ExchangePost& post) {
+  MILLRACE_CHECK(exchange_ != nullptr, ExitCode::internal, rank_exchange_component, "a rank without a group posts exchange {}", next_);
+  divide(out_, post.send, post.send_table);
+  divide(in_, post.receive, post.receive_table);
+  exchange_->post(next_++, static_cast<const std::byte*>(post.send.data), static_cast<std::byte*>(post.receive.data),
+                  {out_.at, out_.bytes, in_.at, in_.bytes});
+}
+
+}  // namespace millrace::actors
