@@ -198,11 +198,11 @@ TEST(RankEngine, ImpossibleEventsAreNamed) {
   expect_error("the batch of microbatch 2 arrived in step 7, expected 0 to 1", [](Middle& r) { r.engine.batch_ready(MicrobatchId{2}); });
   expect_error("the batch of microbatch 0 of step 7 arrived twice", [](Middle& r) { r.engine.batch_ready(MicrobatchId{0}); });
   expect_error("1F0 finished, but nothing was issued", [](Middle& r) { r.engine.entry_finished(parse_action("1F0")); });
-  expect_error("1B0 finished, but the oldest issued action is 1F0", [](Middle& r) {
+  expect_error("segment 0 of 1B0 finished, but the oldest issued entry is segment 0 of 1F0", [](Middle& r) {
     r.engine.boundary_arrived(activation_in, 0);
     r.engine.entry_finished(parse_action("1B0"));
   });
-  expect_error("step 7 starts while 0 of 4 actions of step 7 are done", [](Middle& r) { r.engine.start(r.plan, step); });
+  expect_error("step 7 starts while 0 of 4 entries of step 7 are done", [](Middle& r) { r.engine.start(r.plan, step); });
   Middle idle(gpipe(3, 2));
   expect_contains(error_of(ExitCode::internal, [&] { idle.engine.batch_ready(MicrobatchId{0}); }), "arrived while no list runs");
   expect_contains(

@@ -44,7 +44,9 @@ TEST(Summarize, EveryNanosecondHasOnePlace) {
       span(SpanKind::input_gradient, 1430, 1500),
       span(SpanKind::weight_gradient, 1500, 1560),
       span(SpanKind::wait, 1560, 1567, WaitReason::credit),
-      span(SpanKind::backward, 1567, 1600),
+      span(SpanKind::backward, 1567, 1580),
+      span(SpanKind::wait, 1580, 1591, WaitReason::exchange),  // between two segments
+      span(SpanKind::backward, 1591, 1600),
       span(SpanKind::snapshot, 1600, 1610),
       span(SpanKind::optimizer, 1620, 1700),
       span(SpanKind::checkpoint_write, 1000, 1900),  // on another lane
@@ -52,10 +54,11 @@ TEST(Summarize, EveryNanosecondHasOnePlace) {
   };
   const StepBreakdown shares = summarize(records, recorded_step);
   EXPECT_EQ(shares.wall, 760);
-  EXPECT_EQ(shares.compute, 100 + 70 + 60 + 33);
+  EXPECT_EQ(shares.compute, 100 + 70 + 60 + 22);
   EXPECT_EQ(shares.bubble, 150 + 30);
   EXPECT_EQ(shares.transport, 50);
   EXPECT_EQ(shares.credit, 7);
+  EXPECT_EQ(shares.exchange, 11);
   EXPECT_EQ(shares.data, 100);
   EXPECT_EQ(shares.optimizer, 10 + 80);
   EXPECT_EQ(shares.other, 10 + 10 + 50);

@@ -115,6 +115,39 @@ TEST(Attribution, EveryReasonToWaitHasItsPlace) {
   EXPECT_EQ(rank[Cause::other], nanoseconds(1 + 0.5));  // before the optimizer
 }
 
+TEST(Attribution, SegmentsAreComputeAndTheirWaitsAreExchange) {
+  const Schedule schedule = one_f_one_b(2, 4);
+  auto measured = made_up(schedule, even(schedule));
+  const auto whole = view_of(schedule, measured.traces, step);
+  const auto before = attributed(measured).at(1);
+  // The middle half of one forward becomes a wait for rows.
+  auto& records = measured.traces[1].compute;
+  const auto forward = std::find_if(records.begin(), records.end(),
+                                    [](const auto& record) { return record.kind == SpanKind::forward && record.step == step; });
+  const std::int64_t quarter = (forward->end - forward->begin) / 4;
+  TraceRecord second = *forward, wait = *forward;
+  second.segment = 1;
+  second.begin = forward->end - quarter;
+  wait.kind = SpanKind::wait;
+  wait.reason = WaitReason::exchange;
+  wait.begin = forward->begin + quarter;
+  wait.end = second.begin;
+  forward->end = wait.begin;
+  records.insert(forward + 1, {wait, second});
+  ASSERT_TRUE(is_whole(schedule, measured.traces, step));
+  const auto view = view_of(schedule, measured.traces, step);
+  EXPECT_EQ(view.ranks[1].segments.size(), whole.ranks[1].actions.size() + 1);
+  ASSERT_EQ(view.ranks[1].actions.size(), whole.ranks[1].actions.size());
+  for (std::size_t index = 0; index < whole.ranks[1].actions.size(); ++index) {
+    EXPECT_EQ(view.ranks[1].actions[index].begin, whole.ranks[1].actions[index].begin);
+    EXPECT_EQ(view.ranks[1].actions[index].end, whole.ranks[1].actions[index].end);
+  }
+  const auto after = attributed(measured).at(1);
+  EXPECT_EQ(problem_of(after), "");
+  EXPECT_EQ(after[Cause::exchange], wait.end - wait.begin);
+  EXPECT_EQ(after[Cause::forward], before[Cause::forward] - (wait.end - wait.begin));
+}
+
 TEST(Attribution, WhatOverlapsIsCountedOnceAndTold) {
   const Schedule schedule = one_f_one_b(2, 4);
   auto measured = made_up(schedule, even(schedule));
