@@ -4,6 +4,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/edge.hpp"
+#include "runtime/schedule/weave.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -30,22 +31,42 @@ void choose_slots(PlannedEntry& planned, const StashSlots& slots, Counts& counts
   }
 }
 
-/// Appends the segments of an action, of which `planned` is the whole.
-void append_segments(RankPlan& plan, const PlannedEntry& planned, const std::vector<SegmentShape>& segments) {
-  const int first_of_action = plan.exchanges;
-  PlannedEntry entry = planned;
-  entry.segments = static_cast<int>(segments.size());
-  for (const SegmentShape& segment : segments) {
-    entry.awaits = segment.awaits < 0 ? -1 : first_of_action + segment.awaits;
-    entry.first_exchange = plan.exchanges;
-    entry.posts = segment.posts;
-    plan.exchanges += segment.posts;
-    MILLRACE_CHECK(entry.awaits < entry.first_exchange, ExitCode::internal, "runtime.engine",
-                   "segment {} of {} awaits exchange {} of its action, expected one of the {} that were posted before", entry.segment,
-                   planned.action, segment.awaits, entry.first_exchange - first_of_action);
-    plan.entries.push_back(entry);
-    ++entry.segment;
+/// An action whose segments are being appended to a list.
+class Strand {
+ public:
+  Strand(const PlannedEntry& whole, const std::vector<SegmentShape>& segments, int strand) : entry_(whole), segments_(segments) {
+    entry_.segments = static_cast<int>(segments.size());
+    entry_.strand = strand;
   }
+  [[nodiscard]] const Action& action() const { return entry_.action; }
+  [[nodiscard]] const std::vector<SegmentShape>& segments() const { return segments_; }
+
+  void append_next(RankPlan& plan) {
+    const SegmentShape& segment = segments_.at(static_cast<std::size_t>(entry_.segment));
+    MILLRACE_CHECK(segment.awaits < static_cast<int>(posted_.size()), ExitCode::internal, "runtime.engine",
+                   "segment {} of {} awaits exchange {} of its action, expected one of the {} that were posted before", entry_.segment,
+                   entry_.action, segment.awaits, posted_.size());
+    entry_.awaits = segment.awaits < 0 ? -1 : posted_[static_cast<std::size_t>(segment.awaits)];
+    entry_.first_exchange = plan.exchanges;
+    entry_.posts = segment.posts;
+    for (int post = 0; post < segment.posts; ++post) posted_.push_back(plan.exchanges++);
+    plan.entries.push_back(entry_);
+    ++entry_.segment;
+  }
+  void append_all(RankPlan& plan) {
+    while (entry_.segment < entry_.segments) append_next(plan);
+  }
+
+ private:
+  PlannedEntry entry_;
+  const std::vector<SegmentShape>& segments_;
+  std::vector<int> posted_;  // by exchange of the action: its number in the list
+};
+
+void append_woven(RankPlan& plan, Strand& first, Strand& second) {
+  const bool same_program = first.action().stage == second.action().stage && first.action().kind == second.action().kind;
+  for (const WovenSegment& next : weave({&first.segments()}, {&second.segments()}, same_program))
+    (next.action == 0 ? first : second).append_next(plan);
 }
 
 }  // namespace
@@ -59,6 +80,7 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
   const StageShape whole;
   RankPlan plan{rank, schedule.microbatches, schedule.forward_only(), 0, {}};
   std::vector<Counts> counts(slots.size(), {0, std::vector<int>(static_cast<std::size_t>(schedule.microbatches), 0)});
+  std::optional<Strand> woven;  // the first half of a pair
   for (const Action& action : schedule.ranks.at(rank.index())) {
     PlannedEntry planned;
     planned.action = action;
@@ -71,7 +93,23 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
     planned.output = use(edge_out_of(schedule.placement, action), ordinal);
     planned.last_use = plan.forward_only || ends_microbatch(action.kind);
     choose_slots(planned, slots[action.stage.index()], counts[action.stage.index()]);
-    append_segments(plan, planned, (shapes.empty() ? whole : shapes[action.stage.index()]).of(action.kind));
+    const auto& segments = (shapes.empty() ? whole : shapes[action.stage.index()]).of(action.kind);
+    if (woven) {
+      // Without exchanges there is nothing to weave: the halves run in order, in one workspace.
+      const bool exchanges = woven->segments().size() > 1 || segments.size() > 1;
+      Strand second(planned, segments, exchanges ? 1 : 0);
+      if (exchanges) {
+        append_woven(plan, *woven, second);
+      } else {
+        woven->append_all(plan);
+        second.append_all(plan);
+      }
+      woven.reset();
+    } else if (action.overlaps_next) {
+      woven.emplace(planned, segments, 0);
+    } else {
+      Strand(planned, segments, 0).append_all(plan);
+    }
   }
   return plan;
 }

@@ -20,6 +20,7 @@ struct BoundaryUse {
 struct PlannedEntry {
   Action action;
   int segment = 0, segments = 1;
+  int strand = 0;          // 1: runs beside another action, woven with it, and has a workspace of its own
   int first_exchange = 0;  // in the list: the number of exchanges that earlier entries post
   int posts = 0;           // the exchanges that the entry posts
   int awaits = -1;         // the exchange, counted over the list, whose rows must be in before the entry begins; -1: none
@@ -43,9 +44,9 @@ struct RankPlan {
   std::vector<PlannedEntry> entries;
 };
 
-/// Resolves the list of `rank`. `slots`, by StageId, are those of the memory plan: the training schedule's ledger, also for a
-/// forward-only schedule, whose forwards then use the same stashes one after another. `shapes`, by StageId: the segments of actions;
-/// empty: every action is one.
+/// Resolves the list of `rank`. The segments of an overlapped pair, of which one has exchanges, are woven (runtime/schedule/weave.hpp).
+/// `slots`, by StageId, are those of the memory plan: the training schedule's ledger, also for a forward-only schedule, whose forwards then
+/// use the same stashes one after another. `shapes`, by StageId: the segments of actions; empty: every action is one.
 [[nodiscard]] RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StashSlots>& slots,
                                       const std::vector<StageShape>& shapes = {});
 

@@ -74,6 +74,26 @@ TEST(RankPlan, CountsExchangesOverTheList) {
   EXPECT_EQ(make_rank_plan(schedule, RankId{0}, ledger.stages, shapes).exchanges, 0);
 }
 
+TEST(RankPlan, WeavesThePairsThatExchange) {
+  Schedule schedule = one_f_one_b(1, 3);
+  schedule.ranks[0] = {parse_action("0F0"), parse_action("0F1"), parse_action("0B0"),
+                       parse_action("0F2"), parse_action("0B1"), parse_action("0B2")};
+  for (const std::size_t first : {1U, 3U}) schedule.ranks[0][first].overlaps_next = true;  // (0F1;0B0), (0F2;0B1)
+  std::vector<StageShape> shapes(1);
+  const std::vector<StashSlots> slots{{3, 3, 0}};
+  const auto text = [&] {
+    std::string all;
+    for (const PlannedEntry& entry : make_rank_plan(schedule, RankId{0}, slots, shapes).entries)
+      all += fmt::format("{}.{}{}{} ", entry.action, entry.segment, entry.strand == 1 ? "'" : "",
+                         entry.awaits < 0 ? "" : fmt::format("<{}", entry.awaits));
+    return all;
+  };
+  EXPECT_EQ(text(), "0F0.0 0F1.0 0B0.0 0F2.0 0B1.0 0B2.0 ");
+  shapes[0].of(ActionKind::forward) = {{-1, 1}, {0, 0}};
+  shapes[0].of(ActionKind::backward) = {{-1, 1}, {0, 1}, {1, 0}};
+  EXPECT_EQ(text(), "0F0.0 0F0.1<0 0B0.0' 0F1.0 0B0.1'<1 0F1.1<2 0B0.2'<3 0B1.0' 0F2.0 0B1.1'<4 0F2.1<5 0B1.2'<6 0B2.0 0B2.1<7 0B2.2<8 ");
+}
+
 TEST(RankPlan, RefusesToAwaitWhatIsNotPosted) {
   const Schedule schedule = one_f_one_b(1, 1);
   std::vector<StageShape> shapes(1);
