@@ -286,6 +286,7 @@ void RankControl::issue(const runtime::Issue& issue) {
   slots.stash_input = std::max(issue.stash_input, 0);
   slots.stash_weight = std::max(issue.stash_weight, 0);
   slots.handoff = std::max(issue.handoff, 0);
+  slots.workspace = issue.strand;
   const auto& plan = rank_.plan();
   switch (table_) {
     case Table::training:

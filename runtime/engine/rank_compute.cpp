@@ -68,7 +68,8 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
                            !kernels::device_type(options.device).facts().host_readable,
                            shards.shared_copy,
                            {},
-                           options.rings};
+                           options.rings,
+                           options.workspaces};
   for (std::size_t i = 0; i < stages.size(); ++i) {
     RankStage& stage = stages[i];
     owned_.push_back(std::make_unique<Stage>(std::move(shards.stages[i]), std::move(stage.training), std::move(stage.logits), options.mode,

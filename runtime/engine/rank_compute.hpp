@@ -27,6 +27,7 @@ struct RankOptions {
   kernels::DType compute = kernels::DType::f32;
   BackwardMode mode = BackwardMode::fused;
   int accumulators = 1;
+  int workspaces = 1;                                    // 2: a list of the rank weaves actions
   int batches = 1;                                       // number of microbatches whose tokens the rank holds at a time
   bool training = true;                                  // accumulators, and the optimizer's states
   bool staging = false;                                  // whether there is memory for a snapshot

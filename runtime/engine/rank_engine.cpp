@@ -172,6 +172,7 @@ void RankEngine::issue(const PlannedEntry& planned) {
                                .action = planned.action,
                                .segment = planned.segment,
                                .segments = planned.segments,
+                               .strand = planned.strand,
                                .first_exchange = first_exchange_ + planned.first_exchange,
                                .posts = planned.posts,
                                .stash_input = planned.stash_input,

@@ -23,6 +23,7 @@ struct Issue {
   std::int32_t index = 0;  // in the list
   Action action;
   std::int32_t segment = 0, segments = 1;
+  std::int32_t strand = 0;          // PlannedEntry::strand
   std::int64_t first_exchange = 0;  // the number of the first exchange that it posts, counted over the run
   std::int32_t posts = 0;
   std::int32_t stash_input = -1, stash_weight = -1, handoff = -1;  // slots, -1: none

@@ -28,7 +28,7 @@ RankMemoryPlan::RankMemoryPlan(const RankMemoryRequest& demand) : on_device_(dem
     return bytes;
   };
   add_shards(demand);
-  add(workspace, no_stage, largest(&StageMemoryRequest::workspace), 1);
+  add(workspace, no_stage, largest(&StageMemoryRequest::workspace), demand.workspaces);
   add(batch, no_stage, largest(&StageMemoryRequest::batch), demand.batches);
   std::size_t scalars = 0;
   for (const StageMemoryRequest& stage : demand.stages) scalars += stage.scalar;

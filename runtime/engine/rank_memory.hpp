@@ -24,7 +24,7 @@ enum class MemoryKind : std::uint8_t {
   staging,      // of a snapshot: parameters, then states
   square,       // f64: the sum of squares of each gradient
   // The other kinds have one section per rank unless a comment says otherwise:
-  workspace,     // one, shared by all programs of the rank and the optimizer
+  workspace,     // shared by all programs of the rank and the optimizer; a second one where lists weave actions
   batch,         // tokens, positions, segments, targets of a microbatch
   scalar,        // f32 scales of the loss terms of all stages
   constant,      // of a stage: one slot per program
@@ -92,6 +92,7 @@ struct RankMemoryRequest {
   std::size_t shared_copy = 0;  // bytes of the place of copies that are only read packed
   std::vector<StageMemoryRequest> stages;
   std::vector<RingDemand> rings;
+  int workspaces = 1;  // 2: a list of the rank weaves actions
 };
 
 /// One section: `slots` slots of `slot_bytes` each, one after another.

@@ -159,7 +159,7 @@ Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
   own(Region::stash_weight, MemoryKind::stash_weight, stage(), slots.stash_weight);
   own(Region::offload, MemoryKind::offload, stage(), slots.stash_input);
   own(Region::handoff, MemoryKind::handoff, stage(), slots.handoff);
-  own(Region::workspace, MemoryKind::workspace, no_stage, 0);
+  own(Region::workspace, MemoryKind::workspace, no_stage, slots.workspace);
   if (std::byte* scalars = memory_->slot_or_null(MemoryKind::scalar)) bindings[Region::scalar] = scalars + scalars_;
   own(Region::constant, MemoryKind::constant, stage(), static_cast<int>(constant_slot(pass)));
   bindings[Region::boundary_in] = slots.boundary_in;

@@ -33,6 +33,7 @@ struct ExecutionSlots {
   std::byte* gradient_in = nullptr;
   std::byte* gradient_out = nullptr;
   int batch = 0;
+  int workspace = 0;  // 1: that of the second of two woven actions
   int stash_input = 0, stash_weight = 0, handoff = 0;
   int accumulators = 0;  // index of the set
   int result = 0;        // for a stage with loss terms
