@@ -10,6 +10,7 @@
 #include "runtime/engine/step_breakdown.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/schedule/generators/split_backward.hpp"
+#include "runtime/schedule/weave_pairs.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -198,12 +199,7 @@ void check_traces(const RehearsalSettings& settings) {
 
 }  // namespace
 
-runtime::Schedule as_run(const runtime::Schedule& schedule) {
-  auto run = runtime::with_one_kind_of_backward(schedule);
-  for (auto& list : run.ranks)
-    for (auto& action : list) action.overlaps_next = false;
-  return run;
-}
+runtime::Schedule as_run(const runtime::Schedule& schedule) { return runtime::without_pairs(runtime::with_one_kind_of_backward(schedule)); }
 
 const RehearsedStep& Rehearsal::median() const {
   std::vector<std::size_t> order(steps.size());

@@ -25,8 +25,8 @@ struct Action {
   StageId stage;
   ActionKind kind = ActionKind::forward;
   MicrobatchId microbatch;
-  /// First half of an overlapped pair O(F;B): this F and the next entry, a B or I of another microbatch, are issued as one block.
-  /// A device that cannot overlap them runs the two in order. A pair cannot overlap a further entry.
+  /// First half of an overlapped pair: this action and the next one, of another microbatch, are one block, such as the F and B of
+  /// DualPipe. Their segments are woven if exchanges divide them; else the two run in order. A pair cannot overlap a further entry.
   bool overlaps_next = false;
   friend bool operator==(const Action&, const Action&) = default;
 };

@@ -60,19 +60,26 @@ std::vector<std::vector<int>> finished_before_start(const Schedule& schedule, co
                                                     const std::vector<ActionPlace>& order, RankId observed) {
   std::vector<std::vector<int>> known;
   for (const auto& list : schedule.ranks) known.emplace_back(list.size(), 0);
+  // The halves of a pair may run at the same time: when the second starts, the first need not have finished, nor when it has finished.
+  const auto is_second_half = [&](RankId rank, int index) {
+    return index > 0 && schedule.ranks[rank.index()][static_cast<std::size_t>(index - 1)].overlaps_next;
+  };
   for (const ActionPlace& place : order) {
     const auto index = static_cast<std::size_t>(place.index);
     auto& own = known[place.rank.index()];
+    const int before = is_second_half(place.rank, place.index) ? place.index - 1 : place.index;  // entries that have finished
     if (place.rank == observed) {
-      own[index] = place.index;
+      own[index] = before;
       continue;
     }
-    int finished = index > 0 ? own[index - 1] : 0;
+    int finished = before > 0 ? own[static_cast<std::size_t>(before) - 1] : 0;
+    if (is_second_half(place.rank, before - 1)) finished = std::max(finished, own[static_cast<std::size_t>(before) - 2]);
     if (const auto source = table.boundary_source(schedule.ranks[place.rank.index()][index])) {
       // The boundary exists, so its producer has finished: on the observed rank that is one entry more than before the producer's
       // start.
       const int at_start = known[source->rank.index()][static_cast<std::size_t>(source->index)];
-      finished = std::max(finished, source->rank == observed ? source->index + 1 : at_start);
+      const int on_observed = is_second_half(observed, source->index) ? source->index - 1 : source->index + 1;
+      finished = std::max(finished, source->rank == observed ? on_observed : at_start);
     }
     own[index] = finished;
   }

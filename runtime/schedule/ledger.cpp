@@ -32,17 +32,28 @@ StashSlots count_slots(const Schedule& schedule, StageId stage) {
   Window handoff;
   int taken = 0;
   const int first = schedule.first_microbatch(stage).value;
-  for (const Action& action : schedule.ranks[schedule.placement.rank_of(stage).index()]) {
-    if (action.stage != stage) continue;
-    const int m = action.microbatch.value - first;  // all microbatches enter, in order, so m equals the number of entries
+  const auto begin = [&](const Action& action) {
+    if (action.stage != stage) return;
     if (action.kind == ActionKind::forward) {
       input.enter();
       weight.enter();
     }
     if (action.kind == ActionKind::input_gradient) handoff.enter();
+  };
+  const auto end = [&](const Action& action) {
+    if (action.stage != stage) return;
+    const int m = action.microbatch.value - first;  // all microbatches enter, in order, so m equals the number of entries
     if (makes_gradient(action.kind)) input.leave(m);
     if (ends_microbatch(action.kind)) weight.leave(m);
     if (action.kind == ActionKind::weight_gradient) handoff.leave(taken++);
+  };
+  const auto& list = schedule.ranks[schedule.placement.rank_of(stage).index()];
+  for (std::size_t index = 0; index < list.size(); ++index) {
+    const bool pair = list[index].overlaps_next && index + 1 < list.size();  // both begin before either ends
+    begin(list[index]);
+    if (pair) begin(list[index + 1]);
+    end(list[index]);
+    if (pair) end(list[++index]);
   }
   return {input.width(), weight.width(), handoff.width()};
 }

@@ -13,7 +13,7 @@ namespace millrace::runtime {
 ///   2. each has exactly one B, or one I and later one W, in a training schedule, and none of these in a forward-only schedule;
 ///   3. F comes before I or B;
 ///   4. on one stage the microbatches ascend for F, for I and B together, and for W, so that one FIFO per edge suffices;
-///   5. an overlapped pair is an F, then a B or I of another microbatch, and pairs do not chain.
+///   5. an overlapped pair is two actions of different microbatches, and pairs do not chain.
 /// A stage of a replica needs actions only for the microbatches that the replica takes (Schedule::has).
 void check_well_formed(const Schedule& schedule);
 

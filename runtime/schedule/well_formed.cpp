@@ -90,8 +90,6 @@ void check_pair(RankId rank, const std::vector<Action>& list, std::size_t index)
   const Action& second = list[index + 1];
   MILLRACE_CHECK(!second.overlaps_next, ExitCode::config, schedule_component,
                  "rank {}, pair ({};{}): its second half begins another pair; pairs do not chain", rank, first, second);
-  MILLRACE_CHECK(first.kind == ActionKind::forward && makes_gradient(second.kind), ExitCode::config, schedule_component,
-                 "rank {}, pair ({};{}): expected an F, then a B or I", rank, first, second);
   MILLRACE_CHECK(first.microbatch != second.microbatch, ExitCode::config, schedule_component,
                  "rank {}, pair ({};{}): both halves are of microbatch {}, expected two different ones", rank, first, second,
                  first.microbatch);

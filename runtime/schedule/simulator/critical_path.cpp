@@ -79,7 +79,7 @@ Sensitivity sensitivity(const Schedule& schedule, const Costs& costs, const Simu
     std::size_t index = step.action - simulation.first[rank.index()];
     if (index > 0 && list[index - 1].overlaps_next) --index;
     const bool paired = list[index].overlaps_next;
-    const int pair = paired ? pairs.find(list[index].stage, list[index + 1].stage) : -1;
+    const int pair = paired ? pairs.find(list[index], list[index + 1]) : -1;
     if (pair >= 0) result.pairs[static_cast<std::size_t>(pair)] += costs.noise.factor(rank, list[index]);
     for (std::size_t half = index; pair < 0 && half <= index + (paired ? 1 : 0); ++half) {
       result.stages[list[half].stage.index()].of(list[half].kind) += costs.noise.factor(rank, list[half]);

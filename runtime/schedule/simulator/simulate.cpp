@@ -191,7 +191,7 @@ class Simulator {
     const Rank& state = ranks_[rank];
     const auto& list = schedule_.ranks[rank];
     double sum = 0;
-    const int pair = size == 2 ? pairs_.find(list[state.next].stage, list[state.next + 1].stage) : -1;
+    const int pair = size == 2 ? pairs_.find(list[state.next], list[state.next + 1]) : -1;
     if (pair >= 0) {
       sum = costs_.pairs[static_cast<std::size_t>(pair)].duration * costs_.noise.factor(RankId{rank}, list[state.next]);
     } else {

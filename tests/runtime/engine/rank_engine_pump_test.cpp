@@ -3,6 +3,7 @@
 #include "runtime/engine/rank_engine.hpp"
 #include "runtime/schedule/ledger.hpp"
 #include "runtime/schedule/validate.hpp"
+#include "runtime/schedule/weave_pairs.hpp"
 #include "tests/runtime/engine/engine_pump.hpp"
 
 namespace millrace::runtime {
@@ -103,7 +104,7 @@ TEST(Engines, OneSlotLessCanMakeAProducerWait) {
   // The depths are minimal: with one slot fewer on any edge there is a timing (a slow consumer) that blocks its producer.
   int shortened = 0;
   for (const ScheduleRequest& request : requests()) {
-    const Schedule schedule = make_schedule(request);
+    const Schedule schedule = without_pairs(make_schedule(request));
     const Ledger ledger = make_ledger(schedule);
     for (const Edge& edge : edges_of(schedule.placement)) {
       if (ledger.depths[edge.id.index()] == 1 || edge.local()) continue;
@@ -132,7 +133,7 @@ std::vector<StageShape> mixture_shapes(int stages) {
 
 TEST(Engines, SegmentsWaitForTheirExchangesInAnyOrder) {
   for (const ScheduleRequest& request : requests()) {
-    const Schedule training = make_schedule(request);
+    const Schedule training = without_pairs(make_schedule(request));
     const Ledger ledger = make_ledger(training);
     const Schedule evaluation = forward_only(training.placement, request.microbatches + 2);
     const auto shapes = mixture_shapes(training.placement.stages());
@@ -148,6 +149,28 @@ TEST(Engines, SegmentsWaitForTheirExchangesInAnyOrder) {
       }
     }
   }
+}
+
+TEST(Engines, WovenPairsRunAtAnyTimingWithTheLedgersSlots) {
+  int pairs = 0;
+  for (const ScheduleRequest& request : requests()) {
+    const Schedule plain = make_schedule(request);
+    const auto shapes = mixture_shapes(plain.placement.stages());
+    const Schedule woven = with_woven_neighbours(plain, shapes);
+    const Ledger ledger = make_ledger(woven);
+    for (Ring ring : {Ring::shared, Ring::two_ends}) {
+      for (unsigned seed = 1; seed <= 3; ++seed) {
+        SCOPED_TRACE(fmt::format("{} ring {} seed {}", name_of(request), static_cast<int>(ring), seed));
+        EnginePump pump(woven.placement, ledger.depths, {ring, static_cast<int>(1 + seed % 3), seed});
+        for (int step = 0; step < 2; ++step) ASSERT_TRUE(pump.run(woven, ledger.stages, StepId{step}, shapes));
+      }
+    }
+    EnginePump pump(woven.placement, ledger.depths, {Ring::shared, 2, 3, request.ranks - 1, true});
+    ASSERT_TRUE(pump.run(woven, ledger.stages, StepId{0}, shapes));
+    EXPECT_EQ(pump.credit_waits(), 0) << name_of(request);
+    for (const auto& list : woven.ranks) pairs += static_cast<int>(std::ranges::count(list, true, &Action::overlaps_next));
+  }
+  EXPECT_GT(pairs, 500);
 }
 
 TEST(Engines, StandStillExactlyWhereTheReplaySaysDead) {

@@ -1,5 +1,6 @@
 #include "runtime/engine/rank_plan.hpp"
 
+#include "runtime/schedule/weave_pairs.hpp"
 #include "tests/runtime/schedule/schedule_support.hpp"
 
 namespace millrace::runtime {
@@ -24,10 +25,21 @@ TEST(RankPlan, ResolvesTokensAndSlots) {
   }
 }
 
+/// Segments as a mixture of experts has them.
+std::vector<StageShape> exchanging(const Schedule& schedule) {
+  StageShape shape;
+  shape.of(ActionKind::forward) = {{-1, 1}, {0, 1}, {1, 1}, {2, 0}};
+  shape.of(ActionKind::input_gradient) = {{-1, 1}, {0, 1}, {1, 0}};
+  shape.of(ActionKind::backward) = {{-1, 1}, {0, 1}, {1, 0}};
+  return std::vector(static_cast<std::size_t>(schedule.placement.stages()), shape);
+}
+
 TEST(RankPlan, SlotsAreNeverTakenTwice) {
   // Every slot of every kind is free again before another microbatch uses it.
   std::vector<Schedule> schedules{table(Placement::single(1), 4, {"0F0 0F1 0I0 0B1 0F2 0W0 0I2 0F3 0I3 0W2 0W3"})};
   for (const ScheduleRequest& request : every_request({1, 2, 4}, 2)) schedules.push_back(make_schedule(request));
+  const std::size_t unwoven = schedules.size();
+  for (std::size_t i = 1; i < unwoven; ++i) schedules.push_back(with_woven_neighbours(schedules[i], exchanging(schedules[i])));
   for (const Schedule& schedule : schedules) {
     const Ledger ledger = make_ledger(schedule);
     for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
@@ -37,7 +49,7 @@ TEST(RankPlan, SlotsAreNeverTakenTwice) {
         held[1].emplace_back(static_cast<std::size_t>(slots.stash_weight), -1);
         held[2].emplace_back(static_cast<std::size_t>(slots.handoff), -1);
       }
-      for (const PlannedEntry& planned : make_rank_plan(schedule, RankId{rank}, ledger.stages).entries) {
+      for (const PlannedEntry& planned : make_rank_plan(schedule, RankId{rank}, ledger.stages, exchanging(schedule)).entries) {
         const int m = planned.action.microbatch.value;
         const ActionKind kind = planned.action.kind;
         const auto visit = [&](std::size_t stash, int slot, bool first, bool last) {
@@ -46,9 +58,10 @@ TEST(RankPlan, SlotsAreNeverTakenTwice) {
           ASSERT_EQ(owner, first ? -1 : m) << schedule.name << " " << to_string(planned.action);
           owner = last ? -1 : m;
         };
-        visit(0, planned.stash_input, kind == ActionKind::forward, makes_gradient(kind));
-        visit(1, planned.stash_weight, kind == ActionKind::forward, ends_microbatch(kind));
-        visit(2, planned.handoff, kind == ActionKind::input_gradient, kind == ActionKind::weight_gradient);
+        const bool begins = planned.begins_action(), ends = planned.ends_action();
+        visit(0, planned.stash_input, begins && kind == ActionKind::forward, ends && makes_gradient(kind));
+        visit(1, planned.stash_weight, begins && kind == ActionKind::forward, ends && ends_microbatch(kind));
+        visit(2, planned.handoff, begins && kind == ActionKind::input_gradient, ends && kind == ActionKind::weight_gradient);
       }
     }
   }

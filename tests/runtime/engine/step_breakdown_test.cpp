@@ -62,7 +62,8 @@ TEST(Summarize, EveryNanosecondHasOnePlace) {
   EXPECT_EQ(shares.data, 100);
   EXPECT_EQ(shares.optimizer, 10 + 80);
   EXPECT_EQ(shares.other, 10 + 10 + 50);
-  EXPECT_EQ(shares.wall, shares.compute + shares.bubble + shares.transport + shares.credit + shares.exchange + shares.data + shares.optimizer + shares.other);
+  EXPECT_EQ(shares.wall, shares.compute + shares.bubble + shares.transport + shares.credit + shares.exchange + shares.data +
+                             shares.optimizer + shares.other);
   EXPECT_DOUBLE_EQ(shares.share(shares.transport), 50.0 / 760.0);
 }
 

@@ -7,6 +7,7 @@ millrace_add_test(runtime_schedule_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/auto_search_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/validate_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/weave_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/weave_pairs_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/ledger_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/replay_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/render_test.cpp

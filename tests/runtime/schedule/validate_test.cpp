@@ -153,15 +153,13 @@ TEST(Replay, RandomTablesAreDeadExactlyWhenNoOrderExists) {
   EXPECT_GT(live, 50);
 }
 
-TEST(WellFormed, PairsAreAForwardAndABackwardOfTwoMicrobatches) {
+TEST(WellFormed, PairsAreOfTwoMicrobatches) {
   const auto error = [](std::size_t at, const char* row) {
     Schedule schedule = table(Placement::single(1), 2, {row});
     schedule.ranks[0][at].overlaps_next = true;
     return error_of(ExitCode::config, [&] { check_well_formed(schedule); });
   };
   expect_contains(error(0, "0F0 0B0 0F1 0B1"), "rank 0, pair (0F0;0B0): both halves are of microbatch 0, expected two different ones");
-  expect_contains(error(0, "0F0 0F1 0B0 0B1"), "rank 0, pair (0F0;0F1): expected an F, then a B or I");
-  expect_contains(error(2, "0F0 0F1 0B0 0B1"), "rank 0, pair (0B0;0B1): expected an F, then a B or I");
   expect_contains(error(3, "0F0 0F1 0B0 0B1"), "rank 0, action 0B1: begins an overlapped pair, and no action follows");
   Schedule chained = table(Placement::single(1), 2, {"0F0 0F1 0B0 0B1"});
   chained.ranks[0][1].overlaps_next = true;
