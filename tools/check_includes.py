@@ -28,7 +28,7 @@ PARTS = {
     "kernels": ["base", ".", "reference", "cpu/simd", "cpu/gemm", "cpu", "*"],
     "runtime": [".", "io", "checkpoint", "program", "program/ops", "passes", "schedule", "schedule/generators", "schedule/simulator", "optimizers", "engine", "profile", "profile/report", "data", "data/tokenizers"],
     "layers": [".", "attention", "losses", "moe", "formats/hugging_face", "formats/maxtext", "models", "models/*", "formats"],
-    "cluster": [".", "host", "links", "control", "status"],
+    "cluster": [".", "host", "links", "exchange", "control", "status"],
     "actors": ["setup", "messages", "rank", ".", "telemetry", "jobs", "planning", "debug"],
     "tools": ["commands", "."],
 }

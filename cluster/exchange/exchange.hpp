@@ -20,8 +20,8 @@ struct ExchangeGroup {
   std::vector<int> ranks;  ///< members, in their order; each once
 };
 
-/// Bytes of one exchange, by member: what this member sends to each, and where what comes from each is written. Parts of a member to itself
-/// are copied as well. A part may be empty: then nothing is sent.
+/// Bytes of one exchange, by member: what this member sends to each, and where what comes from each is written, as offsets in the two
+/// buffers. Parts of a member to itself are copied as well. A part may be empty: then nothing is sent. Read only during post().
 struct ExchangeTable {
   std::span<const std::int64_t> send_at, send_bytes, receive_at, receive_bytes;
 };
@@ -41,12 +41,16 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   /// Begins exchange `sequence`, the next one: parts of `from` go out, those of the others come in to `into`. Neither buffer may be touched
-  /// until on_exchanged, except that what is sent may be read. Does not block, allocates nothing. One thread at a time. Throws
-  /// Error(internal) for a sequence out of order, a part that overlaps another, and, within a process, sizes on which two members do not
-  /// agree; over MPI a disagreement of sizes fails the transport with a sentence that names both members.
+  /// until on_exchanged, except that what is sent may be read. Does not wait, allocates nothing. One thread at a time. Throws
+  /// Error(internal), without effect, for a sequence out of order, more than Exchanges::max_outstanding exchanges under way, a received
+  /// part that overlaps another part (parts that are sent may overlap each other) and, within a process, sizes on which two members do not
+  /// agree. Over MPI a disagreement of sizes fails the transport with a sentence that names both members. MPI cannot show it if one of
+  /// the two sizes is 0, since nothing is sent then: if something is expected, missing() names the member that sends nothing; if
+  /// something is sent that nobody expects, close() finds it.
   virtual void post(std::int64_t sequence, const std::byte* from, std::byte* into, const ExchangeTable& table) = 0;
   /// The members, by their place in the group, that exchange `sequence` still waits for: that have not posted it, as far as is known here,
-  /// or whose bytes are under way. Any thread; for messages about a wait.
+  /// or with which bytes are under way. Itself and others of this process if they have not posted it. Any thread; for messages about a
+  /// wait.
   [[nodiscard]] virtual std::vector<int> missing(std::int64_t sequence) const = 0;
   /// Payload so far: exchanges that have ended here, bytes sent to other members and received from them. Any thread.
   struct Counters {
@@ -67,17 +71,21 @@ class Exchanges {
   /// At most this many exchanges of a member may be under way.
   static constexpr int max_outstanding = 8;
 
-  /// Collective over all processes if `transport` is given, which may be null if the job has one process. `members`: of all groups, those
-  /// that are here.
-  Exchanges(const Topology& topology, Transport* transport, std::span<const ExchangeGroup> groups, std::span<const Member> members);
+  /// `groups` are the same in every process. `members`: every rank here that is in a group, once, whatever the number of its groups.
+  /// `transport` may be null if no group leaves this process. `piece_bytes`: longer parts are sent in pieces (MPI's counts have 31 bits).
+  /// Throws Error(internal) for groups and members that do not fit, Error(start) if MPI's tags do not suffice.
+  Exchanges(const Topology& topology, Transport* transport, std::span<const ExchangeGroup> groups, std::span<const Member> members,
+            std::size_t piece_bytes = default_piece_bytes);
   ~Exchanges();
   Exchanges(const Exchanges&) = delete;
   Exchanges& operator=(const Exchanges&) = delete;
 
   /// Throws Error(internal) if the rank is no member of the group or not hosted here.
   [[nodiscard]] Exchange& exchange(int group, int rank) const;
-  /// Collective, once every exchange has ended.
+  /// Collective over all processes, once every exchange has ended. Throws Error(internal) if something arrived that no member expected.
   void close();
+
+  static constexpr std::size_t default_piece_bytes = std::size_t{1} << 30;
 
  private:
   struct State;

@@ -1,0 +1,297 @@
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "cluster/exchange/remote_parts.hpp"
+#include "cluster/links/mpi_world.hpp"
+#include "kernels/base/check.hpp"
+
+namespace millrace::cluster {
+namespace {
+
+using ExchangeClock = std::chrono::steady_clock;
+
+/// A part larger than this is sent as its first bytes, which MPI always sends at once, followed by the others: they inform the receiving
+/// transport that a transfer is in progress and needs polling, so that it does not sleep in the middle of it.
+constexpr std::int64_t announce_parts_from = 64 << 10;
+constexpr std::int64_t announcing_bytes = 1024;
+
+/// MPI keeps a longer message until the receiver has it; then the receiver rings the sender.
+constexpr int rung_parts_from = 4096;
+
+constexpr int largest_tag = 32767;  // the smallest upper bound of tags that MPI guarantees
+
+/// Consecutive exchanges of a pair have different tags, so that a receive never takes the message of a neighbouring exchange. Messages of
+/// one tag keep their order, so equal tables match however often the tags repeat.
+constexpr int most_tags_per_pair = 64;
+
+/// Messages from one member of a group to another.
+using Way = std::tuple<int, int, int>;  // group, from, to
+
+/// A part that is sent or received. One MPI message at a time: only parts of more than piece_bytes have more than two.
+struct Flow {
+  GroupMember* member = nullptr;
+  Posting* posting = nullptr;
+  int peer = 0;     // its place in the group
+  int process = 0;  // the peer's
+  int tag = 0;
+  bool sends = false;
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+  std::int64_t moved = 0;  // before the message that is under way
+  int message = 0;         // bytes of that message
+  ExchangeClock::time_point posted{};
+};
+
+class MpiParts final : public RemoteParts {
+ public:
+  MpiParts(const Topology& topology, Transport& transport, std::span<const ExchangeGroup> groups, std::size_t piece_bytes)
+      : topology_(topology),
+        transport_(transport),
+        communicator_(transport.world().exchanges),
+        piece_bytes_(static_cast<std::int64_t>(std::min(piece_bytes, Exchanges::default_piece_bytes))) {
+    MILLRACE_CHECK(topology.processes() == transport.processes() && topology.process() == transport.process(), ExitCode::internal,
+                   "cluster.exchange", "process {} of {} by the topology, {} of {} by MPI", topology.process(), topology.processes(),
+                   transport.process(), transport.processes());
+    number_ways(groups);
+  }
+
+  void add(GroupMember& member) override {
+    const LocalGroup& group = member.group();
+    Remote& remote = members_.emplace_back();
+    remote.member = &member;
+    remote.peers.resize(static_cast<std::size_t>(group.size()));
+    std::size_t most = flows_.capacity();
+    for (int peer = 0; peer < group.size(); ++peer) {
+      const int process = topology_.process_of(group.group.ranks[static_cast<std::size_t>(peer)]);
+      if (process == topology_.process()) continue;
+      const int id = group.group.id, place = member.place();
+      remote.peers[static_cast<std::size_t>(peer)] = {process, tags_per_pair_ * numbers_.at({id, place, peer}),
+                                                      tags_per_pair_ * numbers_.at({id, peer, place})};
+      most += 2 * Exchanges::max_outstanding;
+    }
+    flows_.reserve(most);
+    requests_.reserve(most);
+    indices_.resize(most);
+    statuses_.resize(most);
+  }
+
+  void wake() noexcept override { transport_.wake(); }
+
+  Activity poll() override {
+    bool moved = false;
+    for (const Remote& remote : members_) {
+      while (Posting* const posting = remote.member->next_remote()) {
+        begin(remote, *posting);
+        moved = true;
+      }
+    }
+    if (flows_.empty()) return moved ? Activity::moved : Activity::idle;
+    const Activity waiting = while_waiting();
+    const bool busy = waiting == Activity::transferring || ExchangeClock::now() - last_ended_ < soon;
+    for (int look = 0; look < (busy ? many_looks : few_looks); ++look) {
+      if (!take_ended()) continue;
+      last_ended_ = ExchangeClock::now();
+      return Activity::moved;
+    }
+    return moved ? Activity::moved : waiting;
+  }
+
+  void take_back() override {
+    for (std::size_t index = 0; index < flows_.size(); ++index) {
+      MPI_Request& request = requests_[index];
+      if (request == MPI_REQUEST_NULL) continue;
+      if (flows_[index].sends) {  // Open MPI cannot cancel it, and waiting for a peer that has failed would not end
+        MPI_Request_free(&request);
+      } else {
+        MPI_Cancel(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      }
+    }
+    flows_.clear();
+    requests_.clear();
+  }
+
+  void check_nothing_came() override {
+    int found = 0, bytes = 0;
+    MPI_Status status;
+    check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &found, &status), "MPI_Iprobe");
+    if (!found) return;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    const int number = status.MPI_TAG % tags_per_pair_;
+    for (const Remote& remote : members_) {
+      const LocalGroup& group = remote.member->group();
+      for (int peer = 0; peer < group.size(); ++peer) {
+        const Peer& from = remote.peers[static_cast<std::size_t>(peer)];
+        MILLRACE_CHECK(
+            from.process != status.MPI_SOURCE || from.receive_tag != status.MPI_TAG - number, ExitCode::internal, "cluster.exchange",
+            "group {} ({}): {} sent {} bytes to {}, which expected none, in an exchange whose number modulo {} is {}", group.group.id,
+            group.group.name, group.member_text(peer), bytes, group.member_text(remote.member->place()), tags_per_pair_, number);
+      }
+    }
+    fail(ExitCode::internal, "cluster.exchange", "process {} sent {} bytes with tag {}, which belongs to no group", status.MPI_SOURCE,
+         bytes, status.MPI_TAG);
+  }
+
+ private:
+  struct Peer {
+    int process = -1;  // -1: in this process
+    int send_tag = 0, receive_tag = 0;
+  };
+  struct Remote {
+    GroupMember* member = nullptr;
+    std::vector<Peer> peers;  // by place
+  };
+
+  // As for links: turns of MPI's progress engine, which moves long messages part by part; and a message is often soon followed by another.
+  static constexpr int few_looks = 4, many_looks = 32;
+  static constexpr auto soon = std::chrono::microseconds(300);
+
+  /// Numbers the ways from each process to each other one; every process finds the same numbers.
+  void number_ways(std::span<const ExchangeGroup> groups) {
+    std::map<std::pair<int, int>, int> counts;  // by processes
+    int most = 1;
+    for (const ExchangeGroup& group : groups) {
+      const int members = static_cast<int>(group.ranks.size());
+      for (int from = 0; from < members; ++from) {
+        for (int to = 0; to < members; ++to) {
+          const int source = topology_.process_of(group.ranks[static_cast<std::size_t>(from)]);
+          const int target = topology_.process_of(group.ranks[static_cast<std::size_t>(to)]);
+          if (source == target) continue;
+          const int number = counts[{source, target}]++;
+          most = std::max(most, number + 1);
+          if (source == topology_.process() || target == topology_.process()) numbers_[{group.id, from, to}] = number;
+        }
+      }
+    }
+    const int tags = std::min(largest_tag, transport_.world().tag_limit) + 1;
+    tags_per_pair_ = std::min(most_tags_per_pair, tags / most);
+    MILLRACE_CHECK(tags_per_pair_ >= Exchanges::max_outstanding, ExitCode::start, "cluster.exchange",
+                   "two processes have {} pairs of members that exchange, expected at most {}: MPI has {} tags, and a pair needs {}. Start "
+                   "more processes, so that each hosts fewer ranks",
+                   most, tags / Exchanges::max_outstanding, tags, Exchanges::max_outstanding);
+  }
+
+  /// Receives first, so that what is sent to itself at the same time finds its place; both in rotation from the own place, so that not all
+  /// members send to the same one.
+  void begin(const Remote& remote, Posting& posting) {
+    const int members = static_cast<int>(remote.peers.size()), place = remote.member->place();
+    const int tag = static_cast<int>(posting.sequence % tags_per_pair_);
+    const auto start = [&](int peer, bool sends) {
+      const Peer& at = remote.peers[static_cast<std::size_t>(peer)];
+      const Posting::Part& part = (sends ? posting.send : posting.receive)[static_cast<std::size_t>(peer)];
+      if (at.process < 0 || part.bytes == 0) return;
+      // What is sent is not written to: MPI takes the pointer as const.
+      std::byte* const data = sends ? const_cast<std::byte*>(posting.from) + part.at : posting.into + part.at;
+      flows_.push_back({.member = remote.member,
+                        .posting = &posting,
+                        .peer = peer,
+                        .process = at.process,
+                        .tag = (sends ? at.send_tag : at.receive_tag) + tag,
+                        .sends = sends,
+                        .data = data,
+                        .bytes = part.bytes});
+      requests_.push_back(MPI_REQUEST_NULL);
+      post_message(flows_.size() - 1);
+    };
+    for (int step = 1; step < members; ++step) start((place + members - step) % members, false);
+    for (int step = 1; step < members; ++step) start((place + step) % members, true);
+  }
+
+  /// The next message of a flow.
+  void post_message(std::size_t index) {
+    Flow& flow = flows_[index];
+    const bool announces = flow.moved == 0 && flow.bytes > announce_parts_from;
+    flow.message = static_cast<int>(std::min({flow.bytes - flow.moved, piece_bytes_, announces ? announcing_bytes : flow.bytes}));
+    std::byte* const data = flow.data + flow.moved;
+    if (flow.sends) {
+      check_mpi(MPI_Isend(data, flow.message, MPI_BYTE, flow.process, flow.tag, communicator_, &requests_[index]), "MPI_Isend");
+      transport_.wake(flow.process);
+    } else {
+      check_mpi(MPI_Irecv(data, flow.message, MPI_BYTE, flow.process, flow.tag, communicator_, &requests_[index]), "MPI_Irecv");
+    }
+    flow.posted = ExchangeClock::now();
+  }
+
+  [[nodiscard]] Activity while_waiting() const {
+    Activity most = Activity::listening;
+    const auto now = ExchangeClock::now();
+    for (const Flow& flow : flows_) {
+      // A receiver is at a transfer from its first message to its last. A peer may post much later than a sender, which therefore does not
+      // poll intensively for longer than the transfer would take.
+      const bool transferring =
+          flow.sends ? now - flow.posted < std::chrono::milliseconds(1) + std::chrono::nanoseconds(2 * flow.message) : flow.moved > 0;
+      if (transferring) return Activity::transferring;
+      if (flow.sends) most = std::max(most, flow.message < rung_parts_from ? Activity::unsignalled : Activity::sending);
+    }
+    return most;
+  }
+
+  bool take_ended() {
+    int count = 0;
+    const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, indices_.data(), statuses_.data());
+    if (code != MPI_ERR_IN_STATUS) check_mpi(code, "MPI_Testsome");
+    if (count <= 0) return false;  // also MPI_UNDEFINED: there is no request
+    for (int ended = 0; ended < count; ++ended) {
+      const auto index = static_cast<std::size_t>(indices_[static_cast<std::size_t>(ended)]);
+      const MPI_Status& status = statuses_[static_cast<std::size_t>(ended)];
+      message_ended(flows_[index], status, code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS);
+      if (flows_[index].moved < flows_[index].bytes) post_message(index);
+    }
+    for (std::size_t index = 0; index < flows_.size();) {
+      if (flows_[index].moved < flows_[index].bytes) {
+        ++index;
+        continue;
+      }
+      const Flow flow = std::exchange(flows_[index], flows_.back());
+      requests_[index] = requests_.back();
+      flows_.pop_back();
+      requests_.pop_back();
+      flow.member->done(*flow.posting, flow.peer);
+    }
+    return true;
+  }
+
+  void message_ended(Flow& flow, const MPI_Status& status, int code) {
+    int bytes = 0;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    if (!flow.sends && (code == MPI_ERR_TRUNCATE || (code == MPI_SUCCESS && bytes != flow.message))) refuse_size(flow, bytes);
+    check_mpi(code, flow.sends ? "MPI_Isend" : "MPI_Irecv");
+    if (!flow.sends && flow.message >= rung_parts_from) transport_.wake(flow.process);
+    flow.moved += flow.message;
+  }
+
+  [[noreturn]] void refuse_size(const Flow& flow, int found) const {
+    const LocalGroup& group = flow.member->group();
+    // A message as long as the first one of a longer part may be just that.
+    const bool more = (flow.moved == 0 && found == announcing_bytes) || found == piece_bytes_;
+    fail(ExitCode::internal, "cluster.exchange", "{}: {} sent {} bytes{} to {}, which expected {}", group.text(flow.posting->sequence),
+         group.member_text(flow.peer), flow.moved + found, more ? " or more" : "", group.member_text(flow.member->place()), flow.bytes);
+  }
+
+  const Topology topology_;
+  Transport& transport_;
+  const MPI_Comm communicator_;
+  const std::int64_t piece_bytes_;
+  std::map<Way, int> numbers_;  // of the ways from and to this process
+  int tags_per_pair_ = 0;
+  std::vector<Remote> members_;
+  ExchangeClock::time_point last_ended_{};  // of any message
+  // What is under way, without gaps: MPI_Testsome is linear in the number of requests. Room for all that may be is reserved.
+  std::vector<Flow> flows_;
+  std::vector<MPI_Request> requests_;  // of each flow
+  std::vector<int> indices_;
+  std::vector<MPI_Status> statuses_;
+};
+
+}  // namespace
+
+std::unique_ptr<RemoteParts> RemoteParts::make(const Topology& topology, Transport& transport, std::span<const ExchangeGroup> groups,
+                                               std::size_t piece_bytes) {
+  return std::make_unique<MpiParts>(topology, transport, groups, piece_bytes);
+}
+
+}  // namespace millrace::cluster
