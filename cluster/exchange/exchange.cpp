@@ -1,6 +1,7 @@
 #include "cluster/exchange/exchange.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <set>
 #include <utility>
 
@@ -93,11 +94,17 @@ Exchange& Exchanges::exchange(int group, int rank) const {
 
 void Exchanges::close() {
   State& state = *state_;
-  if (state.transport == nullptr) return state.stop();
+  if (state.transport == nullptr) return;
   state.transport->barrier();  // all that is sent has been posted
-  if (state.attached) state.transport->run([&state] { state.remote->check_nothing_came(); });
+  std::exception_ptr error;
+  try {
+    if (state.attached) state.transport->run([&state] { state.remote->check_nothing_came(); });
+  } catch (const Error&) {
+    error = std::current_exception();  // the other processes wait for this one
+  }
   state.stop();
   state.transport->barrier();  // a faster peer must not begin to use the tags again
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace millrace::cluster
