@@ -5,15 +5,19 @@
 namespace millrace::kernels {
 namespace {
 
-/// If the host cannot read the offsets, the kernels check them.
+/// Offsets have the groups of one source or of several. If the host cannot read them, the kernels check them.
 void check_offsets(const ExecutionContext& context, const char* component, const Tensor& offsets, std::int64_t experts, std::int64_t rows) {
-  check_operand(component, "offsets", offsets, {experts + 1}, {DType::i32});
+  check_rank(component, "offsets", offsets, 1);
+  check_operand(component, "offsets", offsets, offsets.shape, {DType::i32});
+  const std::int64_t groups = offsets.shape[0] - 1;
+  MILLRACE_CHECK(groups > 0 && groups % experts == 0, ExitCode::internal, component,
+                 "offsets is {}, expected [{}] or those of several sources", to_string(offsets.shape), experts + 1);
   if (!context.host_readable()) return;
   const auto* offset = offsets.as<std::int32_t>();
   MILLRACE_CHECK(offset[0] == 0, ExitCode::internal, component, "the first offset is {}, expected 0", offset[0]);
-  for (std::int64_t e = 0; e < experts; ++e)
-    MILLRACE_CHECK(offset[e] <= offset[e + 1] && offset[e + 1] <= rows, ExitCode::internal, component, "offset {} is {}, expected {} to {}",
-                   e + 1, offset[e + 1], offset[e], rows);
+  for (std::int64_t g = 0; g < groups; ++g)
+    MILLRACE_CHECK(offset[g] <= offset[g + 1] && offset[g + 1] <= rows, ExitCode::internal, component, "offset {} is {}, expected {} to {}",
+                   g + 1, offset[g + 1], offset[g], rows);
 }
 
 void check_sizes(const char* component, const char* name, const Tensor& stack) {

@@ -32,6 +32,8 @@ struct GroupedMatmulOptions {
 }
 
 /// c[r] = a[r] · op(b[e]) for the rows r of group e: offsets[e] ≤ r < offsets[e + 1], offsets i32 [E + 1] from 0 to at most R, increasing.
+/// Rows that come from several sources, arranged by source and then by expert, have offsets i32 [S·E + 1] of S·E groups: the groups s·E + e
+/// of every source s are multiplied by b[e].
 /// a [R, K] and b [E, K, N] or [E, N, K] of one dtype, f32 or bf16; c [R, N] of that dtype or f32; summed in fp32. **A row of c depends on
 /// its row of a, on b[e], the dtypes, the tile and the instruction set alone**: not on how many rows its group has, on its place in it, or
 /// on the thread count. No count of rows reaches a library as a shape: shapes of calls follow from b and the tile. Rows of a behind
@@ -44,15 +46,16 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
 [[nodiscard]] std::size_t grouped_matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result,
                                                        const GroupedMatmulOptions& options, const Processor& processor);
 
-/// c[e] += a_eᵀ · b_e, summed over the rows of group e: a [R, M] and b [R, N] of one dtype, f32 or bf16; c f32 [E, M, N]. A group is added
-/// from its first row on, in order, in fp32: on a CPU in runs of 128 rows, the last one padded with zero rows to a multiple of 32; on a GPU
-/// row after row, or sixteen at a time on tensor cores, and then to c[e]. So c[e] depends on the group's rows, its previous value, the
-/// dtypes and the instruction set alone. A group without rows leaves c[e] as it is. Errors as above.
+/// c[e] += a_eᵀ · b_e, summed over the rows of group e: a [R, M] and b [R, N] of one dtype, f32 or bf16; c f32 [E, M, N]. Offsets of S
+/// sources as above: their groups are added one after the other, so that c[e] has the bits of S calls, one for each source. A group is
+/// added from its first row on, in order, in fp32: on a CPU in runs of 128 rows, the last one padded with zero rows to a multiple of 32; on
+/// a GPU row after row, or sixteen at a time on tensor cores, and then to c[e]. So c[e] depends on the group's rows, its previous value,
+/// the dtypes and the instruction set alone. A group without rows leaves c[e] as it is. Errors as above.
 void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                              Scratch scratch);
 [[nodiscard]] std::size_t grouped_weight_gradient_scratch_bytes(const Shape& a, const Shape& b, DType operands, const Processor& processor);
 
-/// c[e] f32 [E, N] += the sum of the rows of group e, in order: the gradient of a bias. a [R, N], f32 or bf16. Errors as above.
+/// c[e] f32 [E, N] += the sum of the rows of group e, in order: the gradient of a bias. a [R, N], f32 or bf16. Sources and errors as above.
 void grouped_bias_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& offsets, const Tensor& c);
 
 /// The kernels that backends implement (kernels/base/kernel_table.hpp).

@@ -46,6 +46,7 @@ target_sources(millrace_layers PRIVATE
   losses/cross_entropy.cpp
   mlp.cpp
   moe/capacity.cpp
+  moe/expert_sum.cpp
   moe/maxtext_experts.cpp
   moe/mixture_of_experts.cpp
   moe/router_losses.cpp

@@ -123,28 +123,29 @@ struct TileLayout {
 /// The tiles of all groups, counted from the first tile of the first group on. Moves forward only.
 class TileCursor {
  public:
-  TileCursor(const std::int32_t* offsets, std::int64_t experts, std::int64_t tile) : offsets_(offsets), experts_(experts), tile_(tile) {}
+  TileCursor(const Tensor& offsets, std::int64_t experts, std::int64_t tile)
+      : offsets_(offsets.as<std::int32_t>()), groups_(offsets.shape[0] - 1), experts_(experts), tile_(tile) {}
 
   /// False if there are not so many tiles.
   bool move_to(std::int64_t index) {
-    for (; expert_ < experts_; ++expert_) {
-      const std::int64_t tiles = (offsets_[expert_ + 1] - offsets_[expert_] + tile_ - 1) / tile_;
+    for (; group_ < groups_; ++group_) {
+      const std::int64_t tiles = (offsets_[group_ + 1] - offsets_[group_] + tile_ - 1) / tile_;
       if (index < before_ + tiles) break;
       before_ += tiles;
     }
     index_ = index;
-    return expert_ < experts_;
+    return group_ < groups_;
   }
-  [[nodiscard]] std::int64_t expert() const { return expert_; }
+  [[nodiscard]] std::int64_t expert() const { return group_ % experts_; }
   [[nodiscard]] IndexRange rows() const {
-    const std::int64_t begin = offsets_[expert_] + (index_ - before_) * tile_;
-    return {begin, std::min<std::int64_t>(begin + tile_, offsets_[expert_ + 1])};
+    const std::int64_t begin = offsets_[group_] + (index_ - before_) * tile_;
+    return {begin, std::min<std::int64_t>(begin + tile_, offsets_[group_ + 1])};
   }
 
  private:
   const std::int32_t* offsets_;
-  std::int64_t experts_, tile_;
-  std::int64_t expert_ = 0, before_ = 0, index_ = 0;  // before_: tiles of the groups before expert_
+  std::int64_t groups_, experts_, tile_;
+  std::int64_t group_ = 0, before_ = 0, index_ = 0;  // before_: tiles of the groups before group_
 };
 
 /// Multiplies tiles, on one thread.
@@ -211,14 +212,14 @@ void multiply_whole_groups(const ExecutionContext& context, const Problem& probl
                            const Tensor& c, const Tensor* bias, Scratch scratch) {
   const std::size_t bytes = TileLayout(problem).bytes;
   const auto* offset = offsets.as<std::int32_t>();
-  const std::int64_t n = problem.n, k = problem.k, parts = problem.column_parts(), items = b.shape[0] * parts;
+  const std::int64_t n = problem.n, k = problem.k, parts = problem.column_parts(), items = (offsets.shape[0] - 1) * parts;
   std::atomic<std::int64_t> next{0};
   context.team().run([&](int thread, int) {
     std::byte* const own = scratch_of_thread("kernels.grouped_matmul", context, scratch, bytes, thread);
     take_in_turn(next, [&](std::int64_t item) {
       if (item >= items) return false;
-      const std::int64_t expert = item / parts;
-      const IndexRange rows{offset[expert], offset[expert + 1]}, columns = problem.columns(item % parts);
+      const std::int64_t group = item / parts, expert = group % b.shape[0];
+      const IndexRange rows{offset[group], offset[group + 1]}, columns = problem.columns(item % parts);
       if (rows.size() == 0) return true;
       run_matmul_part(problem.part(rows.size(), columns), a.data + bytes_of(rows.begin * k, problem.operands),
                       b.data + bytes_of(expert * k * n + columns.begin * (problem.options.transpose_b ? k : 1), problem.operands),
@@ -240,7 +241,7 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
     (void)matmul_part_scratch_bytes(problem.part());
     TileMultiplier multiplier(problem, layout, a, b, c, bias,
                               scratch_of_thread("kernels.grouped_matmul", context, scratch, layout.bytes, thread));
-    TileCursor cursor(offsets.as<std::int32_t>(), b.shape[0], problem.tile), ahead = cursor;
+    TileCursor cursor(offsets, b.shape[0], problem.tile), ahead = cursor;
     take_in_turn(next, [&](std::int64_t tile) {
       if (!cursor.move_to(tile)) return false;
       multiplier.multiply(cursor.expert(), cursor.rows(), ahead.move_to(tile + threads) ? ahead.expert() : cursor.expert());
@@ -342,7 +343,7 @@ void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, c
   const Gradient gradient(c.shape[1], c.shape[2], a.dtype);
   const RunLayout layout(gradient);
   const auto* offset = offsets.as<std::int32_t>();
-  const std::int64_t items = c.shape[0] * gradient.blocks;
+  const std::int64_t experts = c.shape[0], groups = offsets.shape[0] - 1, items = experts * gradient.blocks;
   std::atomic<std::int64_t> next{0};
   context.team().run([&](int thread, int) {
     (void)gradient.product_scratch();
@@ -350,8 +351,10 @@ void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, c
     take_in_turn(next, [&](std::int64_t item) {
       if (item >= items) return false;
       const std::int64_t expert = item / gradient.blocks;
-      const IndexRange rows{offset[expert], offset[expert + 1]}, block = gradient.block(item % gradient.blocks);
-      add_group(gradient, layout, a, b, rows, block, c.as<float>() + (expert * gradient.m + block.begin) * gradient.n, own);
+      const IndexRange block = gradient.block(item % gradient.blocks);
+      float* const to = c.as<float>() + (expert * gradient.m + block.begin) * gradient.n;
+      for (std::int64_t group = expert; group < groups; group += experts)  // source by source
+        add_group(gradient, layout, a, b, {offset[group], offset[group + 1]}, block, to, own);
       return true;
     });
   });
@@ -364,17 +367,17 @@ std::size_t grouped_weight_gradient_scratch_bytes(const Shape& a, const Shape& b
 // -- c[e] += the sum of the rows of group e -------------------------------------------------------------------------------------
 
 void grouped_bias_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& offsets, const Tensor& c) {
-  const std::int64_t experts = c.shape[0], n = c.shape[1];
+  const std::int64_t groups = offsets.shape[0] - 1, n = c.shape[1];
   const auto* offset = offsets.as<std::int32_t>();
   // Each thread owns columns of all experts, so the order of a sum does not depend on the number of threads.
   context.team().for_ranges(n, kShareGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t e = 0; e < experts; ++e) {
-      const std::int64_t rows = offset[e + 1] - offset[e];
-      float* const sum = c.as<float>() + e * n;
+    for (std::int64_t group = 0; group < groups; ++group) {
+      const std::int64_t rows = offset[group + 1] - offset[group];
+      float* const sum = c.as<float>() + group % c.shape[0] * n;
       if (a.dtype == DType::f32)
-        pick_bias_weight_gradient_f32()({a.as<float>() + offset[e] * n, sum, rows, n}, begin, end);
+        pick_bias_weight_gradient_f32()({a.as<float>() + offset[group] * n, sum, rows, n}, begin, end);
       else
-        pick_bias_weight_gradient_bf16()({a.as<BFloat16>() + offset[e] * n, sum, rows, n}, begin, end);
+        pick_bias_weight_gradient_bf16()({a.as<BFloat16>() + offset[group] * n, sum, rows, n}, begin, end);
     }
   });
 }

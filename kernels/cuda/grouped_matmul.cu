@@ -17,13 +17,13 @@ constexpr int kEach = kTile / kSide;
 constexpr int kBlockThreads = kSide * kSide;
 
 struct RowRange {
-  std::int64_t expert, begin, end;
+  std::int64_t group, begin, end;
 };
 
 /// Tile `index` of all groups, each of which is cut from its first row on. Without rows if there are not so many.
 __device__ __forceinline__ RowRange find_tile(const Groups& groups, std::int64_t index) {
   std::int64_t begin = 0;
-  for (std::int64_t e = 0; e < groups.experts; ++e) {
+  for (std::int64_t e = 0; e < groups.count; ++e) {
     const std::int64_t end = groups.end(e, begin), tiles = (end - begin + kTile - 1) / kTile;
     if (index < tiles) {
       const std::int64_t first = begin + index * kTile;
@@ -61,7 +61,7 @@ struct RowsTask {
   const T *a, *b;
   Result* c;
   const float* bias;  // null: none
-  std::int64_t n, k;
+  std::int64_t n, k, experts;
   bool transpose_b;
   Groups groups;
 };
@@ -71,11 +71,12 @@ __global__ void __launch_bounds__(kBlockThreads) grouped_rows(RowsTask<T, Result
   __shared__ float left[kTile][kDepth + 1], right[kTile][kDepth + 1];
   const int thread = static_cast<int>(threadIdx.x), x = thread % kSide, y = thread / kSide;
   if (blockIdx.x == 0 && blockIdx.y == 0)
-    for (std::int64_t e = thread; e <= task.groups.experts; e += kBlockThreads) task.groups.check(e);
+    for (std::int64_t e = thread; e <= task.groups.count; e += kBlockThreads) task.groups.check(e);
   const RowRange tile = find_tile(task.groups, blockIdx.x);
   if (tile.begin == tile.end) return;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.y) * kTile;
-  const T* const b = task.b + tile.expert * task.k * task.n;
+  const std::int64_t expert = tile.group % task.experts;
+  const T* const b = task.b + expert * task.k * task.n;
   Sums sums = {};
   for (std::int64_t first = 0; first < task.k; first += kDepth) {
     for (int i = thread; i < kTile * kDepth; i += kBlockThreads) {
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kBlockThreads) grouped_rows(RowsTask<T, Result
     for (int j = 0; j < kEach; ++j) {
       const std::int64_t row = tile.begin + y + i * kSide, column = first_column + x + j * kSide;
       if (row >= tile.end || column >= task.n) continue;
-      const float added = task.bias == nullptr ? 0.0F : task.bias[tile.expert * task.n + column];
+      const float added = task.bias == nullptr ? 0.0F : task.bias[expert * task.n + column];
       store(task.c + row * task.n + column, sums.at[i][j] + added);
     }
 }
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kBlockThreads) grouped_gradient(GradientTask<T
   const int thread = static_cast<int>(threadIdx.x), x = thread % kSide, y = thread / kSide;
   const std::int64_t expert = blockIdx.z;
   if (blockIdx.x == 0 && blockIdx.y == 0 && thread < 2) task.groups.check(expert + thread);
-  const std::int64_t begin = expert == 0 ? 0 : task.groups.end(expert - 1, 0), end = task.groups.end(expert, begin);
+  const std::int64_t begin = task.groups.begin(expert), end = task.groups.end(expert, begin);
   if (begin == end) return;
   const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kTile,
                      first_column = static_cast<std::int64_t>(blockIdx.x) * kTile;
@@ -152,16 +153,12 @@ struct BiasGradient {
       groups.check(expert);
       groups.check(expert + 1);
     }
-    const std::int64_t begin = expert == 0 ? 0 : groups.end(expert - 1, 0), end = groups.end(expert, begin);
+    const std::int64_t begin = groups.begin(expert), end = groups.end(expert, begin);
     float sum = 0;
     for (std::int64_t row = begin; row < end; ++row) sum += load(a + row * n + column);
     if (begin < end) c[i] += sum;
   }
 };
-
-Groups groups_of(const ExecutionContext& context, const Tensor& offsets, std::int64_t rows) {
-  return {offsets.as<std::int32_t>(), offsets.shape[0] - 1, rows, state_of(context).fault};
-}
 
 void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                     const GroupedMatmulOptions& options, Scratch /*scratch*/, const Tensor* bias) {
@@ -171,11 +168,18 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
   if (grouped_matmul_on_hopper(context, a, b, offsets, c, options, bias)) return;
   const std::int64_t rows = a.shape[0], n = c.shape[1];
   // Each group has at most one tile that is not whole.
-  const std::int64_t tiles = rows / kTile + b.shape[0];
+  const std::int64_t tiles = rows / kTile + offsets.shape[0] - 1;
   with_type(a.dtype, [&]<class T>(T) {
     with_type(c.dtype, [&]<class Result>(Result) {
-      const RowsTask<T, Result> task{a.as<T>(), b.as<T>(),  c.as<Result>(),      bias == nullptr ? nullptr : bias->as<float>(),
-                                     n,         a.shape[1], options.transpose_b, groups_of(context, offsets, rows)};
+      const RowsTask<T, Result> task{a.as<T>(),
+                                     b.as<T>(),
+                                     c.as<Result>(),
+                                     bias == nullptr ? nullptr : bias->as<float>(),
+                                     n,
+                                     a.shape[1],
+                                     b.shape[0],
+                                     options.transpose_b,
+                                     groups_of(context, offsets, rows)};
       launch(context, component, grouped_rows<T, Result>, dim3(blocks_of(tiles, 1), blocks_of(n, kTile)), dim3(kBlockThreads), 0, task);
     });
   });
@@ -187,16 +191,21 @@ void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, c
   if (grouped_weight_gradient_on_hopper(context, a, b, offsets, c)) return;
   const std::int64_t experts = c.shape[0], m = c.shape[1], n = c.shape[2];
   with_type(a.dtype, [&]<class T>(T) {
-    const GradientTask<T> task{a.as<T>(), b.as<T>(), c.as<float>(), m, n, groups_of(context, offsets, a.shape[0])};
-    launch(context, component, grouped_gradient<T>, dim3(blocks_of(n, kTile), blocks_of(m, kTile), static_cast<unsigned>(experts)),
-           dim3(kBlockThreads), 0, task);
+    for (std::int64_t source = 0; source * experts + 1 < offsets.shape[0]; ++source) {
+      const Groups groups = groups_of_source(context, offsets, a.shape[0], experts, source);
+      const GradientTask<T> task{a.as<T>(), b.as<T>(), c.as<float>(), m, n, groups};
+      launch(context, component, grouped_gradient<T>, dim3(blocks_of(n, kTile), blocks_of(m, kTile), static_cast<unsigned>(experts)),
+             dim3(kBlockThreads), 0, task);
+    }
   });
 }
 
 void grouped_bias_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& offsets, const Tensor& c) {
   with_type(a.dtype, [&]<class T>(T) {
-    for_each(context, "kernels.grouped_bias_gradient", c.elements(),
-             BiasGradient<T>{a.as<T>(), c.as<float>(), c.shape[1], groups_of(context, offsets, a.shape[0])});
+    for (std::int64_t source = 0; source * c.shape[0] + 1 < offsets.shape[0]; ++source) {
+      const Groups groups = groups_of_source(context, offsets, a.shape[0], c.shape[0], source);
+      for_each(context, "kernels.grouped_bias_gradient", c.elements(), BiasGradient<T>{a.as<T>(), c.as<float>(), c.shape[1], groups});
+    }
   });
 }
 

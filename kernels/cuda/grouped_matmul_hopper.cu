@@ -26,10 +26,6 @@ bool countable(std::int64_t rows, std::int64_t tiles) {
 
 std::int64_t tiles_of(std::int64_t elements, std::int64_t each) { return (elements + each - 1) / each; }
 
-Groups groups_of(const ExecutionContext& context, const Tensor& offsets, std::int64_t rows) {
-  return {offsets.as<std::int32_t>(), offsets.shape[0] - 1, rows, state_of(context).fault};
-}
-
 /// Calls body with an integral_constant of 128 or 256.
 template <class Body>
 void with_width(int width, Body&& body) {
@@ -48,7 +44,7 @@ bool grouped_matmul_on_hopper(const ExecutionContext& context, const Tensor& a, 
   if (a.dtype != DType::bf16 || !multiples_of_8({n, k}) || !packs_aligned({a.data, b.data, c.data})) return false;
   const HopperDevice& device = hopper_device_of(context, component);
   // Each group has at most one tile that is not whole.
-  const std::int64_t row_tiles = rows / kTileRows + experts;
+  const std::int64_t row_tiles = rows / kTileRows + offsets.shape[0] - 1;
   if (!device.usable || !countable(rows, row_tiles * tiles_of(n, 128))) return false;
   with_width(hopper::tile_width(tiles_of(rows, kTileRows), n, device.processors), [&]<int Width>(std::integral_constant<int, Width>) {
     const hopper::Task task{
@@ -60,6 +56,7 @@ bool grouped_matmul_on_hopper(const ExecutionContext& context, const Tensor& a, 
         .m = 0,
         .n = static_cast<int>(n),
         .k = static_cast<int>(k),
+        .experts = static_cast<int>(experts),
         .row_tiles = 0,
         .column_tiles = static_cast<int>(tiles_of(n, Width)),
         .groups = groups_of(context, offsets, rows),
@@ -86,7 +83,7 @@ bool grouped_weight_gradient_on_hopper(const ExecutionContext& context, const Te
   const std::int64_t row_tiles = tiles_of(m, kTileRows);
   if (!device.usable || !countable(rows, experts * row_tiles * tiles_of(n, 128))) return false;
   with_width(hopper::tile_width(experts * row_tiles, n, device.processors), [&]<int Width>(std::integral_constant<int, Width>) {
-    const hopper::Task task{
+    hopper::Task task{
         .a = map_of_lines(component, a.data, {m, rows, 1}, hopper::kStageTerms),
         .b = map_of_lines(component, b.data, {n, rows, 1}, hopper::kStageTerms),
         .c = c.data,
@@ -94,12 +91,16 @@ bool grouped_weight_gradient_on_hopper(const ExecutionContext& context, const Te
         .m = static_cast<int>(m),
         .n = static_cast<int>(n),
         .k = 0,
+        .experts = static_cast<int>(experts),
         .row_tiles = static_cast<int>(row_tiles),
         .column_tiles = static_cast<int>(tiles_of(n, Width)),
-        .groups = groups_of(context, offsets, rows),
+        .groups = {},
     };
-    hopper::launch_product<hopper::GroupedGradient<Width>>(compute_lane(context), component, device.processors,
-                                                           experts * row_tiles * task.column_tiles, task);
+    for (std::int64_t source = 0; source * experts + 1 < offsets.shape[0]; ++source) {
+      task.groups = groups_of_source(context, offsets, rows, experts, source);
+      hopper::launch_product<hopper::GroupedGradient<Width>>(compute_lane(context), component, device.processors,
+                                                             experts * row_tiles * task.column_tiles, task);
+    }
   });
   return true;
 }

@@ -40,6 +40,7 @@ struct Task {
   void* c;
   const float* bias;            // of grouped rows; null: none
   int m, n, k;                  // m: rows of c[e], of a gradient; k: of grouped rows
+  int experts;                  // the groups of several sources are more
   int row_tiles, column_tiles;  // of each expert's gradient; column_tiles also of grouped rows
   Groups groups;
 };
@@ -99,20 +100,20 @@ struct GroupedRows {
           int row = 0, column = 0;
           place_in_bands(inside, rows, task_.column_tiles, row, column);
           const int first = begin_ + row * kTileRows;
-          tile = {expert_, first, end_ - first, column * Width, 0, task_.k};
+          tile = {group_ % task_.experts, first, end_ - first, column * Width, 0, task_.k};
           return true;
         }
         before_ += tiles;
-        if (++expert_ == static_cast<int>(task_.groups.experts)) return false;
+        if (++group_ == static_cast<int>(task_.groups.count)) return false;
         begin_ = end_;
-        end_ = static_cast<int>(task_.groups.end(expert_, begin_));
+        end_ = static_cast<int>(task_.groups.end(group_, begin_));
       }
     }
 
    private:
     const Task& task_;
-    int expert_ = 0, begin_ = 0, end_;  // the group that is looked at
-    int before_ = 0;                    // tiles of the groups before it
+    int group_ = 0, begin_ = 0, end_;  // the group that is looked at
+    int before_ = 0;                   // tiles of the groups before it
   };
 
   static __device__ __forceinline__ int expert_of_b(const Tile& tile) { return tile.expert; }
@@ -177,10 +178,10 @@ struct GroupedGradient {
 
     __device__ __forceinline__ bool find(int index, Tile& tile) const {
       const int tiles = task_.row_tiles * task_.column_tiles, expert = index / tiles;
-      if (expert >= static_cast<int>(task_.groups.experts)) return false;
+      if (expert >= static_cast<int>(task_.groups.count)) return false;
       int row = 0, column = 0;
       place_in_bands(index - expert * tiles, task_.row_tiles, task_.column_tiles, row, column);
-      const std::int64_t begin = expert == 0 ? 0 : task_.groups.end(expert - 1, 0), end = task_.groups.end(expert, begin);
+      const std::int64_t begin = task_.groups.begin(expert), end = task_.groups.end(expert, begin);
       tile = {expert, row * kTileRows, task_.m - row * kTileRows, column * Width, static_cast<int>(begin), static_cast<int>(end)};
       return true;
     }
@@ -275,7 +276,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) grouped_product(const __grid
   if (warpgroup == 0) {
     give_registers_back<40>();
     if (blockIdx.x == 0 && thread >= 32)
-      for (std::int64_t e = thread - 32; e <= task.groups.experts; e += 96) task.groups.check(e);
+      for (std::int64_t e = thread - 32; e <= task.groups.count; e += 96) task.groups.check(e);
     if (thread != 0) return;
     for (int index = static_cast<int>(blockIdx.x); tiles.find(index, tile); index += step)
       for (int term = tile.first; term < tile.last; term += kStageTerms) {

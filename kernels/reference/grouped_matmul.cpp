@@ -15,10 +15,11 @@ double load_packed(const Tensor& b, std::int64_t e, std::int64_t k, std::int64_t
 
 void grouped_matmul(const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c, const GroupedMatmulOptions& options,
                     Scratch /*scratch*/, const Tensor* bias) {
-  const std::int64_t experts = b.shape[0], k = a.shape[1], n = c.shape[1];
+  const std::int64_t k = a.shape[1], n = c.shape[1];
   const auto* offset = offsets.as<std::int32_t>();
-  for (std::int64_t e = 0; e < experts; ++e)
-    for (std::int64_t row = offset[e]; row < offset[e + 1]; ++row)
+  for (std::int64_t group = 0; group + 1 < offsets.shape[0]; ++group) {
+    const std::int64_t e = group % b.shape[0];
+    for (std::int64_t row = offset[group]; row < offset[group + 1]; ++row)
       for (std::int64_t column = 0; column < n; ++column) {
         double sum = 0;
         for (std::int64_t i = 0; i < k; ++i) {
@@ -29,31 +30,34 @@ void grouped_matmul(const Tensor& a, const Tensor& b, const Tensor& offsets, con
         if (bias != nullptr) sum += bias->as<float>()[e * n + column];
         store(c, row * n + column, static_cast<float>(sum));
       }
+  }
 }
 
 void grouped_weight_gradient(const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c, Scratch /*scratch*/) {
-  const std::int64_t experts = c.shape[0], m = c.shape[1], n = c.shape[2];
+  const std::int64_t m = c.shape[1], n = c.shape[2];
   const auto* offset = offsets.as<std::int32_t>();
-  for (std::int64_t e = 0; e < experts; ++e)
+  for (std::int64_t group = 0; group + 1 < offsets.shape[0]; ++group) {
+    const std::int64_t e = group % c.shape[0];
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t column = 0; column < n; ++column) {
         float& total = c.as<float>()[(e * m + i) * n + column];
         double sum = total;
-        for (std::int64_t row = offset[e]; row < offset[e + 1]; ++row)
+        for (std::int64_t row = offset[group]; row < offset[group + 1]; ++row)
           sum += static_cast<double>(load(a, row * m + i)) * load(b, row * n + column);
         total = static_cast<float>(sum);
       }
+  }
 }
 
 void grouped_bias_gradient(const Tensor& a, const Tensor& offsets, const Tensor& c) {
-  const std::int64_t experts = c.shape[0], n = c.shape[1];
+  const std::int64_t n = c.shape[1];
   const auto* offset = offsets.as<std::int32_t>();
-  for (std::int64_t e = 0; e < experts; ++e) {
-    if (offset[e] == offset[e + 1]) continue;
+  for (std::int64_t group = 0; group + 1 < offsets.shape[0]; ++group) {
+    if (offset[group] == offset[group + 1]) continue;
     for (std::int64_t column = 0; column < n; ++column) {
       double sum = 0;
-      for (std::int64_t row = offset[e]; row < offset[e + 1]; ++row) sum += load(a, row * n + column);
-      c.as<float>()[e * n + column] += static_cast<float>(sum);
+      for (std::int64_t row = offset[group]; row < offset[group + 1]; ++row) sum += load(a, row * n + column);
+      c.as<float>()[group % c.shape[0] * n + column] += static_cast<float>(sum);
     }
   }
 }

@@ -271,10 +271,13 @@ ValueId MaxTextLayer::mlp(ValueId x) const {
   const auto* experts = std::get_if<ExpertsSpec>(&spec_.ffn);
   if (experts == nullptr) return mlp_of(x, spec_.mlp(), mlp_);
   const MaxTextExperts& block = blocks_.experts.value();
-  const ValueId chosen = maxtext_experts(builder_, x, x, model_, *experts, module_, block.module + suffix_);
-  if (!experts->shared) return chosen;
-  const ValueId shared = mlp_of(x, *experts->shared, block.shared + suffix_);
-  return add(chosen, experts->shared_gate ? gated_by_token(x, shared, block.shared_gate + suffix_) : shared, "shared_sum");
+  ValueId shared;
+  const ValueId chosen = maxtext_experts(builder_, x, x, model_, *experts, module_, block.module + suffix_, [&] {
+    if (!experts->shared) return;
+    shared = mlp_of(x, *experts->shared, block.shared + suffix_);
+    if (experts->shared_gate) shared = gated_by_token(x, shared, block.shared_gate + suffix_);
+  });
+  return shared.valid() ? add(chosen, shared, "shared_sum") : chosen;
 }
 
 ValueId MaxTextLayer::mlp_of_stream(ValueId x, ValueId stream) const {
@@ -288,7 +291,7 @@ ValueId MaxTextLayer::mlp_of_stream(ValueId x, ValueId stream) const {
   const ValueId router_input = runtime::scale(builder_, normed, 1 / std::sqrt(static_cast<double>(model_.width)), mlp_ + ".router_scale");
   const ValueId shared = mlp_of(x, *experts->shared, block.shared + suffix_);
   const ValueId chosen = maxtext_experts(builder_, inner_norm(stream, "pre_feedforward_layernorm_2"), router_input, model_, *experts,
-                                         module_, block.module + suffix_);
+                                         module_, block.module + suffix_, [] {});
   return add(inner_norm(chosen, "post_feedforward_layernorm_2"), inner_norm(shared, "post_feedforward_layernorm_1"), "branches");
 }
 

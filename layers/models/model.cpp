@@ -101,6 +101,13 @@ ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const S
   return builder.finish();
 }
 
+/// The shape of the parameter with the parts of all experts.
+kernels::Shape whole_shape(const runtime::Value& parameter) {
+  kernels::Shape shape = parameter.type.shape;
+  if (parameter.experts.present()) shape.dimension(0) = parameter.experts.whole;
+  return shape;
+}
+
 /// A stage's parameters, collected from its program: layers declare them, and there is no other list.
 std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout& stage, const runtime::LossWeights& losses,
                                     const runtime::ExpertGroup& experts = {}) {
@@ -114,7 +121,7 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .shape = value.type.shape,
                      .layer = value.layer,
                      .use = value.use,
-                     .initial = family.initial(model, value.name, value.type.shape),
+                     .initial = family.initial(model, value.name, whole_shape(value)),
                      .stored = value.stored,
                      .active = value.active,
                      .experts = value.experts,
@@ -159,6 +166,15 @@ std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayo
     for (const ParameterSpec& other : all) {
       if (other.name == spec.name) spec.order = other.order;
     }
+  }
+  // A group of ranks computes some parts of a layer in another order than one rank does.
+  if (experts.members > 1) {
+    const std::vector<ParameterSpec> alone = declared(config, stage, losses);
+    const auto place = [&](const ParameterSpec& spec) {
+      const auto same = [&](const ParameterSpec& other) { return other.name == spec.name && other.use == spec.use; };
+      return std::ranges::find_if(alone, same) - alone.begin();
+    };
+    std::ranges::stable_sort(specs, {}, place);
   }
   return specs;
 }

@@ -8,6 +8,7 @@
 #include "kernels/base/check.hpp"
 #include "layers/mlp.hpp"
 #include "layers/moe/capacity.hpp"
+#include "layers/moe/expert_sum.hpp"
 #include "layers/moe/router_losses.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -99,7 +100,7 @@ ExpertsSpec maxtext_experts_spec(const ModelConfig& config, const MaxTextExperts
 }
 
 ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input, const ModelSpec& model, const ExpertsSpec& spec,
-                        const std::string& layer, const std::string& module) {
+                        const std::string& layer, const std::string& module, const std::function<void()>& meanwhile) {
   const std::string path = layer + "." + module;
   const std::int64_t experts = spec.experts, width = model.width, inner = spec.expert.width;
   const ValueId kernel =
@@ -118,27 +119,25 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
   const ValueId scores = model.losses.balance_loss > 0 ? balanced_scores(builder, logits, bias, spec.balanced, module) : logits;
   router_losses(builder, {.logits = logits, .scores = scores, .experts = routing.experts}, model, module);
   const ValueId weights = weights_within_capacity(builder, routing, spec, module);
-  const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, experts, module + ".sort");
-  builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, module + ".load"));
-
-  const auto product = [&](ValueId from, const std::string& name, std::int64_t inputs, std::int64_t outputs) {
-    const ValueId weight = builder.parameter(path + "." + name, {experts, inputs, outputs}, {.active = active});
-    ValueId added;
-    if (spec.expert.bias)
-      added = builder.parameter(path + "." + name + "_bias", {experts, outputs}, {.dtype = kernels::DType::f32, .active = active});
-    return runtime::grouped_linear_input_major(builder, from, weight, sorted.offsets, module + "." + name, added);
+  const OwnExperts own = own_experts(builder, spec);
+  const auto products = [&](ValueId rows, ValueId offsets) -> ExpertValues {
+    const auto product = [&](ValueId from, const std::string& name, std::int64_t inputs, std::int64_t outputs) {
+      const ValueId weight = builder.parameter(path + "." + name, {own.count, inputs, outputs}, {.active = active, .experts = own.slice});
+      ValueId added;
+      if (spec.expert.bias)
+        added = builder.parameter(path + "." + name + "_bias", {own.count, outputs},
+                                  {.dtype = kernels::DType::f32, .active = active, .experts = own.slice});
+      return runtime::grouped_linear_input_major(builder, from, weight, offsets, module + "." + name, added, own.tile);
+    };
+    const ValueId gate = product(rows, "wi_0", width, inner), up = product(rows, "wi_1", width, inner);
+    return {gate, up, product(gated(builder, spec.expert, gate, up, path, module + ".glu"), "wo", inner, width)};
   };
-  const ValueId rows =
-      runtime::gather_rows(builder, x, sorted.places, module + ".dispatch", spec.scale_input ? routing.weights : ValueId());
-  const ValueId gate = product(rows, "wi_0", width, inner), up = product(rows, "wi_1", width, inner);
-  const ValueId hidden = gated(builder, spec.expert, gate, up, path, module + ".glu");
-  const ValueId out = product(hidden, "wo", inner, width);
-
-  builder.label(rows, "moe_rows");
-  for (const char* label : {"mlpwi_0", "moe_mlpwi_0"}) builder.label(gate, label);
-  builder.label(up, "moe_mlpwi_1");
-  for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(out, label);
-  return runtime::combine_rows(builder, out, sorted.places, module + ".combine", spec.scale_input ? ValueId() : weights);
+  const ValueId none;
+  const ExpertChoices choices{.x = x,
+                              .experts = routing.experts,
+                              .input_weights = spec.scale_input ? routing.weights : none,
+                              .result_weights = spec.scale_input ? none : weights};
+  return sum_of_experts(builder, spec, choices, module, products, meanwhile);
 }
 
 }  // namespace millrace::layers

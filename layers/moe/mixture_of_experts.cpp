@@ -8,6 +8,7 @@
 #include "layers/activation.hpp"
 #include "layers/mlp.hpp"
 #include "layers/moe/capacity.hpp"
+#include "layers/moe/expert_sum.hpp"
 #include "layers/moe/router_losses.hpp"
 #include "runtime/program/operations.hpp"
 
@@ -26,6 +27,7 @@ class ExpertProjections {
         names_(names),
         experts_(std::move(experts)),
         offsets_(offsets),
+        own_(own_experts(builder, spec)),
         active_(static_cast<double>(spec.route.experts_per_token) / static_cast<double>(spec.experts)) {}
 
   /// rows [R, D] → gate and up [R, F].
@@ -48,29 +50,32 @@ class ExpertProjections {
 
  private:
   [[nodiscard]] ValueId project(ValueId from, const char* name, const char* operation, std::int64_t outputs, std::int64_t inputs) const {
-    const std::int64_t experts = spec_.experts;
+    const std::int64_t experts = own_.count;
     ValueId weight, bias;
     if (names_.storage == ExpertStorage::matrices) {
       weight = stack_of(fmt::format("{}.weight", name), {outputs, inputs}, {experts, outputs, inputs}, {});
       if (spec_.expert.bias) bias = stack_of(fmt::format("{}.bias", name), {outputs}, {experts, outputs}, kernels::DType::f32);
-      return runtime::grouped_linear(builder_, from, weight, offsets_, operation, bias);
+      return runtime::grouped_linear(builder_, from, weight, offsets_, operation, bias, own_.tile);
     }
     const std::string stack = experts_ + "." + name;
     if (spec_.expert.bias)
-      bias = builder_.parameter(stack + "_bias", {experts, outputs}, {.dtype = kernels::DType::f32, .active = active_});
+      bias =
+          builder_.parameter(stack + "_bias", {experts, outputs}, {.dtype = kernels::DType::f32, .active = active_, .experts = own_.slice});
     if (names_.storage == ExpertStorage::stacks)
-      return runtime::grouped_linear(builder_, from, builder_.parameter(stack, {experts, outputs, inputs}, {.active = active_}), offsets_,
-                                     operation, bias);
-    weight = builder_.parameter(stack, {experts, inputs, outputs}, {.active = active_});
-    return runtime::grouped_linear_input_major(builder_, from, weight, offsets_, operation, bias);
+      return runtime::grouped_linear(builder_, from,
+                                     builder_.parameter(stack, {experts, outputs, inputs}, {.active = active_, .experts = own_.slice}),
+                                     offsets_, operation, bias, own_.tile);
+    weight = builder_.parameter(stack, {experts, inputs, outputs}, {.active = active_, .experts = own_.slice});
+    return runtime::grouped_linear_input_major(builder_, from, weight, offsets_, operation, bias, own_.tile);
   }
 
-  /// The tensors `name` of all experts, each of shape `part`, as one parameter of shape `whole`.
-  [[nodiscard]] ValueId stack_of(const std::string& name, kernels::Shape part, kernels::Shape whole,
+  /// The tensors `name` of experts, each of shape `part`, as one parameter: `own` is the shape of those that the program computes.
+  [[nodiscard]] ValueId stack_of(const std::string& name, kernels::Shape part, kernels::Shape own,
                                  std::optional<kernels::DType> dtype) const {
     runtime::StoredForm stored{.shape = part};
     for (std::int64_t expert = 0; expert < spec_.experts; ++expert) stored.parts.push_back(fmt::format("{}.{}.{}", experts_, expert, name));
-    return builder_.parameter(experts_ + "." + name, whole, {.dtype = dtype, .stored = std::move(stored), .active = active_});
+    return builder_.parameter(experts_ + "." + name, own,
+                              {.dtype = dtype, .stored = std::move(stored), .active = active_, .experts = own_.slice});
   }
 
   ProgramBuilder& builder_;
@@ -78,6 +83,7 @@ class ExpertProjections {
   const ExpertNames& names_;
   std::string experts_;
   ValueId offsets_;
+  OwnExperts own_;
   double active_;
 };
 
@@ -120,23 +126,21 @@ ValueId mixture_of_experts(ProgramBuilder& builder, ValueId x, const ModelSpec& 
   }
   router_losses(builder, {.logits = logits, .scores = logits, .experts = routing.experts}, model, "mlp");
   const ValueId weights = weights_within_capacity(builder, routing, spec, "mlp"), none;
-  const runtime::ExpertPlaces sorted = runtime::sort_by_expert(builder, routing.experts, spec.experts, "mlp.sort");
-  builder.observe(runtime::expert_load_name, runtime::copy(builder, sorted.offsets, "mlp.load"));
-
-  const std::string experts = module + "." + names.experts;
-  const ExpertProjections projections(builder, spec, names, experts, sorted.offsets);
-  const ValueId rows = runtime::gather_rows(builder, x, sorted.places, "mlp.dispatch", spec.scale_input ? weights : none);
-  const auto [gate, up] = projections.gate_and_up(rows, width);
-  const ValueId hidden = gated(builder, spec.expert, gate, up, experts, "mlp.glu");
-  const ValueId down = projections.down(hidden, width);
-
-  builder.label(rows, "moe_rows");
-  for (const char* label : {"mlpwi_0", "moe_mlpwi_0"}) builder.label(gate, label);
-  builder.label(up, "moe_mlpwi_1");
-  for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(down, label);
-  const ValueId sum = runtime::combine_rows(builder, down, sorted.places, "mlp.combine", spec.scale_input ? none : weights);
-  if (!spec.shared || spec.branch) return sum;
-  return runtime::add(builder, sum, shared_expert(builder, x, width, spec, names, module), "mlp.shared_sum");
+  const ExpertChoices choices{.x = x,
+                              .experts = routing.experts,
+                              .input_weights = spec.scale_input ? weights : none,
+                              .result_weights = spec.scale_input ? none : weights};
+  const auto products = [&](ValueId rows, ValueId offsets) -> ExpertValues {
+    const std::string experts = module + "." + names.experts;
+    const ExpertProjections projections(builder, spec, names, experts, offsets);
+    const auto [gate, up] = projections.gate_and_up(rows, width);
+    return {gate, up, projections.down(gated(builder, spec.expert, gate, up, experts, "mlp.glu"), width)};
+  };
+  ValueId shared;
+  const ValueId sum = sum_of_experts(builder, spec, choices, "mlp", products, [&] {
+    if (spec.shared && !spec.branch) shared = shared_expert(builder, x, width, spec, names, module);
+  });
+  return shared.valid() ? runtime::add(builder, sum, shared, "mlp.shared_sum") : sum;
 }
 
 ValueId branch_router_input(ProgramBuilder& builder, ValueId x, const ModelSpec& model, const ExpertNames& names,

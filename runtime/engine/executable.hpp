@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <span>
+#include <vector>
 
 #include "runtime/engine/graph_cache.hpp"
 #include "runtime/program/executor.hpp"
@@ -30,10 +29,12 @@ class Executable {
   [[nodiscard]] std::size_t bytes(Region region) const noexcept { return plan_.region_bytes[static_cast<std::size_t>(region)]; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept;
 
-  /// Enqueues a program on the context's device. A hook sees every operation, so with one nothing is captured. `counts`: as in
-  /// Executor::run.
-  void run(ProgramKind kind, const kernels::ExecutionContext& context, const Bindings& bindings, OperationHook* hook = nullptr,
-           std::span<const std::int64_t> counts = {});
+  /// Enqueues a program on the context's device. A hook sees every operation, so with one nothing is captured.
+  void run(ProgramKind kind, const kernels::ExecutionContext& context, const Bindings& bindings, OperationHook* hook = nullptr);
+  /// Runs one of several segments, as Executor::run_segment; the only segment of a program as run().
+  void run_segment(ProgramKind kind, std::size_t segment, const kernels::ExecutionContext& context, const Bindings& bindings,
+                   OperationHook* hook, ExchangePort* port);
+  [[nodiscard]] const std::vector<Segment>& segments(ProgramKind kind) const noexcept { return executor_.segments(kind); }
   [[nodiscard]] bool touches(ProgramKind kind, Region region) const noexcept { return executor_.touches(kind, region); }
   /// Where a value lies under these bindings.
   [[nodiscard]] kernels::Tensor tensor(ValueId value, const Bindings& bindings) const { return executor_.tensor(value, bindings); }

@@ -171,12 +171,15 @@ Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
   return bindings;
 }
 
-void Stage::run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook,
-                std::span<const std::int64_t> counts) {
-  auto& chosen = executable(pass);
-  const auto kind = program_of(pass);
-  chosen.run(kind, context, bindings(pass, slots), hook, counts);
-  if (pass != Pass::logits) copy_results(kind, context, slots.result);
+void Stage::run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook) {
+  executable(pass).run(program_of(pass), context, bindings(pass, slots), hook);
+  if (pass != Pass::logits) copy_results(program_of(pass), context, slots.result);
+}
+
+void Stage::run_segment(Pass pass, std::size_t segment, const kernels::ExecutionContext& context, const ExecutionSlots& slots,
+                        OperationHook* hook, ExchangePort* port) {
+  executable(pass).run_segment(program_of(pass), segment, context, bindings(pass, slots), hook, port);
+  if (pass != Pass::logits && segment + 1 == segments(pass).size()) copy_results(program_of(pass), context, slots.result);
 }
 
 /// On a device with its own place for results, programs write those of every microbatch to that same place, so that the captured graph

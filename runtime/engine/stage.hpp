@@ -71,8 +71,13 @@ class Stage {
   /// Sets the scales of the loss terms' gradients for the step that begins.
   void set_loss_scales(const StepCounts& counts) const;
 
-  void run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook = nullptr,
-           std::span<const std::int64_t> counts = {});
+  /// Runs a pass of one segment, as all are without exchanges.
+  void run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook = nullptr);
+  /// Runs one segment of a pass; what it posts goes to `port`. All segments are run in order and on the same slots, each when the exchange
+  /// that it awaits is complete.
+  void run_segment(Pass pass, std::size_t segment, const kernels::ExecutionContext& context, const ExecutionSlots& slots,
+                   OperationHook* hook, ExchangePort* port);
+  [[nodiscard]] const std::vector<Segment>& segments(Pass pass) const { return executable(pass).segments(program_of(pass)); }
   [[nodiscard]] Bindings bindings(Pass pass, const ExecutionSlots& slots) const;
   /// The place of a value: for captures, break points and tests.
   [[nodiscard]] kernels::Tensor tensor(Pass pass, ValueId value, const ExecutionSlots& slots) const;

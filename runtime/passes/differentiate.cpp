@@ -7,6 +7,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/passes/choose_epilogues.hpp"
+#include "runtime/passes/hide_exchanges.hpp"
 #include "runtime/passes/merge_backward.hpp"
 #include "runtime/passes/offload.hpp"
 #include "runtime/passes/recompute.hpp"
@@ -139,6 +140,38 @@ class Differentiator final : public GradientBuilder {
     program().push_back(std::move(operation));
   }
 
+  void post_gradient() override {
+    const ExchangeId exchange = awaited_by(*forward_);
+    // A copy, since the set's list grows: what was received from a member goes back to it.
+    const ExchangeSpec spec = set_.exchange(exchange);
+    ExchangeSpec back{.send = output_gradient(0),
+                      .send_table = spec.receive_table,
+                      .receive_table = spec.send_table,
+                      .layer = spec.layer,
+                      .name = spec.name + ".dx"};
+    const ExchangeId id{static_cast<std::int32_t>(set_.exchanges.size())};
+    program().push_back(
+        started(post_rule(), exchange_operands(back), exchange_attributes(id, type(spec.send).shape.dimension(0)), back.name + ".post"));
+    set_.exchanges.push_back(std::move(back));
+    gradient_exchanges_[exchange.index] = id;
+  }
+
+  void await_gradient() override {
+    const ExchangeSpec spec = set_.exchange(posted_by(*forward_));
+    const ExchangeId id = gradient_exchanges_.at(posted_by(*forward_).index);
+    auto& back = set_.exchanges.at(static_cast<std::size_t>(id.index));
+    Operation operation =
+        started(await_rule(), exchange_operands(back), exchange_attributes(id, type(spec.send).shape.dimension(0)), back.name + ".await");
+    Value value;
+    value.type = type(spec.send);
+    value.name = unique(operation.name);
+    value.layer = forward_->layer;
+    back.receive = add_value(std::move(value));
+    operation.outputs = {back.receive};
+    program().push_back(std::move(operation));
+    add_gradient(0, back.receive);
+  }
+
   void add_gradient(std::size_t i, ValueId gradient) override {
     const auto target = forward_->inputs.at(i);
     MILLRACE_CHECK(type(gradient) == type(target), ExitCode::internal, differentiate_component,
@@ -175,8 +208,9 @@ class Differentiator final : public GradientBuilder {
     return wanted;
   }
 
-  /// Whether a gradient flows into the operation, or begins there.
+  /// Whether a gradient flows into the operation, or begins there. A post has no result; the gradient flows from its await.
   bool reached() const {
+    if (const ExchangeId posted = posted_by(*forward_); posted.valid()) return gradient_exchanges_.contains(posted.index);
     return std::ranges::any_of(forward_->outputs, [&](ValueId id) {
       const StageLoss* loss = set_.loss_of(id);
       return gradients_[index(id)].valid() || (loss != nullptr && !loss->term.evaluation_only);
@@ -219,6 +253,7 @@ class Differentiator final : public GradientBuilder {
   std::vector<bool> wanted_;        // by forward value
   std::vector<ValueId> gradients_;  // by forward value
   std::map<std::int32_t, ValueId> accumulators_;
+  std::map<std::int32_t, ExchangeId> gradient_exchanges_;  // by forward exchange
   std::unordered_set<std::string> names_;
   const Operation* forward_ = nullptr;
   ProgramKind program_ = ProgramKind::input_gradient;
@@ -314,7 +349,10 @@ void leave_metrics_to_evaluation(ProgramSet& set, std::vector<Operation>& forwar
   for (const ProgramKind kind : {ProgramKind::input_gradient, ProgramKind::weight_gradient})
     for (const Operation& operation : set.program(kind))
       for (const ValueId input : operation.inputs) mark(needed, input);
-  const auto any = [](const std::vector<bool>& values, const Operation& operation) {
+  // A post has no result; it goes with its await.
+  const auto any = [&](const std::vector<bool>& values, const Operation& operation) {
+    if (const ExchangeId posted = posted_by(operation); posted.valid())
+      return static_cast<bool>(values[index(set.exchange(posted).receive)]);
     return std::ranges::any_of(operation.outputs, [&](ValueId id) { return values[index(id)]; });
   };
   std::vector<Operation> kept;
@@ -332,11 +370,24 @@ void leave_to_input_gradient(ProgramSet& set) {
   auto& forward = set.programs[static_cast<std::size_t>(ProgramKind::forward)];
   set.programs[static_cast<std::size_t>(ProgramKind::evaluate)] = forward;
   leave_metrics_to_evaluation(set, forward);
-  std::erase_if(forward, [&](const Operation& operation) { return writes(input_gradient, operation.outputs.at(0)); });
+  std::erase_if(
+      forward, [&](const Operation& operation) { return !operation.outputs.empty() && writes(input_gradient, operation.outputs.front()); });
   for (const auto& operation : forward)
     for (const auto input : operation.inputs)
       MILLRACE_CHECK(!writes(input_gradient, input), ExitCode::internal, differentiate_component, "{} reads '{}', which I yields",
                      operation.name, set.value(input).name);
+}
+
+/// The operands of posts are what passes have made of them.
+void note_operands_of_exchanges(ProgramSet& set) {
+  for (const ProgramKind kind : all_program_kinds)
+    for (const Operation& operation : set.program(kind)) {
+      const ExchangeId posted = posted_by(operation);
+      if (!posted.valid()) continue;
+      ExchangeSpec& exchange = set.exchanges.at(static_cast<std::size_t>(posted.index));
+      exchange.send = operation.inputs.front();
+      if (operation.inputs.size() == 3) exchange.send_table = operation.inputs[1], exchange.receive_table = operation.inputs[2];
+    }
 }
 
 }  // namespace
@@ -351,6 +402,8 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   set.handed_on = std::move(forward.handed_on);
   set.losses = std::move(forward.losses);
   set.observations = std::move(forward.observations);
+  set.exchanges = std::move(forward.exchanges);
+  set.counts = std::move(forward.counts);
   set.logits = forward.logits;
   copy_what_passes(set);
   choose_epilogues(set, ProgramKind::forward, device);
@@ -362,8 +415,10 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   choose_packed_weights(set, device);
   leave_to_input_gradient(set);
   insert_offload(set, policy);
+  note_operands_of_exchanges(set);
   set.programs[static_cast<std::size_t>(ProgramKind::backward)] =
       merge_backward(set.program(ProgramKind::input_gradient), set.program(ProgramKind::weight_gradient), set.values.size());
+  hide_exchanges(set);
   return set;
 }
 

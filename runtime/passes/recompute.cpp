@@ -1,8 +1,11 @@
 #include "runtime/passes/recompute.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
+
+#include "runtime/program/ops/rules.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -22,8 +25,10 @@ class Recomputation {
         producer_(set.values.size(), input_of_stage),
         crosses_(set.values.size(), false),
         twin_(set.values.size()) {
-    for (std::size_t i = 0; i < forward_.size(); ++i)
+    for (std::size_t i = 0; i < forward_.size(); ++i) {
       for (const auto output : forward_[i].outputs) producer_[place_of(output)] = static_cast<int>(i);
+      if (const ExchangeId posted = posted_by(forward_[i]); posted.valid()) posts_[posted.index] = static_cast<int>(i);
+    }
     for (const auto& operation : forward_)
       for (const auto input : operation.inputs)
         if (producer_[place_of(input)] != input_of_stage && layer_of(input) != operation.layer) crosses_[place_of(input)] = true;
@@ -66,8 +71,9 @@ class Recomputation {
       const auto id = open.back();
       open.pop_back();
       if (!recomputed(id, layer) || !operations.insert(producer_[place_of(id)]).second) continue;
-      const auto& inputs = forward_[static_cast<std::size_t>(producer_[place_of(id)])].inputs;
-      open.insert(open.end(), inputs.begin(), inputs.end());
+      const auto& operation = forward_[static_cast<std::size_t>(producer_[place_of(id)])];
+      open.insert(open.end(), operation.inputs.begin(), operation.inputs.end());
+      if (const ExchangeId awaited = awaited_by(operation); awaited.valid()) operations.insert(posts_.at(awaited.index));
     }
     return operations;
   }
@@ -90,9 +96,27 @@ class Recomputation {
       }
       operation.name += ".recomputed";
       operation.recomputed = true;
+      clone_exchange(operation);
       clones.push_back(std::move(operation));
     }
     return clones;
+  }
+
+  /// Rows that were exchanged are exchanged again: the clones of a post and of its await have an exchange of their own.
+  void clone_exchange(Operation& operation) {
+    const ExchangeId posted = posted_by(operation), awaited = awaited_by(operation), exchange = posted.valid() ? posted : awaited;
+    if (!exchange.valid()) return;
+    if (posted.valid()) {
+      again_[exchange.index] = {static_cast<std::int32_t>(set_.exchanges.size())};
+      ExchangeSpec spec = set_.exchange(exchange);
+      spec.send = operation.inputs.front();
+      spec.name += ".recomputed";
+      set_.exchanges.push_back(std::move(spec));
+    }
+    const ExchangeId again = again_.at(exchange.index);
+    const ExchangeSpec& first = set_.exchange(exchange);
+    operation.attributes = exchange_attributes(again, set_.value(first.receive).type.shape.dimension(0));
+    if (awaited.valid()) set_.exchanges[static_cast<std::size_t>(again.index)].receive = operation.outputs.front();
   }
 
   ValueId twin(ValueId id) const {
@@ -111,9 +135,11 @@ class Recomputation {
   const std::vector<Operation>& forward_;
   std::vector<Operation>& input_gradient_;
   std::vector<Operation>& weight_gradient_;
-  std::vector<int> producer_;  // by value: position in the forward, or input_of_stage
-  std::vector<bool> crosses_;  // by value: a forward operation of another layer reads it
-  std::vector<ValueId> twin_;  // by value: its recomputed copy
+  std::vector<int> producer_;                 // by value: position in the forward, or input_of_stage
+  std::vector<bool> crosses_;                 // by value: a forward operation of another layer reads it
+  std::vector<ValueId> twin_;                 // by value: its recomputed copy
+  std::map<std::int32_t, int> posts_;         // by exchange of the forward: the position of its post
+  std::map<std::int32_t, ExchangeId> again_;  // by exchange of the forward: that of the clones
 };
 
 }  // namespace

@@ -94,14 +94,21 @@ ValueId ProgramBuilder::boundary_in(std::int64_t width) {
 ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const ParameterForm& form) {
   Value value;
   value.stored = form.stored;
-  if (value.stored.shape.rank() == 0) value.stored.shape = shape;
+  kernels::Shape whole = shape;
+  if (form.experts.present()) {
+    MILLRACE_CHECK(form.experts.first >= 0 && form.experts.first + shape[0] <= form.experts.whole, ExitCode::internal, builder_component,
+                   "'{}' is {} from expert {} on, expected at most {} experts", name, kernels::to_string(shape), form.experts.first,
+                   form.experts.whole);
+    whole.dimension(0) = form.experts.whole;
+  }
+  if (value.stored.shape.rank() == 0) value.stored.shape = whole;
   const auto& [stored, transposed, parts] = value.stored;
   const auto count = static_cast<std::int64_t>(std::max<std::size_t>(parts.size(), 1));
-  MILLRACE_CHECK(stored.elements() * count == shape.elements(), ExitCode::internal, builder_component,
-                 "'{}' is {} and stored as {} tensors {}, expected as many elements", name, kernels::to_string(shape), count,
+  MILLRACE_CHECK(stored.elements() * count == whole.elements(), ExitCode::internal, builder_component,
+                 "'{}' is {} and stored as {} tensors {}, expected as many elements", name, kernels::to_string(whole), count,
                  kernels::to_string(stored));
-  MILLRACE_CHECK(parts.empty() || shape[0] % count == 0, ExitCode::internal, builder_component,
-                 "'{}' is {} and stored in {} parts of its first axis", name, kernels::to_string(shape), count);
+  MILLRACE_CHECK(parts.empty() || whole[0] % count == 0, ExitCode::internal, builder_component,
+                 "'{}' is {} and stored in {} parts of its first axis", name, kernels::to_string(whole), count);
   MILLRACE_CHECK(!transposed || stored.rank() >= 2, ExitCode::internal, builder_component,
                  "'{}' is stored transposed as {}, expected two axes or more", name, kernels::to_string(stored));
   value.type = {form.dtype.value_or(options_.compute), shape};
@@ -170,6 +177,25 @@ void ProgramBuilder::label(ValueId value, std::string_view label) {
   for (const auto sibling : made->outputs) add(sibling);
 }
 
+kernels::Dimension ProgramBuilder::bounded_by(ValueId table, std::int64_t capacity) {
+  const auto& type = checked(table, "bounded_by").type;
+  MILLRACE_CHECK(type.dtype == kernels::DType::i32 && type.shape.rank() == 1 && !type.shape.bounded() && type.shape[0] >= 1,
+                 ExitCode::internal, builder_component, "'{}' bounds an axis and is {} {}, expected i32 [n]", program_.value(table).name,
+                 kernels::to_string(type.dtype), kernels::to_string(type.shape));
+  auto& counts = program_.counts;
+  const auto found = std::ranges::find(counts, table);
+  const auto count = static_cast<std::int16_t>(found - counts.begin());
+  if (found == counts.end()) counts.push_back(table);
+  return {capacity, count};
+}
+
+ExchangeId ProgramBuilder::add_exchange(ExchangeSpec exchange, std::string_view name) {
+  exchange.layer = layer_;
+  exchange.name = scope_.empty() ? std::string(name) : scope_ + "." + std::string(name);
+  program_.exchanges.push_back(std::move(exchange));
+  return {static_cast<std::int32_t>(program_.exchanges.size()) - 1};
+}
+
 const ValueType& ProgramBuilder::type(ValueId value) const { return const_cast<ProgramBuilder*>(this)->checked(value, "type").type; }
 
 void ProgramBuilder::set_boundary_out(std::string_view name, ValueId value) {
@@ -228,6 +254,9 @@ ForwardProgram ProgramBuilder::finish() {
       MILLRACE_CHECK(std::ranges::find(operation.inputs, observation.value) == operation.inputs.end(), ExitCode::internal,
                      builder_component, "{} reads '{}', which is observed; expected that it reads what the observation is a copy of",
                      operation.name, program_.value(observation.value).name);
+  for (const ExchangeSpec& exchange : program_.exchanges)
+    MILLRACE_CHECK(exchange.receive.valid(), ExitCode::internal, builder_component, "'{}' is posted and never awaited, expected an await",
+                   exchange.name);
   const bool boundary = !program_.outputs.empty(), logits = program_.logits.valid();
   MILLRACE_CHECK(!(boundary && logits), ExitCode::internal, builder_component,
                  "the program ends in boundary_out and in logits, expected one of them");

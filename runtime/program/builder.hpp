@@ -36,17 +36,16 @@ class ProgramBuilder {
     kernels::DType compute = kernels::DType::f32;  // residual stream, matmul operands; f32 or bf16
     std::int64_t rows = 1;                         // of a microbatch
     std::int64_t sequence = 1;
-    std::int16_t tokens_bound = -1;  // index of the runtime count that bounds T (a multiple of `sequence`); -1: always all rows
-    bool one_segment = false;        // every row is one segment: attention need not look at segments
-    ExpertGroup experts = {};        // whose member the program is for
-    bool observe_scores = false;     // attentions that QK-clip may scale observe the largest score of every head
+    bool one_segment = false;     // every row is one segment: attention need not look at segments
+    ExpertGroup experts = {};     // whose member the program is for
+    bool observe_scores = false;  // attentions that QK-clip may scale observe the largest score of every head
   };
   explicit ProgramBuilder(Options options);
 
   [[nodiscard]] const Options& options() const noexcept { return options_; }
   [[nodiscard]] std::int64_t tokens_count() const noexcept { return options_.rows * options_.sequence; }  // T
 
-  [[nodiscard]] kernels::Dimension tokens_dimension() const noexcept { return {tokens_count(), options_.tokens_bound}; }
+  [[nodiscard]] kernels::Dimension tokens_dimension() const noexcept { return tokens_count(); }
 
   // -- inputs -----------------------------------------------------------------------------------------------------------------------------
   /// i32 [T]: a field of batch_fields (runtime/batch.hpp), "tokens" for one; the same id each time.
@@ -70,6 +69,14 @@ class ProgramBuilder {
   /// that a policy keeps them together. A value may have several labels.
   void label(ValueId value, std::string_view label);
   [[nodiscard]] const ValueType& type(ValueId value) const;
+
+  // -- exchanges, for operations.hpp ------------------------------------------------------------------------------------------------------
+  /// An axis of as many entries as the last one of `table` i32 [n] says, and of `capacity` at most. An executor reads the table just before
+  /// the operations that have such an operand.
+  [[nodiscard]] kernels::Dimension bounded_by(ValueId table, std::int64_t capacity);
+  /// Adds an exchange of the current layer; `name` is put after the scope.
+  [[nodiscard]] ExchangeId add_exchange(ExchangeSpec exchange, std::string_view name);
+  [[nodiscard]] ExchangeSpec& exchange(ExchangeId id) { return program_.exchanges.at(static_cast<std::size_t>(id.index)); }
 
   // -- the end ----------------------------------------------------------------------------------------------------------------------------
   /// `value` is the next port of the boundary to the next stage. It may be one of the stage's inputs, or a value of another port: it then

@@ -11,6 +11,8 @@
 
 namespace millrace::runtime {
 
+struct Operation;
+
 /// Index into ProgramSet::exchanges.
 struct ExchangeId {
   std::int32_t index = -1;
@@ -20,21 +22,27 @@ struct ExchangeId {
 
 /// A transfer among the members of a group of ranks inside of an action: each member sends every member, itself included, some rows of
 /// `send`, and receives some of every member in `receive`. The operation `post` begins it once `send` is written, `await` is where the rows
-/// are needed; operations that do not need them may stand between the two. A program is cut into segments at its awaits.
+/// are needed; operations that do not need them may stand between the two. A program is cut into segments at its awaits. Both have `send`
+/// and the tables as operands, which keeps them until the await; `receive` is the result of the await, and its memory is in use from the
+/// post on.
 ///
 /// Tables say which rows: rows [table[p·g], table[(p + 1)·g]) of `send` go to member p, for a table i32 [P·g + 1] of P members with g
 /// groups each, such as where the rows of each expert begin; those of member p arrive at rows [table[p·g], table[(p + 1)·g]) of `receive`,
 /// for another table. The tables must be written before the post. Without tables every member gets and sends an equal part: the exchange of
 /// counts, by which members learn the tables of the exchanges that follow.
 struct ExchangeSpec {
-  ValueId send, receive;                        // [R, …] each; `receive` may be bounded by a count
+  ValueId send = {}, receive = {};              // [R, …] each; `receive` may be bounded by a count
   ValueId send_table = {}, receive_table = {};  // both or none
   int layer = -1;
-  std::string name;  // "layers.3.mlp.dispatch", "layers.3.mlp.combine.dx"
+  std::string name = {};  // "layers.3.mlp.dispatch", "layers.3.mlp.combine.dx"
 };
 
+/// The exchange that an operation posts or awaits; invalid if it does not.
+[[nodiscard]] ExchangeId posted_by(const Operation& operation);
+[[nodiscard]] ExchangeId awaited_by(const Operation& operation);
+
 /// What an executor hands to the transport at a post. Tensors and tables lie in the stage's memory and stay as they are until the await;
-/// the counts that bound an axis are resolved.
+/// the counts that bound an axis are resolved. The references are valid during the call.
 struct ExchangePost {
   ExchangeId exchange;
   const kernels::Tensor& send;
@@ -56,5 +64,8 @@ struct Segment {
   ExchangeId awaits = {};
   std::vector<ExchangeId> posts = {};  // in order
 };
+
+/// The segments of a program, at least one: an await begins a segment.
+[[nodiscard]] std::vector<Segment> segments_of(const std::vector<Operation>& program);
 
 }  // namespace millrace::runtime

@@ -1,6 +1,7 @@
 #include "runtime/program/executor.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/range.hpp"
@@ -14,49 +15,74 @@ constexpr const char* executor_component = "runtime.executor";
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id.index); }
 std::size_t index(ProgramKind kind) { return static_cast<std::size_t>(kind); }
 
-/// The shape of this execution: bounded axes get their count and are exact from here on.
-void resolve(kernels::Shape& shape, std::span<const std::int64_t> counts) {
-  for (std::size_t axis = 0; axis < shape.rank(); ++axis) {
-    const auto dimension = shape.dimension(axis);
-    if (!dimension.bounded()) continue;
-    const auto count = static_cast<std::size_t>(dimension.count);
-    MILLRACE_CHECK(count < counts.size(), ExitCode::internal, executor_component, "runtime count {} bounds an axis, and {} were given",
-                   count, counts.size());
-    MILLRACE_CHECK(counts[count] >= 0 && counts[count] <= dimension.capacity / dimension.factor, ExitCode::internal, executor_component,
-                   "runtime count {} is {}, expected 0 to {}", count, counts[count], dimension.capacity / dimension.factor);
-    shape.dimension(axis) = kernels::Dimension(counts[count] * dimension.factor);
-  }
-}
-
 }  // namespace
 
 Executor::Executor(const ProgramSet& programs, const MemoryPlan& plan) : programs_(programs), plan_(plan) {
   MILLRACE_CHECK(plan.placements.size() == programs.values.size(), ExitCode::internal, executor_component,
                  "the plan places {} values, the programs have {}", plan.placements.size(), programs.values.size());
-  std::size_t widest = 0;
+  for (const ValueId table : programs.counts) {
+    const Value& value = programs.value(table);
+    Place last = plan.placements[index(table)];
+    last.offset += bytes_of(value.type) - sizeof(std::int32_t);
+    counts_.push_back({last, &value.name});
+  }
   for (const auto kind : all_program_kinds) {
     if (!runs(plan.mode, kind)) continue;
-    for (const auto& operation : programs.program(kind)) {
-      Step step{&operation, static_cast<std::uint32_t>(operands_.size()), static_cast<std::uint32_t>(operation.inputs.size()),
-                static_cast<std::uint32_t>(operation.outputs.size()), false};
-      for (const auto* ids : {&operation.inputs, &operation.outputs})
-        for (const auto id : *ids) {
-          const auto& type = programs.value(id).type;
-          operands_.push_back({plan.placements[index(id)], {nullptr, type.dtype, type.shape, kernels::MemorySpace::host}});
-          step.bounded = step.bounded || type.shape.bounded();
-          touched_[index(kind)][static_cast<std::size_t>(plan.placements[index(id)].region)] = true;
-        }
-      widest = std::max(widest, operation.inputs.size() + operation.outputs.size());
-      steps_[index(kind)].push_back(step);
-    }
+    for (const auto& operation : programs.program(kind)) add_step(kind, operation);
+    segments_[index(kind)] = programs.segments(kind);
   }
-  scratchpad_.resize(widest);
 }
 
-void Executor::run(ProgramKind kind, const kernels::ExecutionContext& context, const Bindings& bindings, OperationHook* hook,
-                   std::span<const std::int64_t> counts) {
+void Executor::add_step(ProgramKind kind, const Operation& operation) {
+  Step step{&operation,
+            static_cast<std::uint32_t>(operands_.size()),
+            static_cast<std::uint32_t>(operation.inputs.size()),
+            static_cast<std::uint32_t>(operation.outputs.size()),
+            false,
+            posted_by(operation)};
+  const auto add = [&](ValueId id) {
+    const auto& type = programs_.value(id).type;
+    const Place place = plan_.placements[index(id)];
+    operands_.push_back({place, {nullptr, type.dtype, type.shape, kernels::MemorySpace::host}});
+    step.bounded = step.bounded || type.shape.bounded();
+    touched_[index(kind)][static_cast<std::size_t>(place.region)] = true;
+  };
+  for (const auto* ids : {&operation.inputs, &operation.outputs})
+    for (const auto id : *ids) add(id);
+  if (step.posts.valid()) add(programs_.exchange(step.posts).receive);
+  steps_[index(kind)].push_back(step);
+  if (scratchpad_.size() < step.operands()) scratchpad_.resize(step.operands());
+}
+
+/// The shape of this execution: bounded axes get their count and are exact from here on.
+void Executor::resolve(kernels::Shape& shape, const Bindings& bindings) const {
+  for (std::size_t axis = 0; axis < shape.rank(); ++axis) {
+    const auto dimension = shape.dimension(axis);
+    if (!dimension.bounded()) continue;
+    const auto& [last, name] = counts_.at(static_cast<std::size_t>(dimension.count));
+    const std::byte* const base = bindings[last.region];
+    MILLRACE_CHECK(base != nullptr, ExitCode::internal, executor_component, "'{}' bounds an axis and is in {}, which has no base", *name,
+                   to_string(last.region));
+    std::int32_t count = 0;
+    std::memcpy(&count, base + last.offset, sizeof(count));
+    MILLRACE_CHECK(count >= 0 && count <= dimension.capacity / dimension.factor, ExitCode::internal, executor_component,
+                   "'{}' ends at {}, expected 0 to {}", *name, count, dimension.capacity / dimension.factor);
+    shape.dimension(axis) = kernels::Dimension(std::int64_t{count} * dimension.factor);
+  }
+}
+
+void Executor::run(ProgramKind kind, const kernels::ExecutionContext& context, const Bindings& bindings, OperationHook* hook) {
+  MILLRACE_CHECK(segments(kind).size() <= 1, ExitCode::internal, executor_component,
+                 "the {} program has {} segments, expected that they are run one by one", to_string(kind), segments(kind).size());
+  run_segment(kind, 0, context, bindings, hook, nullptr);
+}
+
+void Executor::run_segment(ProgramKind kind, std::size_t segment, const kernels::ExecutionContext& context, const Bindings& bindings,
+                           OperationHook* hook, ExchangePort* port) {
   MILLRACE_CHECK(runs(plan_.mode, kind), ExitCode::internal, executor_component, "the {} program is not part of this plan",
                  to_string(kind));
+  MILLRACE_CHECK(segment < segments(kind).size(), ExitCode::internal, executor_component, "segment {} of the {} program, expected 0 to {}",
+                 segment, to_string(kind), segments(kind).size() - 1);
   const auto scratch_bytes = plan_.scratch_bytes[index(kind)];
   kernels::Scratch scratch;
   if (scratch_bytes > 0) {
@@ -65,28 +91,48 @@ void Executor::run(ProgramKind kind, const kernels::ExecutionContext& context, c
     scratch = {bindings[Region::workspace] + plan_.scratch_offset[index(kind)], scratch_bytes};
   }
   const auto& steps = steps_[index(kind)];
-  for (std::size_t i = 0; i < steps.size(); ++i) {
+  const Segment& part = segments(kind)[segment];
+  for (std::size_t i = part.first; i < part.end; ++i) {
     const auto& step = steps[i];
-    const std::size_t operands = step.inputs + step.outputs;
     try {
-      for (std::size_t operand = 0; operand < operands; ++operand) {
+      for (std::size_t operand = 0; operand < step.operands(); ++operand) {
         const auto& [placement, prototype] = operands_[step.first_operand + operand];
         MILLRACE_CHECK(bindings[placement.region] != nullptr, ExitCode::internal, executor_component,
                        "operand {} is in {}, which has no base", operand, to_string(placement.region));
         auto& tensor = scratchpad_[operand];
         tensor = prototype;
         tensor.data = bindings[placement.region] + placement.offset;
-        if (step.bounded) resolve(tensor.shape, counts);
+        if (step.bounded) resolve(tensor.shape, bindings);
       }
-      run_step(context, kind, i, hook, scratch);
+      run_step(context, kind, i, hook, port, scratch);
     } catch (const Error& error) {
       throw Error(error.code(), step.operation->name + ": " + error.what());
     }
   }
 }
 
+/// The operands: what is sent, the tables if there are some, and what is received.
+void Executor::post(const Step& step, ExchangePort* port) const {
+  MILLRACE_CHECK(port != nullptr, ExitCode::internal, executor_component, "the segment posts an exchange and was run without a port");
+  const kernels::Tensor &send = scratchpad_[0], &receive = scratchpad_[step.inputs];
+  ExchangePost post{step.posts, send, receive, {}, {}};
+  const auto table = [&](std::size_t operand, const kernels::Tensor& rows) {
+    const kernels::Tensor& tensor = scratchpad_[operand];
+    const std::span<const std::int32_t> entries(tensor.as<std::int32_t>(), static_cast<std::size_t>(tensor.elements()));
+    MILLRACE_CHECK(entries.front() == 0 && entries.back() == rows.shape[0] && std::ranges::is_sorted(entries), ExitCode::internal,
+                   executor_component, "a table goes from row {} to row {} of {}, expected that it rises from the first to the last row",
+                   entries.front(), entries.back(), rows.shape[0]);
+    return entries;
+  };
+  if (step.inputs == 3) {
+    post.send_table = table(1, send);
+    post.receive_table = table(2, receive);
+  }
+  port->post(post);
+}
+
 void Executor::run_step(const kernels::ExecutionContext& context, ProgramKind kind, std::size_t index_in_program, OperationHook* hook,
-                        kernels::Scratch scratch) {
+                        ExchangePort* port, kernels::Scratch scratch) {
   const auto& step = steps_[index(kind)][index_in_program];
   const std::span<const kernels::Tensor> inputs{scratchpad_.data(), step.inputs};
   const std::span<const kernels::Tensor> outputs{scratchpad_.data() + step.inputs, step.outputs};
@@ -96,7 +142,10 @@ void Executor::run_step(const kernels::ExecutionContext& context, ProgramKind ki
   if (hook != nullptr && !context.host_readable() && hook->sight() != OperationHook::Sight::addresses)
     return run_shown(context, call, *hook, scratch);
   if (hook != nullptr) hook->before(call);
-  step.operation->rule->run(context, inputs, outputs, step.operation->attributes, scratch);
+  if (step.posts.valid())
+    post(step, port);
+  else
+    step.operation->rule->run(context, inputs, outputs, step.operation->attributes, scratch);
   if (hook != nullptr) hook->after(call);
 }
 

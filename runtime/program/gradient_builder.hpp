@@ -38,6 +38,10 @@ class GradientBuilder {
   /// Appends an operation that accumulates into accumulators.
   virtual void append_accumulate(const OperationRule& rule, std::vector<ValueId> inputs, std::vector<ValueId> accumulators,
                                  Attributes attributes, std::string_view suffix) = 0;
+  /// For the rule of an await: appends the post of its result's gradient, whose rows go back to the members that they came from.
+  virtual void post_gradient() = 0;
+  /// For the rule of a post: appends the await of what post_gradient posted, and declares it to be the gradient of what was sent.
+  virtual void await_gradient() = 0;
   /// Declares `gradient` to be the gradient of input i, or a summand of it.
   virtual void add_gradient(std::size_t i, ValueId gradient) = 0;
 };

@@ -7,6 +7,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/device_type.hpp"
 #include "kernels/transfer.hpp"
 #include "runtime/batch.hpp"
 
@@ -30,28 +31,48 @@ struct Life {
   }
 };
 
+/// Calls visit(table) for the counts that bound an operand of the operation: it is run with what these tables say.
+template <class Visit>
+void for_counts(const ProgramSet& programs, const Operation& operation, Visit&& visit) {
+  for (const auto* ids : {&operation.inputs, &operation.outputs})
+    for (const auto id : *ids) {
+      const auto& shape = programs.value(id).type.shape;
+      for (std::size_t axis = 0; axis < shape.rank(); ++axis)
+        if (const auto& dimension = shape.dimension(axis); dimension.bounded())
+          visit(programs.counts.at(static_cast<std::size_t>(dimension.count)));
+    }
+}
+
 std::vector<Life> lives_of(const ProgramSet& programs, BackwardMode mode) {
   std::vector<Life> lives(programs.values.size());
   for (const auto kind : all_program_kinds) {
     if (!runs(mode, kind)) continue;
     const auto& program = programs.program(kind);
     for (std::size_t i = 0; i < program.size(); ++i) {
+      const auto read = [&](ValueId id) {
+        auto& life = lives[index(id)];
+        life.read[index(kind)] = true;
+        if (life.written[index(kind)]) life.last = std::max(life.last, i);
+      };
       for (const auto output : program[i].outputs) {
         auto& life = lives[index(output)];
         life.written[index(kind)] = true;
         life.first = std::min(life.first, i);
         life.last = std::max(life.last, i);
       }
-      for (const auto input : program[i].inputs) {
-        auto& life = lives[index(input)];
-        life.read[index(kind)] = true;
-        if (life.written[index(kind)]) life.last = std::max(life.last, i);
-      }
+      for (const auto input : program[i].inputs) read(input);
+      for_counts(programs, program[i], read);
     }
     // The buffer of a value that begins as a copy must exist before the operation that completes the value.
     for (std::size_t i = 0; i < program.size(); ++i)
       for (const auto input : program[i].inputs)
         if (auto& life = lives[index(input)]; life.written[index(kind)]) life.first = std::min(life.first, i);
+    // And that of rows which are received, before they are awaited.
+    for (std::size_t i = 0; i < program.size(); ++i)
+      if (const ExchangeId posted = posted_by(program[i]); posted.valid()) {
+        auto& life = lives[index(programs.exchange(posted).receive)];
+        life.first = std::min(life.first, i);
+      }
   }
   return lives;
 }
@@ -114,6 +135,7 @@ class Planner {
   }
 
   MemoryPlan plan() {
+    refuse_exchanges_on_devices();
     for (const auto kind : all_program_kinds)
       if (runs(plan_.mode, kind))
         for (const auto& operation : programs_.program(kind))
@@ -135,6 +157,15 @@ class Planner {
   }
 
  private:
+  /// The tables of exchanges and the counts of rows are read by the host.
+  void refuse_exchanges_on_devices() const {
+    const kernels::DeviceFacts& facts = kernels::device_type(processor_.device).facts();
+    if (programs_.exchanges.empty() && programs_.counts.empty()) return;
+    MILLRACE_CHECK(facts.host_readable, ExitCode::config, memory_plan_component,
+                   "device {} cannot run a stage whose ranks exchange rows of experts ({}), expected device cpu", facts.name,
+                   programs_.exchanges.empty() ? programs_.value(programs_.counts.front()).name : programs_.exchanges.front().name);
+  }
+
   /// Ports lie in the order of the boundary, whatever the programs do with them: the neighbour's programs find them there.
   void place_ports() {
     const auto place_each = [&](Region region, const std::vector<Port>& ports, ValueId Port::*member, const SlotLayout& slot) {

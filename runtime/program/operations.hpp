@@ -42,8 +42,9 @@ ValueId linear(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_v
 /// x · weight: x [T, K], weight [K, N], inputs first, as GPT-2 and MaxText store it.
 ValueId linear_input_major(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name);
 /// Products of experts, rows that are neighbours with one matrix each (kernels/grouped_matmul.hpp): rows[r] · weight[e]ᵀ (+ bias[e]) for
-/// the rows r of group e, offsets[e] ≤ r < offsets[e + 1]. rows [R, K], weight [E, N, K] as checkpoints store it, offsets i32 [E + 1], bias
-/// f32 [E, N] → [R, N] in the compute dtype. A CPU multiplies `tile` rows of a group at a time; 0: kernels::grouped_tile.
+/// the rows r of group e, offsets[e] ≤ r < offsets[e + 1]. rows [R, K], weight [E, N, K] as checkpoints store it, offsets i32 [E + 1], or
+/// [S·E + 1] for the groups of S sources, bias f32 [E, N] → [R, N] in the compute dtype. A CPU multiplies `tile` rows of a group at a time,
+/// on which bits depend; 0: kernels::grouped_tile of these rows and groups.
 ValueId grouped_linear(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name, ValueId bias = {},
                        std::int64_t tile = 0);
 /// rows[r] · weight[e] (+ bias[e]): weight [E, K, N], inputs first, as GPT-OSS and Llama 4 store it.
@@ -182,6 +183,30 @@ ExpertPlaces sort_by_expert(ProgramBuilder& builder, ValueId experts, std::int64
 ValueId gather_rows(ProgramBuilder& builder, ValueId x, ValueId places, std::string_view name, ValueId weights = {});
 /// rows [T·K, D], places i32 [T, K] → [T, D]: the sum of each token's rows, times `weights` f32 [T, K] if there are some.
 ValueId combine_rows(ProgramBuilder& builder, ValueId rows, ValueId places, std::string_view name, ValueId weights = {});
+/// Two forms of groups of rows (kernels/group_offsets.hpp): where each begins, i32 [G + 1], and how many it has, i32 [G] or in any shape.
+ValueId group_counts(ProgramBuilder& builder, ValueId offsets, std::string_view name);
+ValueId group_offsets(ProgramBuilder& builder, ValueId counts, std::string_view name);
+
+/// Which rows of an exchange go to every member, and where those of every member arrive: i32 [P·g + 1] each (runtime/program/exchange.hpp).
+struct ExchangeTables {
+  ValueId send = {}, receive = {};
+};
+/// An exchange that was posted, to be awaited once.
+struct PostedExchange {
+  ExchangeId exchange;
+  kernels::Dimension rows;
+  std::string name;
+};
+/// Posts send [R, …] to the members of the builder's group; `rows` will be received (ProgramBuilder::bounded_by).
+[[nodiscard]] PostedExchange post_rows(ProgramBuilder& builder, ValueId send, const ExchangeTables& tables, const kernels::Dimension& rows,
+                                       std::string_view name);
+/// Posts send [P·n, …], of which every member gets n rows and receives as many.
+[[nodiscard]] PostedExchange post_parts(ProgramBuilder& builder, ValueId send, std::string_view name);
+/// The rows that were received [rows, …]. What does not depend on them may be appended between the post and the await.
+[[nodiscard]] ValueId await_rows(ProgramBuilder& builder, const PostedExchange& posted);
+/// Posts and awaits.
+[[nodiscard]] ValueId exchange_rows(ProgramBuilder& builder, ValueId send, const ExchangeTables& tables, const kernels::Dimension& rows,
+                                    std::string_view name);
 /// The keys that an indexer chooses for each query (kernels/choose_keys.hpp): q [T, H·D] and k [T, D], weights f32 [T, H], segments i32 [T]
 /// → key lists i32 [T, keys_per_query], without gradient; `sequence` is the builder's, whatever the options say.
 ValueId choose_keys(ProgramBuilder& builder, ValueId q, ValueId k, ValueId weights, ValueId segments,

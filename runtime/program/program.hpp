@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/program/exchange.hpp"
 #include "runtime/program/loss_term.hpp"
 #include "runtime/program/observation.hpp"
 #include "runtime/program/operation.hpp"
@@ -43,6 +44,8 @@ struct ForwardProgram {
   ValueId logits;                  // f32 [T, V] if the builder was asked for logits, else invalid
   std::vector<StageLoss> losses;   // in the order in which layers declared them; any stage may have some, none has them with logits
   std::vector<StageObservation> observations;  // in the order in which layers declared them; none with logits
+  std::vector<ExchangeSpec> exchanges;         // by ExchangeId
+  std::vector<ValueId> counts;                 // by index of the count: the table i32 [n] whose last entry it is
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
 };
 
@@ -58,9 +61,16 @@ struct ProgramSet {
   ValueId logits;
   std::vector<StageLoss> losses;
   std::vector<StageObservation> observations;
+  std::vector<ExchangeSpec> exchanges;  // by ExchangeId; those of I and of recomputed operations have ids of their own
+  // What bounds axes (kernels::Dimension), by index of the count: the table i32 [n] whose last entry it is. F or the evaluation writes it
+  // before any operation with such an operand, and it is kept for I and W.
+  std::vector<ValueId> counts;
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
+  [[nodiscard]] const ExchangeSpec& exchange(ExchangeId id) const { return exchanges.at(static_cast<std::size_t>(id.index)); }
   [[nodiscard]] const std::vector<Operation>& program(ProgramKind kind) const { return programs[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] Cost cost(ProgramKind kind) const;
+  /// The parts of a program between exchanges: one if it awaits none.
+  [[nodiscard]] std::vector<Segment> segments(ProgramKind kind) const { return segments_of(program(kind)); }
   /// The types of some of its ports, in their order.
   [[nodiscard]] std::vector<ValueType> types(const std::vector<Port>& ports) const;
   /// The loss term that `id` is the value of; nullptr if it is none.

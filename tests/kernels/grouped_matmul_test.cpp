@@ -377,6 +377,75 @@ TEST(GroupedMatmul, AnExpertsGradientDoesNotDependOnOtherExperts) {
     }
 }
 
+/// Some rows of a matrix.
+Data rows_of(const Data& matrix, std::int64_t begin, std::int64_t rows) {
+  const Data part((*matrix).dtype, {rows, (*matrix).shape[1]});
+  if (rows > 0) std::memcpy((*part).data, row_of(matrix, begin), (*part).bytes());
+  return part;
+}
+
+const auto kImplementations = {Implementation::fast, Implementation::reference};
+
+// Groups of three sources, arranged by source: each source's rows have the bits of a call for this source alone.
+TEST(GroupedMatmul, RowsOfSeveralSourcesHaveTheBitsOfACallForEach) {
+  ThreadTeam one(1), three(3);
+  std::mt19937 random(11);
+  const std::int64_t experts = 4, sources = 3;
+  for (const auto& [operands, result] : dtypes)
+    for (const GroupedMatmulOptions& options : all_options(16))
+      for (const Implementation implementation : kImplementations) {
+        const Experts product(operands, result, experts, random() % 2 == 0 ? 70 : 264, random() % 2 == 0 ? 45 : 72, options);
+        const Counts counts = random_counts(random, static_cast<std::size_t>(sources * experts), 16);
+        const std::int64_t rows = total(counts) + 2;
+        const Data a(operands, {rows, product.k}, 1), previous(result, {rows, product.n}, 3);
+        const Data found = product.run(stream_of(three, implementation), a, counts, previous);
+        std::int64_t begin = 0;
+        for (std::int64_t source = 0; source < sources; ++source) {
+          const Counts own(counts.begin() + source * experts, counts.begin() + (source + 1) * experts);
+          const Data expected =
+              product.run(stream_of(one, implementation), rows_of(a, begin, total(own)), own, rows_of(previous, begin, total(own)));
+          EXPECT_TRUE(same_bits(rows_of(found, begin, total(own)), expected)) << to_string(operands) << ", source " << source;
+          begin += total(own);
+        }
+        EXPECT_TRUE(same_bits(rows_of(found, begin, 2), rows_of(previous, begin, 2)));
+      }
+}
+
+// An owner adds the rows of all members' microbatches as one rank adds those of one microbatch after the other.
+TEST(GroupedMatmul, GradientsOfSeveralSourcesHaveTheBitsOfACallForEach) {
+  ThreadTeam one(1), three(3);
+  std::mt19937 random(12);
+  const std::int64_t experts = 4, sources = 3;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Implementation implementation : kImplementations)
+      for (int batch = 0; batch < (on_device() ? 2 : 8); ++batch) {
+        const std::int64_t m = batch % 2 == 0 ? 40 : 290, n = batch % 3 == 2 ? 264 : 33;
+        const Counts counts = random_counts(random, static_cast<std::size_t>(sources * experts), 150);
+        const Data a(dtype, {total(counts) + 2, m}, 1), b(dtype, {total(counts) + 2, n}, 2);
+        Data weight(DType::f32, {experts, m, n}, 3), bias(DType::f32, {experts, n}, 4);
+        Data expected_weight(weight), expected_bias(bias);
+        const auto add = [&](const ExecutionContext& context, const Data& left, const Data& right, const Counts& of, Data& to,
+                             Data& to_bias) {
+          const Buffer scratch =
+              filled_scratch(context, grouped_weight_gradient_scratch_bytes((*left).shape, (*right).shape, dtype, context.processor()));
+          const Data offsets = offsets_of(of);
+          grouped_weight_gradient(context, *left, *right, *offsets, *to, scratch.bytes());
+          grouped_bias_gradient(context, *right, *offsets, *to_bias);
+          wait();
+        };
+        add(stream_of(three, implementation), a, b, counts, weight, bias);
+        std::int64_t begin = 0;
+        for (std::int64_t source = 0; source < sources; ++source) {
+          const Counts own(counts.begin() + source * experts, counts.begin() + (source + 1) * experts);
+          add(stream_of(one, implementation), rows_of(a, begin, total(own)), rows_of(b, begin, total(own)), own, expected_weight,
+              expected_bias);
+          begin += total(own);
+        }
+        EXPECT_TRUE(same_bits(weight, expected_weight)) << to_string(dtype) << " " << m << " x " << n;
+        EXPECT_TRUE(same_bits(bias, expected_bias)) << to_string(dtype) << " " << n;
+      }
+}
+
 // Rows that are added by two calls give the bits of one call if the first adds whole runs.
 TEST(GroupedMatmul, AGradientIsAddedInRunsOf128Rows) {
   MILLRACE_CPU_ONLY();
@@ -516,6 +585,9 @@ TEST(GroupedMatmul, RefusesWhatDoesNotFit) {
   EXPECT_EQ(product(a, b, good, c, {.transpose_b = true}), internal);
   EXPECT_EQ(product(a, flat, good, c), internal);
   EXPECT_EQ(product(a, b, more, c), internal);
+  EXPECT_EQ(product(a, b, offsets_of({2, 1, 0, 3}), c), -1);  // of two sources
+  EXPECT_EQ(product(a, b, offsets_of({2, 1, 0, 4}), c), internal);
+  EXPECT_EQ(product(a, b, offsets_of({}), c), internal);
   EXPECT_EQ(product(a, b, floats, c), internal);
   EXPECT_EQ(product(a, b, good, narrow), internal);
   EXPECT_EQ(product(a, b, good, flat), internal);

@@ -165,7 +165,7 @@ const OperationRule& combine_rows_rule() {
   return rule;
 }
 
-std::vector<ValueId> operands(ValueId tokens_or_rows, ValueId places, ValueId weights) {
+std::vector<ValueId> row_operands(ValueId tokens_or_rows, ValueId places, ValueId weights) {
   std::vector<ValueId> all{tokens_or_rows, places};
   if (weights.valid()) all.push_back(weights);
   return all;
@@ -180,11 +180,11 @@ ExpertPlaces sort_by_expert(ProgramBuilder& builder, ValueId experts, std::int64
 }
 
 ValueId gather_rows(ProgramBuilder& builder, ValueId x, ValueId places, std::string_view name, ValueId weights) {
-  return builder.append(gather_rows_rule(), operands(x, places, weights), {}, name)[0];
+  return builder.append(gather_rows_rule(), row_operands(x, places, weights), {}, name)[0];
 }
 
 ValueId combine_rows(ProgramBuilder& builder, ValueId rows, ValueId places, std::string_view name, ValueId weights) {
-  return builder.append(combine_rows_rule(), operands(rows, places, weights), {}, name)[0];
+  return builder.append(combine_rows_rule(), row_operands(rows, places, weights), {}, name)[0];
 }
 
 }  // namespace millrace::runtime

@@ -14,14 +14,17 @@ bool is_stack(const ValueType& type) {
   return type.shape.rank() == 3 && (type.dtype == kernels::DType::f32 || type.dtype == kernels::DType::bf16);
 }
 
-/// Whether these are the offsets of as many groups as `experts` says.
-bool are_offsets(const ValueType& type, const kernels::Dimension& experts) {
-  return type.dtype == kernels::DType::i32 && type.shape.rank() == 1 && !type.shape.bounded() && !experts.bounded() &&
-         type.shape[0] == experts.capacity + 1;
+bool are_offsets(const ValueType& type) {
+  return type.dtype == kernels::DType::i32 && type.shape.rank() == 1 && !type.shape.bounded() && type.shape[0] >= 2;
 }
 
-/// rows [R, K], a stack of weights, offsets i32 [E + 1] and, if the options say so, a bias f32 [E, N] → [R, N]. The rules differ in
-/// whether a weight is [N, K] or [K, N].
+/// Whether these are the offsets of the groups of one source or of several, with as many experts as `experts` says.
+bool are_offsets(const ValueType& type, const kernels::Dimension& experts) {
+  return are_offsets(type) && !experts.bounded() && experts.capacity > 0 && (type.shape[0] - 1) % experts.capacity == 0;
+}
+
+/// rows [R, K], a stack of weights, offsets i32 [E + 1] or those of several sources, and, if the options say so, a bias f32 [E, N] → [R,
+/// N]. The rules differ in whether a weight is [N, K] or [K, N].
 class GroupedProduct : public OperationRule {
  public:
   explicit GroupedProduct(bool transpose_b) : transpose_b_(transpose_b) {}
@@ -81,17 +84,28 @@ class GroupedProduct : public OperationRule {
   bool transpose_b_;
 };
 
+/// The number of experts, which does not follow from offsets of several sources.
+struct GroupedGradientOptions {
+  std::int64_t experts = 0;
+
+  static constexpr auto members() { return std::tuple(kernels::member("experts", &GroupedGradientOptions::experts)); }
+};
+
+/// The attributes of both gradients of a product's parameters.
+GroupedGradientOptions gradient_options(GradientBuilder& builder) { return {builder.type(builder.input(1)).shape[0]}; }
+
 /// dw[e] += a_eᵀ · b_e: a [R, M], b [R, N], offsets i32 [E + 1] → f32 [E, M, N].
 class GroupedWeightGradient : public OperationRule {
  public:
   bool accumulates() const override { return true; }
 
-  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
+    const std::int64_t experts = attributes.as<GroupedGradientOptions>().experts;
     const bool multiplies = inputs.size() == 3 && rules::is_matrix(inputs[0]) && rules::is_matrix(inputs[1]) &&
                             inputs[0].dtype == inputs[1].dtype && inputs[0].shape.dimension(0) == inputs[1].shape.dimension(0) &&
-                            inputs[2].shape.rank() == 1 && are_offsets(inputs[2], experts(inputs[2]));
+                            are_offsets(inputs[2], experts);
     rules::require(multiplies, name(), inputs, operands());
-    return {{kernels::DType::f32, {experts(inputs[2]), inputs[0].shape.dimension(1), inputs[1].shape.dimension(1)}}};
+    return {{kernels::DType::f32, {experts, inputs[0].shape.dimension(1), inputs[1].shape.dimension(1)}}};
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
@@ -111,9 +125,6 @@ class GroupedWeightGradient : public OperationRule {
 
  protected:
   [[nodiscard]] virtual std::string_view operands() const = 0;
-
- private:
-  static kernels::Dimension experts(const ValueType& offsets) { return offsets.shape[0] - 1; }
 };
 
 /// db[e] += the rows of group e: dy [R, N], offsets i32 [E + 1] → f32 [E, N].
@@ -122,11 +133,11 @@ class GroupedBiasGradient final : public OperationRule {
   std::string_view name() const override { return "grouped_bias_gradient"; }
   bool accumulates() const override { return true; }
 
-  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
-    const bool fits =
-        inputs.size() == 2 && rules::is_matrix(inputs[0]) && inputs[1].shape.rank() == 1 && are_offsets(inputs[1], inputs[1].shape[0] - 1);
+  std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
+    const std::int64_t experts = attributes.as<GroupedGradientOptions>().experts;
+    const bool fits = inputs.size() == 2 && rules::is_matrix(inputs[0]) && are_offsets(inputs[1], experts);
     rules::require(fits, name(), inputs, "dy [R, N] and offsets i32 [E + 1]");
-    return {{kernels::DType::f32, {inputs[1].shape[0] - 1, inputs[0].shape.dimension(1)}}};
+    return {{kernels::DType::f32, {experts, inputs[0].shape.dimension(1)}}};
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
@@ -188,7 +199,8 @@ void add_input_gradient(GradientBuilder& builder, const GroupedProduct& rule) {
 void add_bias_gradient(GradientBuilder& builder) {
   static const GroupedBiasGradient rule;
   if (builder.forward().attributes.as<GroupedMatmulOptions>().bias)
-    builder.append_accumulate(rule, {builder.output_gradient(0), builder.input(2)}, {builder.accumulator(3)}, {}, "db");
+    builder.append_accumulate(rule, {builder.output_gradient(0), builder.input(2)}, {builder.accumulator(3)}, gradient_options(builder),
+                              "db");
 }
 
 class GroupedLinear final : public GroupedProduct {
@@ -203,7 +215,8 @@ class GroupedLinear final : public GroupedProduct {
 
   void weight_gradient(GradientBuilder& builder) const override {
     static const GroupedLinearWeightGradient rule;
-    builder.append_accumulate(rule, {builder.output_gradient(0), builder.input(0), builder.input(2)}, {builder.accumulator(1)}, {}, "dw");
+    builder.append_accumulate(rule, {builder.output_gradient(0), builder.input(0), builder.input(2)}, {builder.accumulator(1)},
+                              gradient_options(builder), "dw");
     add_bias_gradient(builder);
   }
 
@@ -226,7 +239,8 @@ class GroupedLinearInputMajor final : public GroupedProduct {
 
   void weight_gradient(GradientBuilder& builder) const override {
     static const GroupedInputMajorWeightGradient rule;
-    builder.append_accumulate(rule, {builder.input(0), builder.output_gradient(0), builder.input(2)}, {builder.accumulator(1)}, {}, "dw");
+    builder.append_accumulate(rule, {builder.input(0), builder.output_gradient(0), builder.input(2)}, {builder.accumulator(1)},
+                              gradient_options(builder), "dw");
     add_bias_gradient(builder);
   }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "kernels/base/check.hpp"
+#include "runtime/program/exchange.hpp"
 #include "runtime/program/gradient_builder.hpp"
 #include "runtime/program/operation.hpp"
 
@@ -23,6 +24,11 @@ namespace millrace::runtime {
 [[nodiscard]] const OperationRule& offload_end_rule();
 [[nodiscard]] const OperationRule& fetch_begin_rule();
 [[nodiscard]] const OperationRule& fetch_end_rule();
+/// The two operations of an exchange (runtime/program/exchange.hpp). `rows` are those that are received.
+[[nodiscard]] const OperationRule& post_rule();
+[[nodiscard]] const OperationRule& await_rule();
+[[nodiscard]] Attributes exchange_attributes(ExchangeId exchange, const kernels::Dimension& rows);
+[[nodiscard]] std::vector<ValueId> exchange_operands(const ExchangeSpec& exchange);
 
 namespace rules {
 

@@ -46,7 +46,7 @@ TEST(DeltaNet, EveryOptionCounts) {
 // Costs and scratch that depend on options.
 TEST(DeltaNet, CountsWhatItsKernelsDo) {
   for (const bool silu : {false, true}) {
-    ProgramBuilder builder({DType::bf16, 2, 70, -1, true});
+    ProgramBuilder builder({DType::bf16, 2, 70, true});
     const auto x = builder.boundary_in(6), v = linear(builder, x, builder.parameter("v", {14, 6}), "v");
     const auto c = short_convolution(builder, x, builder.parameter("conv", {6, 1, 5}), builder.batch("segments"), {.silu = silu}, "conv");
     const auto numbers = [&](const char* name) { return linear(builder, x, builder.parameter(name, {2, 6}), name); };

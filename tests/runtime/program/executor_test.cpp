@@ -128,38 +128,5 @@ TEST(Executor, TensorIsWhereTheHookSawIt) {
   rig.run_backward(&check);
 }
 
-/// A program for up to four rows, run with two of them, computes the same as a program for two rows.
-TEST(Executor, ABoundedProgramRunsAsTheExactOne) {
-  for (const auto implementation : {kernels::Implementation::reference, kernels::Implementation::fast}) {
-    SmallNet exact, bounded;
-    bounded.rows = 4;
-    bounded.tokens_bound = 1;
-    Rig a(exact, {BackwardMode::fused, "minimal", implementation}), b(bounded, {BackwardMode::fused, "minimal", implementation});
-    for (const char* field : {"tokens", "positions", "segments", "targets"})
-      std::memcpy(b.bindings[Region::batch] + batch_offset(field, bounded.tokens()),
-                  a.bindings[Region::batch] + batch_offset(field, exact.tokens()),
-                  static_cast<std::size_t>(exact.tokens()) * sizeof(std::int32_t));
-    const std::array<std::int64_t, 2> counts = {-7, exact.tokens()};  // the first bounds nothing here
-    a.run(ProgramKind::forward);
-    a.run_backward();
-    b.run(ProgramKind::forward, nullptr, counts);
-    b.run_backward(nullptr, counts);
-    EXPECT_EQ(a.loss(), b.loss());
-    EXPECT_EQ(a.accumulators(), b.accumulators());
-  }
-}
-
-TEST(Executor, RuntimeCountsAreChecked) {
-  SmallNet net;
-  net.tokens_bound = 0;
-  Rig rig(net, {});
-  const std::array<std::int64_t, 1> many = {net.tokens() + 1}, negative = {-1}, none = {0};
-  EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward); }).find("runtime count 0"), std::string::npos);
-  EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward, nullptr, many); }).find("expected 0 to 8"), std::string::npos);
-  EXPECT_NE(message_of([&] { rig.run(ProgramKind::forward, nullptr, negative); }).find("is -1"), std::string::npos);
-  rig.run(ProgramKind::forward, nullptr, none);
-  EXPECT_EQ(rig.loss(), 0.0);
-}
-
 }  // namespace
 }  // namespace millrace::runtime::testing

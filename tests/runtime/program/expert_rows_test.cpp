@@ -18,42 +18,11 @@ namespace {
 using kernels::DType;
 
 ForwardProgram program_of(const SmallNet& net, const std::function<ValueId(ProgramBuilder&, ValueId)>& body) {
-  ProgramBuilder builder({net.compute, net.rows, net.sequence, net.tokens_bound});
+  ProgramBuilder builder({net.compute, net.rows, net.sequence});
   const auto x = embedding(builder, builder.batch("tokens"), builder.parameter("table", {net.vocabulary, 8}), "embedding");
   builder.loss_term({.name = "lm_loss"}, linear_cross_entropy(builder, body(builder, x), builder.parameter("head", {net.vocabulary, 8}),
                                                               builder.batch("targets"), {}, "loss"));
   return builder.finish();
-}
-
-/// A runtime count of tokens bounds K times as many rows.
-TEST(ExpertRows, ABoundedProgramRunsAsTheExactOne) {
-  const auto expect_refused = [](auto&& call, const std::vector<std::string>& words) {
-    tests::expect_error(call, ExitCode::internal, words);
-  };
-  for (const auto& [name, body] : expert_bodies())
-    for (const auto implementation : {kernels::Implementation::reference, kernels::Implementation::fast}) {
-      SCOPED_TRACE(name);
-      SmallNet exact, bounded;
-      bounded.rows = 4;
-      bounded.tokens_bound = 1;
-      Rig a(program_of(exact, body), exact, {BackwardMode::fused, "none", implementation});
-      Rig b(program_of(bounded, body), bounded, {BackwardMode::fused, "none", implementation});
-      for (const char* field : {"tokens", "targets"})
-        std::memcpy(b.bindings[Region::batch] + batch_offset(field, bounded.tokens()),
-                    a.bindings[Region::batch] + batch_offset(field, exact.tokens()),
-                    static_cast<std::size_t>(exact.tokens()) * sizeof(std::int32_t));
-      const std::array<std::int64_t, 2> counts = {-7, exact.tokens()}, many = {0, bounded.tokens() + 1}, none = {0, 0};
-      a.run(ProgramKind::forward);
-      a.run_backward();
-      b.run(ProgramKind::forward, nullptr, counts);
-      b.run_backward(nullptr, counts);
-      EXPECT_EQ(a.loss(), b.loss());
-      EXPECT_EQ(a.accumulators(), b.accumulators());
-      expect_refused([&] { b.run(ProgramKind::forward, nullptr, many); }, {"runtime count 1 is 17, expected 0 to 16"});
-      b.run(ProgramKind::forward, nullptr, none);
-      b.run_backward(nullptr, none);
-      EXPECT_EQ(b.loss(), 0.0);
-    }
 }
 
 TEST(ExpertRows, WrongShapesNameTheOperationAndItsOperands) {

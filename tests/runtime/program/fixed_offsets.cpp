@@ -43,4 +43,9 @@ ValueId products_of_experts(ProgramBuilder& builder, ValueId x, bool input_major
   return product(builder, y, back, offsets, "back", {}, 128);
 }
 
+ValueId received_rows(ProgramBuilder& builder, ValueId x, const std::string& name) {
+  const auto offsets = fixed_offsets(builder, builder.batch("tokens"), name + ".offsets");
+  return exchange_rows(builder, x, {offsets, offsets}, builder.bounded_by(offsets, 8), name + ".received");
+}
+
 }  // namespace millrace::runtime::testing

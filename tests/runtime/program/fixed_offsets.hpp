@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "runtime/program/operations.hpp"
 
@@ -12,5 +13,7 @@ ValueId fixed_offsets(ProgramBuilder& builder, ValueId tokens, std::string_view 
 /// Two products of these groups, with 4 and 128 rows at a time, of which the first has a bias: x [8, 8] → [8, 8] by way of five features.
 /// Weights "wide" and "back", stored [E, N, K] or [E, K, N], and "wide.bias".
 ValueId products_of_experts(ProgramBuilder& builder, ValueId x, bool input_major);
+/// x [8, …] after an exchange in a group of one: as many rows as these groups have in all, and 8 at most.
+ValueId received_rows(ProgramBuilder& builder, ValueId x, const std::string& name);
 
 }  // namespace millrace::runtime::testing

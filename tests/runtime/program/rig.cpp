@@ -105,14 +105,16 @@ void Rig::fill_batch(const SmallNet& net) {
   }
 }
 
-void Rig::run(ProgramKind kind, OperationHook* hook, std::span<const std::int64_t> counts) {
-  executor_->run(kind, context_, bindings, hook, counts);
+void Rig::run(ProgramKind kind, OperationHook* hook) { executor_->run(kind, context_, bindings, hook); }
+
+void Rig::run_segment(ProgramKind kind, std::size_t segment, ExchangePort* port, OperationHook* hook) {
+  executor_->run_segment(kind, segment, context_, bindings, hook, port);
 }
 
-void Rig::run_backward(OperationHook* hook, std::span<const std::int64_t> counts) {
-  if (plan.mode == BackwardMode::fused) return run(ProgramKind::backward, hook, counts);
-  run(ProgramKind::input_gradient, hook, counts);
-  run(ProgramKind::weight_gradient, hook, counts);
+void Rig::run_backward(OperationHook* hook) {
+  if (plan.mode == BackwardMode::fused) return run(ProgramKind::backward, hook);
+  run(ProgramKind::input_gradient, hook);
+  run(ProgramKind::weight_gradient, hook);
 }
 
 double Rig::loss() { return reinterpret_cast<const double*>(bindings[Region::result])[0]; }

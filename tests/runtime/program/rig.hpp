@@ -29,9 +29,10 @@ class Rig {
   /// Another program with the net's rows, sequence and vocabulary.
   Rig(ForwardProgram program, const SmallNet& net, Options options);
 
-  void run(ProgramKind kind, OperationHook* hook = nullptr, std::span<const std::int64_t> counts = {});
+  void run(ProgramKind kind, OperationHook* hook = nullptr);
+  void run_segment(ProgramKind kind, std::size_t segment, ExchangePort* port, OperationHook* hook = nullptr);
   /// Runs I then W, or B, depending on the mode.
-  void run_backward(OperationHook* hook = nullptr, std::span<const std::int64_t> counts = {});
+  void run_backward(OperationHook* hook = nullptr);
 
   [[nodiscard]] std::span<std::byte> region(Region region) { return buffers_[static_cast<std::size_t>(region)].bytes(); }
   /// What the plan reserves for a region.

@@ -361,7 +361,7 @@ TEST(Rules, ANormWithoutWeightHasTheBitsOfOnes) {
 /// The padding behind a row's text is another segment: a causal query of the text does not reach it, any other would.
 TEST(Rules, OnlyCausalAttentionReliesOnWholeRows) {
   for (const bool causal : {true, false}) {
-    ProgramBuilder builder({DType::f32, 2, 4, -1, true});
+    ProgramBuilder builder({DType::f32, 2, 4, true});
     const auto x = embedding(builder, builder.batch("tokens"), builder.parameter("table", {11, 8}), "embedding");
     const auto y = attention(builder, x, x, x, builder.batch("segments"), {.head_dim = 4, .causal = causal}, "attention");
     builder.set_boundary_out(y);

@@ -51,7 +51,7 @@ ValueId layer(ProgramBuilder& builder, const SmallNet& net, int number, ValueId 
 }  // namespace
 
 ForwardProgram build(const SmallNet& net) {
-  ProgramBuilder builder({net.compute, net.rows, net.sequence, net.tokens_bound});
+  ProgramBuilder builder({net.compute, net.rows, net.sequence});
   auto x = net.first ? embedding(builder, builder.batch("tokens"), builder.parameter("table", {net.vocabulary, net.width}), "embedding")
                      : builder.boundary_in(net.width);
   for (int number = net.first_layer; number < net.end_layer; ++number) x = layer(builder, net, number, x);

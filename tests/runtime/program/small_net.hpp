@@ -17,7 +17,6 @@ struct SmallNet {
   int first_layer = 0, end_layer = 2;  // the layers of this stage
   bool first = true, last = true;      // has the embedding, has the head
   float z_loss = 0.01F;
-  std::int16_t tokens_bound = -1;
   bool sinks = false;   // attention has one sink per query head
   bool logits = false;  // ends in logits instead of the loss
 

@@ -4,6 +4,8 @@ millrace_add_test(runtime_program_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/choose_epilogues_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/delta_net_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/differentiate_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/exchange_net.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/exchange_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/executor_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/expert_nets.cpp
   ${CMAKE_CURRENT_LIST_DIR}/expert_rows_test.cpp

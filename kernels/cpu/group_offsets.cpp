@@ -1,0 +1,25 @@
+#include "kernels/group_offsets.hpp"
+
+namespace millrace::kernels::cpu {
+namespace {
+
+void group_counts(const ExecutionContext& /*context*/, const Tensor& offsets, const Tensor& counts) {
+  const auto* offset = offsets.as<std::int32_t>();
+  auto* count = counts.as<std::int32_t>();
+  for (std::int64_t g = 0; g < counts.elements(); ++g) count[g] = offset[g + 1] - offset[g];
+}
+
+void group_offsets(const ExecutionContext& /*context*/, const Tensor& counts, const Tensor& offsets) {
+  const auto* count = counts.as<std::int32_t>();
+  auto* offset = offsets.as<std::int32_t>();
+  offset[0] = 0;
+  for (std::int64_t g = 0; g < counts.elements(); ++g) offset[g + 1] = offset[g] + count[g];
+}
+
+const InTable group_offsets_in_table[] = {
+    {Backend::cpu, table::group_counts, group_counts},
+    {Backend::cpu, table::group_offsets, group_offsets},
+};
+
+}  // namespace
+}  // namespace millrace::kernels::cpu
