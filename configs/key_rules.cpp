@@ -1,6 +1,7 @@
 #include "configs/key_rules.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <string_view>
 
@@ -23,6 +24,7 @@ class Checker {
     model();
     training();
     pipeline();
+    mesh();
     rest();
     no_effect();
   }
@@ -233,6 +235,30 @@ class Checker {
          pipeline.schedule);
   }
 
+  void mesh() const {
+    const auto& mesh = config_.mesh;
+    const std::int64_t copies = mesh.copies(), experts = config_.model.experts;
+    want(copies % mesh.expert == 0, "mesh.expert", "expected a divisor of mesh.data = {}; nearest legal: {}", copies,
+         divisor(copies, copies, mesh.expert));
+    if (config_.model.layers > 0) {
+      want(mesh.expert == 1 || experts > 0, "mesh.expert", "but the model has no experts, expected 1");
+      want(mesh.expert == 1 || experts % mesh.expert == 0, "mesh.expert",
+           "expected a divisor of mesh.data = {} and of model.experts = {}; nearest legal: {}", copies, experts,
+           divisor(copies, experts, mesh.expert));
+    }
+    want(config_.train.microbatches % copies == 0, "train.microbatches", "expected a multiple of the {} copies (mesh.data)", copies);
+    want(config_.train.microbatches % config_.train.expert_accumulators == 0, "train.expert_accumulators",
+         "which does not divide train.microbatches = {}", config_.train.microbatches);
+  }
+
+  /// The common divisor of two numbers that is nearest to a third; of two the smaller.
+  static std::int64_t divisor(std::int64_t one, std::int64_t other, std::int64_t wanted) {
+    std::int64_t nearest = 1;
+    for (std::int64_t each = 1; each <= std::min(one, other); ++each)
+      if (one % each == 0 && other % each == 0 && std::abs(each - wanted) < std::abs(nearest - wanted)) nearest = each;
+    return nearest;
+  }
+
   void rest() const {
     want(config_.checkpoint.every == 0 || !config_.directory.empty(), "checkpoint.every",
          "but run.directory, where checkpoints go, is empty");
@@ -282,6 +308,7 @@ class Checker {
       warn("status.address", "status.port is -1");
       warn("status.token_file", "status.port is -1");
     }
+    if (config_.model.layers > 0 && config_.model.experts == 0) warn("train.expert_accumulators", "the model has no experts");
     if (config_.sample.tokens == 0 && !config_.sample.prompt.empty()) warn("sample.prompt", "sample.tokens is 0");
     if (!config_.data.text.empty()) warn("data.separator", "documents of data.text have their own end token");
     if (config_.model.layers > 0 && train.sequence > config_.model.max_position_embeddings) {

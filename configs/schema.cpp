@@ -95,10 +95,16 @@ void train_keys(std::vector<Key>& keys) {
                               MEMBER(train.accumulation_steps)),
                          1, 1 << 20));
   keys.push_back(between(bind("train.accumulators", identity,
-                              "Number of gradient sums, each over a contiguous part of the microbatches, as data-parallel replicas would "
-                              "have them. dualpipe always has 2.",
+                              "Number A of gradient sums: sum p is over the microbatches p, p + A, p + 2A, …, and the sums are added as a "
+                              "tree. A multiple of the copies (mesh.data) that may ever share the run; dualpipe counts twice, and takes 1 "
+                              "for 2 where there is one copy.",
                               MEMBER(train.accumulators)),
                          1, 1 << 20));
+  keys.push_back(
+      between(bind("train.expert_accumulators", identity,
+                   "The same for the weights of experts. A multiple of the copies that each expert has: mesh.data / mesh.expert.",
+                   MEMBER(train.expert_accumulators)),
+              1, 1 << 20));
   keys.push_back(among(bind("train.numerics", identity,
                             "Whose training rules: hf are those of PyTorch and transformers; maxtext are MaxText's learning rate (0 in the "
                             "first step of the warm-up, final in the last step), clipping, and weight decay on all parameters.",
@@ -279,6 +285,20 @@ void pipeline_keys(std::vector<Key>& keys) {
               0, 1 << 20, "microbatches"));
 }
 
+void mesh_keys(std::vector<Key>& keys) {
+  keys.push_back(between(bind("mesh.data", layout,
+                              "Copies of the pipeline, which share the microbatches of a step (Megatron: data-parallel size); a run has "
+                              "mesh.data * pipeline.ranks ranks. 0: as many as mesh.expert.",
+                              MEMBER(mesh.data)),
+                         0, 1 << 16));
+  keys.push_back(
+      between(bind("mesh.expert", layout,
+                   "Ranks that share the experts of a layer, each in a copy of its own (Megatron: expert-parallel size). Divides "
+                   "mesh.data and model.experts.",
+                   MEMBER(mesh.expert)),
+              1, 1 << 16));
+}
+
 void cuda_keys(std::vector<Key>& keys) {
   keys.push_back(between(
       bind("cuda.device", layout, "Index of the GPU for all ranks of a host. -1: the ranks of a host are assigned to its GPUs in turn.",
@@ -364,6 +384,7 @@ const std::vector<Key>& schema() {
     train_keys(all);
     evaluate_keys(all);
     pipeline_keys(all);
+    mesh_keys(all);
     other_keys(all);
     cuda_keys(all);
     return all;

@@ -18,11 +18,12 @@ struct TrainConfig {
   std::int64_t sequence = 128;
   std::int64_t microbatches = 8;
   std::int64_t seed = 1;
-  std::int64_t threads = 0;             // per rank; 0: cores / hosted ranks
-  std::int64_t accumulation_steps = 1;  // MaxText's microsteps; each has as many of the microbatches
-  std::int64_t accumulators = 1;        // number of gradient sums, each over a contiguous part of the microbatches
-  std::string numerics = "hf";          // hf | maxtext: the rules of the learning rate, clipping and decay
-  std::string optimizer = "adamw";      // a row of runtime/optimizers/optimizer_config.hpp
+  std::int64_t threads = 0;              // per rank; 0: cores / hosted ranks
+  std::int64_t accumulation_steps = 1;   // MaxText's microsteps; each has as many of the microbatches
+  std::int64_t accumulators = 1;         // A gradient sums; sum p is over the microbatches p, p + A, p + 2A, …
+  std::int64_t expert_accumulators = 1;  // the same for the weights of experts
+  std::string numerics = "hf";           // hf | maxtext: the rules of the learning rate, clipping and decay
+  std::string optimizer = "adamw";       // a row of runtime/optimizers/optimizer_config.hpp
   double learning_rate = 3e-4;
   double final_learning_rate = 0.0;
   std::string decay = "cosine";  // cosine | linear | wsd | wsd-cosine | rsqrt | constant

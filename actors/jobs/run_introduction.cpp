@@ -40,9 +40,9 @@ void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& se
                            data.format.empty() ? "" : " (" + data.format + ")", data.train_files));
   reporter.say(fmt::format("held out  {}{}", held_out.text,
                            held_out.microbatches > 0 ? fmt::format(" | {} microbatches per evaluation", held_out.microbatches) : ""));
-  reporter.say(fmt::format("pipeline  {} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.ranks(),
-                           session.topology().processes(), plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, plan.rows,
-                           plan.sequence));
+  reporter.say(fmt::format("pipeline  {}{} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.copies_text(),
+                           plan.schedule.placement.positions(), session.topology().processes(), plan.schedule.name, plan.layout_text(),
+                           plan.schedule.microbatches, plan.rows, plan.sequence));
   reporter.say(fmt::format("machine   {} | {} threads per rank{}{}", instruction_set(), beginning.threads,
                            cores_text(session, needs, machine), gpus_text(plan.device)));
   if (!directory.empty())

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "kernels/base/check.hpp"
+#include "runtime/schedule/edge.hpp"
+#include "runtime/schedule/replicate.hpp"
 #include "runtime/schedule/simulator/measures.hpp"
 #include "runtime/schedule/simulator/simulate.hpp"
 
@@ -52,7 +54,11 @@ class Planner {
   /// The search for one schedule and number of chunks.
   struct Candidate {
     Candidate(Planner& of, const std::string& schedule, int chunks_of_rank)
-        : planner(of), name(schedule), chunks(chunks_of_rank), plan(of.make_plan(schedule, chunks_of_rank, of.policies_.front())) {}
+        : planner(of),
+          name(schedule),
+          chunks(chunks_of_rank),
+          plan(of.make_plan(schedule, chunks_of_rank, of.policies_.front())),
+          lists(runtime::one_copy(plan.schedule)) {}
 
     /// The best layout with the same policy everywhere; within the limit if there is one and `bound` is set.
     runtime::LayerAssignment best(std::size_t policy, bool bound) {
@@ -65,13 +71,13 @@ class Planner {
           return beyond;
         };
       }
-      return runtime::assign_layers(plan.schedule, planner.costs(policy), options);
+      return runtime::assign_layers(lists, planner.costs(policy), options);
     }
 
     /// The first policy for every rank that keeps it within the limit; nothing if there is none.
     std::optional<Stages> lifted(const std::vector<int>& counts) {
       Stages stages{counts, std::vector<std::size_t>(counts.size(), 0)};
-      for (int rank = 0; rank < plan.ranks(); ++rank) {
+      for (int rank = 0; rank < lists.placement.ranks(); ++rank) {
         while (planner.beyond(bytes_of(stages, rank)) > 0) {
           for (const auto stage : plan.schedule.placement.stages_of(runtime::RankId(rank)))
             if (++stages.policies[stage.index() % counts.size()] == planner.policies_.size()) return std::nullopt;
@@ -80,7 +86,7 @@ class Planner {
       return stages;
     }
 
-    double step(const Stages& stages) { return runtime::simulate(plan.schedule, prices(stages), false).makespan; }
+    double step(const Stages& stages) { return runtime::simulate(lists, prices(stages), false).makespan; }
 
     /// Moves one layer at a time from any stage to any other as long as the step becomes shorter.
     Stages improved(Stages stages) {
@@ -107,7 +113,7 @@ class Planner {
     PlannedRun priced(Stages stages) {
       stages.policies.resize(stages.counts.size(), 0);
       const auto priced_with = prices(stages);
-      const auto measures = runtime::measure(plan.schedule, runtime::simulate(plan.schedule, priced_with, false));
+      const auto measures = runtime::measure(lists, runtime::simulate(lists, priced_with, false));
       PlannedRun run{name,
                      chunks,
                      planner.policies_[stages.policies.front()],
@@ -134,13 +140,13 @@ class Planner {
 
     runtime::Costs prices(const Stages& stages) {
       auto prices = planner.fixed(plan);
-      prices.stages = runtime::stage_costs(plan.schedule.placement, parts(stages), stages.counts);
+      prices.stages = runtime::stage_costs(lists.placement, parts(stages), stages.counts);
       return prices;
     }
 
     std::vector<std::uint64_t> bytes_of(const Stages& stages) {
       std::vector<std::uint64_t> bytes;
-      for (int rank = 0; rank < plan.ranks(); ++rank) bytes.push_back(bytes_of(stages, rank));
+      for (int rank = 0; rank < lists.placement.ranks(); ++rank) bytes.push_back(bytes_of(stages, rank));
       return bytes;
     }
 
@@ -168,7 +174,8 @@ class Planner {
     Planner& planner;
     std::string name;
     int chunks;
-    actors::PipelinePlan plan;
+    actors::PipelinePlan plan;  // of all copies
+    runtime::Schedule lists;    // of one: all take the same time
     std::map<std::vector<std::size_t>, std::uint64_t> known_bytes;
   };
 
@@ -204,11 +211,13 @@ class Planner {
 
   runtime::Costs fixed(const actors::PipelinePlan& plan) const {
     runtime::Costs costs;
-    if (search_.latency > 0 || search_.bytes_per_unit > 0) costs.links = runtime::uniform_links(plan.schedule.placement, search_.latency);
-    for (const auto& edge : plan.edges) {
+    const auto& placement = plan.schedule.placement;
+    const auto one = placement.one_copy();
+    if (search_.latency > 0 || search_.bytes_per_unit > 0) costs.links = runtime::uniform_links(one, search_.latency);
+    for (const auto& edge : runtime::edges_of(one)) {
       if (search_.bytes_per_unit <= 0) break;
       auto& link = costs.links.at(edge.id.index());
-      link.bytes = static_cast<double>(plan.boundary_bytes(edge.id));
+      link.bytes = static_cast<double>(plan.boundary_bytes(*runtime::edge_into(placement, edge.consumer, edge.kind)));
       link.bytes_per_second = search_.bytes_per_unit;
     }
     return costs;

@@ -7,8 +7,8 @@
 
 namespace millrace::actors {
 
-/// Tracks which microbatches' tokens are in a ring of batch slots: numbered over the whole run, loaded in order, released in
-/// order. Pure bookkeeping.
+/// Tracks which microbatches' tokens are in a ring of batch slots: those of the rank, numbered without gaps over the whole run, loaded in
+/// order, released in order. Pure bookkeeping.
 class BatchWindow {
  public:
   explicit BatchWindow(int slots, std::int64_t first = 0) : slots_(slots), requested_(first), loaded_(first), released_(first) {}
@@ -24,7 +24,7 @@ class BatchWindow {
 
   /// Begins a list; `uses` has the number of its actions on each microbatch.
   void begin(std::span<const int> uses) { uses_.assign(uses.begin(), uses.end()), next_ = 0; }
-  /// An action on microbatch m of the list is done: releases what no further action of the list reads.
+  /// An action on the list's microbatch in this place among those of the rank is done: releases what no further action of the list reads.
   void used(std::size_t microbatch) {
     --uses_[microbatch];
     while (next_ < uses_.size() && uses_[next_] == 0) {

@@ -17,6 +17,8 @@ void for_each_forward(const runtime::RankPlan& list, runtime::StageId stage, Bod
 
 }  // namespace
 
+int result_slot(const Rank& rank, runtime::MicrobatchId microbatch) { return rank.plan().schedule.ordinal_of(microbatch); }
+
 void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::LossTermSums>& losses) {
   const bool trains = std::ranges::any_of(list.entries, [](const auto& planned) { return runtime::makes_gradient(planned.action.kind); });
   std::size_t used = 0;
@@ -29,8 +31,8 @@ void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runt
       own.term = stage->losses()[term].term;
       own.sums.clear();
       for_each_forward(list, stage->stage(),
-                       [&](runtime::MicrobatchId microbatch) { own.sums.push_back(stage->loss_sum(term, microbatch.value)); });
-      if (!own.sums.empty()) ++used;  // a second replica's stages are not in a forward-only list
+                       [&](runtime::MicrobatchId microbatch) { own.sums.push_back(stage->loss_sum(term, result_slot(rank, microbatch))); });
+      if (!own.sums.empty()) ++used;  // with fewer microbatches than replicas, some have none
     }
   }
   losses.resize(used);
@@ -58,7 +60,7 @@ void observations_of(const Rank& rank, const runtime::RankPlan& list, std::vecto
       for_each_forward(list, stage->stage(), [&](runtime::MicrobatchId microbatch) {
         if (!integers) own.values.resize(own.values.size() + width, 0.0);
         const std::size_t begin = integers ? std::min(microbatch.index() / of_a_step, steps - 1) * width : own.values.size() - width;
-        stage->add_observed(place, microbatch.value, std::span(own.values).subspan(begin, width));
+        stage->add_observed(place, result_slot(rank, microbatch), std::span(own.values).subspan(begin, width));
       });
     }
   }

@@ -8,6 +8,8 @@
 
 namespace millrace::actors {
 
+/// The slot of a microbatch's results in each stage that has it.
+[[nodiscard]] int result_slot(const Rank& rank, runtime::MicrobatchId microbatch);
 /// Writes the loss terms of the rank's stages to `losses`, summed by microbatch in the order of `list`, which has just ended. Elements that
 /// are there already are used again, so that a steady step allocates nothing.
 void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::LossTermSums>& losses);

@@ -22,30 +22,27 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
           .router = spec.router,
           .trained = plan.is_trained(spec),
           .scores = spec.scores,
-          .matrices = plan.matrices.matrices(spec.name, spec.shape, spec.stored)};
+          .matrices = plan.matrices.matrices(spec.name, spec.shape, spec.stored),
+          .experts = spec.experts.present()};
 }
 
 bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
   return std::any_of(plan.entries.begin(), plan.entries.end(), [&](const auto& planned) { return planned.action.stage == stage; });
 }
 
-/// Forward-only jobs use only the first replica: its stages, ranks and activation edges are those of a plain pipeline.
-runtime::Placement forward_placement(const runtime::Placement& placement) {
-  return placement.replicas() == 1 ? placement : runtime::Placement::single(placement.ranks());
-}
-
 }  // namespace
 
 int batches_in_flight(const runtime::RankPlan& plan) {
-  const auto count = static_cast<std::size_t>(plan.microbatches);
-  std::vector<int> last(count, -1);
-  for (std::size_t index = 0; index < plan.entries.size(); ++index)
-    last[plan.entries[index].action.microbatch.index()] = static_cast<int>(index);
+  std::vector<int> last(static_cast<std::size_t>(plan.own_microbatches), -1);
+  const auto place_of = [&](std::size_t index) {
+    return static_cast<std::size_t>(plan.own.before(plan.entries[index].action.microbatch.value));
+  };
+  for (std::size_t index = 0; index < plan.entries.size(); ++index) last[place_of(index)] = static_cast<int>(index);
   // Slots are filled and released in order: a microbatch holds its slot until all earlier ones are done, and arrives after all
-  // earlier ones, whether these are used yet or not (a second replica begins in the middle).
+  // earlier ones, whether these are used yet or not (two directions do not begin together).
   std::size_t most = 0, released = 0, entered = 0;
   for (int index = 0; index < static_cast<int>(plan.entries.size()); ++index) {
-    entered = std::max(entered, plan.entries[static_cast<std::size_t>(index)].action.microbatch.index() + 1);
+    entered = std::max(entered, place_of(static_cast<std::size_t>(index)) + 1);
     most = std::max(most, entered - released);
     while (released < entered && last[released] <= index) ++released;
   }
@@ -61,8 +58,7 @@ RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, con
     smaller_training.push_back(runtime::make_rank_plan(schedule, rank, slots));
     training_batches = std::max(training_batches, batches_in_flight(smaller_training.back()) + batches_ahead);
   }
-  const auto placement = forward_placement(plan.schedule.placement);
-  slots.resize(static_cast<std::size_t>(placement.stages()));
+  const auto& placement = plan.schedule.placement;
   logits = runtime::make_rank_plan(runtime::forward_only(placement, 1), rank, slots);
   if (needs.evaluation_microbatches > 0) {
     evaluation = runtime::make_rank_plan(runtime::forward_only(placement, static_cast<int>(needs.evaluation_microbatches)), rank, slots);
@@ -84,13 +80,16 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
     rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
     if (!needs_.training) rank_stage.slots = {0, 0, 0, 0, 0, 0, 0, 0};
     if (!rank_stage.training.losses.empty() || !rank_stage.training.observations.empty())
-      rank_stage.slots.results = static_cast<int>(std::max<std::int64_t>(plan_.schedule.microbatches, needs_.evaluation_microbatches));
+      rank_stage.slots.results = static_cast<int>(
+          plan_.schedule.order().count(0, std::max<std::int64_t>(plan_.schedule.microbatches, needs_.evaluation_microbatches)));
     stages.push_back(std::move(rank_stage));
   }
   runtime::RankOptions options;
   options.compute = plan_.compute;
   options.mode = plan_.split_backward ? runtime::BackwardMode::split : runtime::BackwardMode::fused;
   options.accumulators = plan_.accumulators;
+  options.expert_accumulators = plan_.expert_accumulators;
+  options.copies = plan_.replicas();
   options.batches = training_batches + evaluation_batches;
   options.training = needs_.training;
   options.optimizer = plan_.optimizer;

@@ -15,9 +15,9 @@ namespace millrace::actors {
 namespace {
 
 std::vector<int> uses_of(const runtime::RankPlan& plan) {
-  std::vector<int> uses(static_cast<std::size_t>(plan.microbatches), 0);
+  std::vector<int> uses(static_cast<std::size_t>(plan.own_microbatches), 0);
   for (const auto& planned : plan.entries)
-    if (planned.ends_action()) ++uses[planned.action.microbatch.index()];
+    if (planned.ends_action()) ++uses[static_cast<std::size_t>(plan.own.before(planned.action.microbatch.value))];
   return uses;
 }
 
@@ -36,7 +36,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       port_(port),
       rank_(*setup_.rank),
       engine_(engine_options(rank_, setup_.issue_ahead)),
-      training_batches_(rank_.training_batches(), rank_.plan().ramp.before(setup_.first_step)),
+      training_batches_(rank_.training_batches(), batches_before(setup_.first_step)),
       evaluation_batches_(rank_.evaluation_batches()),
       training_uses_(uses_of(rank_.training_plan())),
       evaluation_uses_(uses_of(rank_.evaluation_plan())),
@@ -97,7 +97,7 @@ void RankControl::handle(const RunStep& message) {
   if (message.find_nan && !hash_hook_) rank_.set_hook(&nan_hook_);
   if (message.again) {
     port_.work({RankTaskKind::clear, {}});
-    training_batches_ = BatchWindow(rank_.training_batches(), rank_.plan().ramp.before(step_));
+    training_batches_ = BatchWindow(rank_.training_batches(), batches_before(step_));
     ++batches_turn_;
   }
   exchange_.begin();
@@ -182,7 +182,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   table_ = table;
   list_ = &plan;
   if (table == Table::training) {
-    if (training_uses_.size() != static_cast<std::size_t>(plan.microbatches)) training_uses_ = uses_of(plan);
+    if (training_uses_.size() != static_cast<std::size_t>(plan.own_microbatches)) training_uses_ = uses_of(plan);
     training_batches_.begin(training_uses_);
   }
   if (table == Table::evaluation) evaluation_batches_.begin(evaluation_uses_);
@@ -194,12 +194,12 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   carry_out(engine_.start(plan, runtime::StepId(step)));
   starting_ = false;
   request_batches();
+  if (plan.actions.empty()) return;  // an evaluation with fewer microbatches than copies has ended here already
   // Batches that were loaded ahead.
   if (table == Table::logits) return carry_out(engine_.batch_ready(runtime::MicrobatchId(0)));
   if (table == Table::training) {
-    const std::int64_t first = rank_.plan().ramp.before(step);
-    const std::int64_t ready = std::min<std::int64_t>(training_batches_.loaded() - first, plan.microbatches);
-    for (std::int64_t microbatch = 0; microbatch < ready; ++microbatch) carry_out(engine_.batch_ready(runtime::MicrobatchId(microbatch)));
+    const std::int64_t ready = std::min<std::int64_t>(training_batches_.loaded() - batches_before(step), plan.own_microbatches);
+    for (std::int64_t n = 0; n < ready; ++n) carry_out(engine_.batch_ready(runtime::MicrobatchId(plan.own.number(n))));
   }
   note_wait();
 }
@@ -231,7 +231,7 @@ void RankControl::pass_over() {
       link.begin(issue.output.sequence, bytes, finished_at_);
       link.ready(issue.output.sequence, bytes);
     }
-    evaluation_batches_.used(issue.action.microbatch.index());
+    evaluation_batches_.used(own_place(issue.action.microbatch));
     request_batches();
     carry_out(engine_.entry_finished(issue.action));
   }
@@ -290,17 +290,18 @@ void RankControl::issue(const runtime::Issue& issue) {
   const auto& plan = rank_.plan();
   switch (table_) {
     case Table::training:
-      slots.batch = training_batches_.slot(plan.ramp.before(step_) + microbatch);
-      slots.accumulators = static_cast<int>(static_cast<std::int64_t>(microbatch) * plan.accumulators / list_->microbatches);
+      slots.batch = training_batches_.slot(batches_before(step_) + list_->own.before(microbatch));
+      slots.accumulators = plan.accumulator_set(microbatch);
+      slots.expert_accumulators = plan.expert_accumulator_set(microbatch);
       break;
     case Table::evaluation:
-      slots.batch = rank_.training_batches() + evaluation_batches_.slot(microbatch);
+      slots.batch = rank_.training_batches() + evaluation_batches_.slot(list_->own.before(microbatch));
       break;
     default:
       slots.batch = rank_.training_batches();
       break;
   }
-  slots.result = microbatch;
+  slots.result = result_slot(rank_, issue.action.microbatch);
   execute.first_of_batch = std::exchange(begun_batches_[issue.action.microbatch.index()], char{1}) == 0;
 
   const auto& waited_for = makes_gradient ? issue.gradient : issue.activation;
@@ -329,8 +330,8 @@ void RankControl::action_done(const ActionDone& action) {
   if (setup_.action_costs != nullptr && table_ == Table::training)
     setup_.action_costs->add(step_, action.action, action.segment, action.end - action.begin, action.host);
   const bool ends_action = list_->entries[static_cast<std::size_t>(engine_.finished())].ends_action();
-  if (ends_action && table_ == Table::training) training_batches_.used(action.action.microbatch.index());
-  if (ends_action && table_ == Table::evaluation) evaluation_batches_.used(action.action.microbatch.index());
+  if (ends_action && table_ == Table::training) training_batches_.used(own_place(action.action.microbatch));
+  if (ends_action && table_ == Table::evaluation) evaluation_batches_.used(own_place(action.action.microbatch));
   request_batches();
   carry_out(engine_.entry_finished(action.action, action.segment));
 }
@@ -489,20 +490,30 @@ void RankControl::failed(const TaskFailed& failure) {
 
 // -- batches ------------------------------------------------------------------------------------------------------------------------------
 
+std::int64_t RankControl::batches_before(std::int64_t step) const {
+  return rank_.training_plan().own.before(rank_.plan().ramp.before(step));
+}
+
+std::size_t RankControl::own_place(runtime::MicrobatchId microbatch) const {
+  return static_cast<std::size_t>(list_->own.before(microbatch.value));
+}
+
 /// Requests batches while slots are free: of this step and the first ones of the next, or of the running evaluation.
 void RankControl::request_batches() {
   const runtime::BatchRamp& ramp = rank_.plan().ramp;
   const std::int64_t current = std::max(step_, setup_.first_step);
-  const std::int64_t end = ramp.before(std::min(current + 2, setup_.steps));
+  const std::int64_t end = batches_before(std::min(current + 2, setup_.steps));
+  const runtime::RankMicrobatches& own = rank_.training_plan().own;
   while (training_batches_.room() && training_batches_.requested() < end) {
     const std::int64_t number = training_batches_.request();
-    const std::int64_t step = ramp.step_of(number);
-    port_.load({step, number - ramp.before(step), training_batches_.slot(number), false, batches_turn_});
+    const std::int64_t microbatch = own.number(number);  // over the whole run
+    const std::int64_t step = ramp.step_of(microbatch);
+    port_.load({step, microbatch - ramp.before(step), training_batches_.slot(number), false, batches_turn_});
   }
   if (table_ != Table::evaluation) return;
-  while (evaluation_batches_.room() && evaluation_batches_.requested() < list_->microbatches) {
+  while (evaluation_batches_.room() && evaluation_batches_.requested() < list_->own_microbatches) {
     const std::int64_t number = evaluation_batches_.request();
-    port_.load({step_, number, rank_.training_batches() + evaluation_batches_.slot(number), true, 0});
+    port_.load({step_, list_->own.number(number), rank_.training_batches() + evaluation_batches_.slot(number), true, 0});
   }
 }
 

@@ -110,8 +110,12 @@ class RankControl {
   void add_sums();
   void report_step();
   void look_at_device();
-  // -- batches
+  // -- batches, of which only those of the rank's microbatches are loaded
   void request_batches();
+  /// The number of them in all steps before this one.
+  [[nodiscard]] std::int64_t batches_before(std::int64_t step) const;
+  /// A microbatch's place among those of the list.
+  [[nodiscard]] std::size_t own_place(runtime::MicrobatchId microbatch) const;
 
   RankControlSetup setup_;
   RankPort& port_;

@@ -7,6 +7,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/elementwise.hpp"
+#include "runtime/schedule/sum_tree.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -25,13 +26,17 @@ Held held(const Rank& rank, const std::string& name) {
   fail(ExitCode::internal, exchange_component, "rank {} does not hold {}", rank.id(), name);
 }
 
+/// The rank's own sum that is in this part of the gradient.
+kernels::Tensor own_sum(const Rank& rank, const SumPart& part, int sum) {
+  const Held weight = held(rank, part.tensor);
+  return weight.shard->accumulator(*weight.tensor, part.use, runtime::GlobalOrder(part.shared.copies).set_of_part(sum));
+}
+
 /// The rank's own sums of a message's parts.
 std::vector<kernels::Tensor> own_sums(const Rank& rank, const SumMessage& message) {
   std::vector<kernels::Tensor> sums;
-  for (const SumPart& part : message.parts) {
-    const Held weight = held(rank, part.tensor);
-    sums.push_back(weight.shard->accumulator(*weight.tensor, part.use));
-  }
+  for (const SumPart& part : message.parts)
+    for (const int sum : part.sums) sums.push_back(own_sum(rank, part, sum));
   return sums;
 }
 
@@ -123,7 +128,7 @@ ExchangedSums::ExchangedSums(const Rank& rank, const SumExchangeState& exchange)
     RoundSums& sums = rounds_[index];
     for (const SumMessage* message : round.outgoing) sums.outgoing.push_back(own_sums(rank, *message));
     if (round.round == SumRound::replicas) {
-      for (const auto& each : round.incoming) sums.incoming.push_back(own_sums(rank, *each.message));
+      sums.replicated = replicated_sums(rank, round);
       continue;
     }
     std::map<std::string, std::map<int, Use>> uses;  // by weight and use
@@ -144,6 +149,52 @@ ExchangedSums::ExchangedSums(const Rank& rank, const SumExchangeState& exchange)
   }
 }
 
+kernels::Tensor ExchangedSums::Use::tensor(const kernels::Tensor& like, const std::vector<std::byte*>& places) const {
+  kernels::Tensor result = like;
+  result.data = is_own() ? own.data : places.at(message) + offset;
+  return result;
+}
+
+/// The additions across replicas, as this rank performs them. A sum of two numbers has the same bits in either order, so an addition writes
+/// to the side that the rank's own first sum is in: the result ends in its accumulator, and the messages hold what is between.
+std::vector<ExchangedSums::ReplicatedSum> ExchangedSums::replicated_sums(const Rank& rank, const SumExchangeState::Round& round) {
+  struct Gathered {
+    SumPart own;                // as this rank sends it
+    std::map<int, Use> places;  // by the part that holds the sum
+  };
+  std::map<std::pair<std::string, int>, Gathered> weights;  // by tensor and use
+  for (const SumMessage* message : round.outgoing)
+    for (const SumPart& part : message->parts) weights[{part.tensor, part.use}].own = part;
+  for (auto& [name, weight] : weights)
+    for (const int sum : weight.own.sums) weight.places[sum] = {.own = own_sum(rank, weight.own, sum)};
+  for (std::size_t message = 0; message < round.incoming.size(); ++message) {
+    std::size_t offset = 0;
+    for (const SumPart& part : round.incoming[message].message->parts)
+      for (const int sum : part.sums) {
+        weights.at({part.tensor, part.use}).places[sum] = {.message = message, .offset = offset};
+        offset += part.bytes;
+      }
+  }
+  std::vector<ReplicatedSum> sums;
+  for (auto& [name, weight] : weights) {
+    const SharedParts& shared = weight.own.shared;
+    ReplicatedSum sum{.gradient = own_sum(rank, weight.own, weight.own.sums.front())};
+    for (std::size_t i = 1; i < weight.own.sums.size(); ++i) sum.others.push_back(own_sum(rank, weight.own, weight.own.sums[i]));
+    int own = weight.own.sums.front();  // the part that it is in now
+    for (const runtime::PartAddition& parts : runtime::divide_sum_tree(shared.parts, shared.copies).across) {
+      Use& into = weight.places.at(parts.into);
+      Use& from = weight.places.at(parts.from);
+      if (parts.from == own) {
+        std::swap(into, from);
+        own = parts.into;
+      }
+      sum.additions.push_back({into, from});
+    }
+    sums.push_back(std::move(sum));
+  }
+  return sums;
+}
+
 void ExchangedSums::write(const kernels::ExecutionContext& context, std::size_t index, std::byte* place) const {
   for_each_part(rounds_.at(exchange_.round_index()).outgoing.at(index), place,
                 [&](const auto& sum, const auto& part) { kernels::convert(context, sum, part); });
@@ -151,10 +202,16 @@ void ExchangedSums::write(const kernels::ExecutionContext& context, std::size_t 
 
 void ExchangedSums::add(const kernels::ExecutionContext& context, const std::vector<std::byte*>& places) const {
   const RoundSums& sums = rounds_.at(exchange_.round_index());
-  if (exchange_.round().round == SumRound::uses) return add_uses(context, sums, places);
-  for (std::size_t message = 0; message < sums.incoming.size(); ++message)
-    for_each_part(sums.incoming[message], places.at(message),
-                  [&](const auto& sum, const auto& part) { kernels::accumulate(context, part, sum); });
+  exchange_.round().round == SumRound::uses ? add_uses(context, sums, places) : add_replicas(context, sums, places);
+}
+
+void ExchangedSums::add_replicas(const kernels::ExecutionContext& context, const RoundSums& sums,
+                                 const std::vector<std::byte*>& places) const {
+  for (const ReplicatedSum& sum : sums.replicated) {
+    for (const auto& [into, from] : sum.additions)
+      kernels::accumulate(context, from.tensor(sum.gradient, places), into.tensor(sum.gradient, places));
+    for (const kernels::Tensor& other : sum.others) kernels::fill_zero(context, other);
+  }
 }
 
 /// ((use 0 + use 1) + use 2) + … : until the first use of this rank the sum grows in the message of use 0, from then on in the accumulator
@@ -163,11 +220,7 @@ void ExchangedSums::add_uses(const kernels::ExecutionContext& context, const Rou
   for (const SharedWeight& weight : sums.weights) {
     const auto own = std::ranges::find_if(weight.uses, &Use::is_own);
     const kernels::Tensor gradient = own->own;
-    const auto tensor_of = [&](const Use& use) {
-      kernels::Tensor tensor = gradient;
-      tensor.data = use.is_own() ? use.own.data : places.at(use.message) + use.offset;
-      return tensor;
-    };
+    const auto tensor_of = [&](const Use& use) { return use.tensor(gradient, places); };
     kernels::Tensor sum = tensor_of(weight.uses.front());
     for (std::size_t i = 1; i < weight.uses.size(); ++i) {
       const kernels::Tensor next = tensor_of(weight.uses[i]);

@@ -72,27 +72,42 @@ class ExchangedSums {
 
   /// Copies the rank's own sums to the place of the message (outgoing message `index` of the round under way).
   void write(const kernels::ExecutionContext& context, std::size_t index, std::byte* place) const;
-  /// Adds what came in the round under way to the rank's sums; `places` are those of the incoming messages. After the round of uses the
+  /// Adds what came in the round under way to the rank's sums; `places` are those of the incoming messages. After the round of replicas
+  /// set 0 has the sum over all replicas, with the same bits on all of them, and the other sets are zero. After the round of uses the
   /// gradient of each shared weight is complete, and the sums of its further uses on this rank are zero.
   void add(const kernels::ExecutionContext& context, const std::vector<std::byte*>& places) const;
   /// Whether the round of uses completes the gradient of this weight.
   [[nodiscard]] bool completes(const runtime::StoredParameter& tensor) const;
 
  private:
-  /// Where the sum of a use is: on this rank, or in an incoming message of the round.
+  /// Where a sum is: on this rank, or in an incoming message of the round.
   struct Use {
     kernels::Tensor own = {};
     std::size_t message = 0, offset = 0;
     [[nodiscard]] bool is_own() const noexcept { return own.data != nullptr; }
+    /// The sum as a tensor like `like`.
+    [[nodiscard]] kernels::Tensor tensor(const kernels::Tensor& like, const std::vector<std::byte*>& places) const;
   };
   struct SharedWeight {
     const runtime::StoredParameter* tensor = nullptr;
     std::vector<Use> uses = {};  // in order
   };
-  struct RoundSums {
-    std::vector<std::vector<kernels::Tensor>> outgoing = {}, incoming = {};  // by message, then by part
-    std::vector<SharedWeight> weights = {};                                  // of a round of uses
+  /// The sums of one use of a weight that all replicas have, in a round of replicas.
+  struct ReplicatedSum {
+    struct Addition {
+      Use into, from;
+    };
+    kernels::Tensor gradient = {};             // where the last addition leaves the sum
+    std::vector<Addition> additions = {};      // in order
+    std::vector<kernels::Tensor> others = {};  // further sums of this rank, which end as zero
   };
+  struct RoundSums {
+    std::vector<std::vector<kernels::Tensor>> outgoing = {};  // by message, then by part and sum
+    std::vector<ReplicatedSum> replicated = {};
+    std::vector<SharedWeight> weights = {};  // of a round of uses
+  };
+  [[nodiscard]] static std::vector<ReplicatedSum> replicated_sums(const Rank& rank, const SumExchangeState::Round& round);
+  void add_replicas(const kernels::ExecutionContext& context, const RoundSums& sums, const std::vector<std::byte*>& places) const;
   void add_uses(const kernels::ExecutionContext& context, const RoundSums& sums, const std::vector<std::byte*>& places) const;
 
   const SumExchangeState& exchange_;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "actors/setup/cuda_config.hpp"
 #include "cluster/cluster_config.hpp"
 #include "cluster/status/status_config.hpp"
 #include "layers/model_config.hpp"
+#include "runtime/mesh_config.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::actors {
@@ -23,12 +25,16 @@ struct JobConfig {
   runtime::TrainConfig train;
   runtime::EvaluateConfig evaluate;
   runtime::PipelineConfig pipeline;
+  runtime::MeshConfig mesh;
   runtime::CheckpointConfig checkpoint;
   runtime::RematerializeConfig rematerialize;
   runtime::SampleConfig sample;
   cluster::ClusterConfig cluster;
   cluster::StatusConfig status;
   CudaConfig cuda;
+
+  /// The ranks of all copies of the pipeline.
+  [[nodiscard]] std::int64_t ranks() const noexcept { return mesh.copies() * pipeline.ranks; }
 };
 
 }  // namespace millrace::actors

@@ -1,6 +1,7 @@
 #include "actors/setup/pipeline_plan.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "kernels/base/buffer.hpp"
@@ -9,26 +10,78 @@
 #include "runtime/passes/differentiate.hpp"
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/generators/split_backward.hpp"
+#include "runtime/schedule/replicate.hpp"
 #include "runtime/schedule/table.hpp"
 
 namespace millrace::actors {
 namespace {
 
-/// With two replicas a rank holds two different stages of the model, and each replica sums the gradients of its half of the
-/// microbatches.
-void check_replicas(const runtime::Schedule& schedule, const runtime::TrainConfig& train) {
-  const int replicas = schedule.placement.replicas();
-  if (replicas == 1) return;
-  MILLRACE_CHECK(schedule.placement.ranks() % replicas == 0, ExitCode::config, "actors.plan",
-                 "schedule {} runs {} replicas on pipeline.ranks = {}, expected an even number of ranks", schedule.name, replicas,
-                 schedule.placement.ranks());
-  MILLRACE_CHECK(schedule.microbatches % replicas == 0, ExitCode::config, "actors.plan",
-                 "schedule {} shares train.microbatches = {} between {} replicas, expected an even number", schedule.name,
-                 schedule.microbatches, replicas);
-  MILLRACE_CHECK(
-      train.accumulators == 1 || train.accumulators == replicas, ExitCode::config, "actors.plan",
-      "train.accumulators = {}, but schedule {} sums gradients in {} parts, one per replica; expected train.accumulators = {}, or 1",
-      train.accumulators, schedule.name, replicas, replicas);
+constexpr const char* plan_component = "actors.plan";
+
+/// The multiple of `step` that is nearest to a number, at least `step`.
+std::int64_t nearest_multiple(std::int64_t number, std::int64_t step) { return std::max(step, (number + step / 2) / step * step); }
+
+/// The largest number of copies up to `most` for which `holds`.
+template <class Condition>
+std::int64_t fewer_copies(std::int64_t most, Condition holds) {
+  while (most > 1 && !holds(most)) --most;
+  return most;
+}
+
+/// "the 4 copies" or, where each is a mirror, "the 8 replicas of 4 copies (each has two directions)".
+std::string replicas_text(const runtime::Placement& placement) {
+  if (placement.directions() == 1) return fmt::format("the {} copies", placement.copies());
+  if (placement.copies() == 1) return fmt::format("the {} directions", placement.directions());
+  return fmt::format("the {} replicas of {} copies (each has {} directions)", placement.replicas(), placement.copies(),
+                     placement.directions());
+}
+
+/// A number of gradient sums, of which each of `groups` has as many. One sum of a single copy with two directions means one for each.
+int sums_of_each(const char* key, std::int64_t sums, int groups, const runtime::Placement& placement, const std::string& text) {
+  if (placement.copies() == 1 && sums == 1) return 1;
+  const int directions = placement.directions();
+  const std::int64_t data = fewer_copies(placement.copies(), [&](std::int64_t copies) {
+    return groups * copies % placement.copies() == 0 && sums % (groups * copies / placement.copies()) == 0;
+  });
+  MILLRACE_CHECK(sums % groups == 0, ExitCode::config, plan_component,
+                 "{} = {}, expected a multiple of {}; nearest legal: mesh.data = {}{}, or {} = {} for a new run", key, sums, text, data,
+                 data == 1 && directions > 1 ? " with another schedule" : "", key, nearest_multiple(sums, groups));
+  return static_cast<int>(sums / groups);
+}
+
+bool has_experts(const PipelinePlan& plan) {
+  return std::ranges::any_of(plan.parameters, [](const auto& spec) { return spec.experts.present(); });
+}
+
+/// How many sums of gradients each rank has.
+void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) {
+  const auto& placement = plan.schedule.placement;
+  MILLRACE_CHECK(placement.positions() % placement.directions() == 0, ExitCode::config, plan_component,
+                 "schedule {} runs {} replicas on pipeline.ranks = {}, expected an even number of ranks", plan.schedule.name,
+                 placement.directions(), placement.positions());
+  const auto divides = [&](const std::string& what) {
+    MILLRACE_CHECK(plan.schedule.microbatches % placement.replicas() == 0, ExitCode::config, plan_component,
+                   "train.microbatches = {}, expected a multiple of {}", plan.schedule.microbatches, what);
+  };
+  divides(replicas_text(placement));
+  plan.accumulators = sums_of_each("train.accumulators", train.accumulators, placement.replicas(), placement, replicas_text(placement));
+  if (!has_experts(plan)) return;
+  const int groups = plan.expert_groups();
+  plan.expert_accumulators = sums_of_each(
+      "train.expert_accumulators", train.expert_accumulators, groups, placement,
+      plan.mesh.expert == 1 ? replicas_text(placement) : fmt::format("the {} replicas of each expert (mesh.data / mesh.expert)", groups));
+}
+
+/// The copies and what they share, checked against the model.
+Mesh mesh_of(const PlanRequest& request) {
+  const Mesh mesh{static_cast<int>(request.mesh.copies()), static_cast<int>(request.mesh.expert)};
+  MILLRACE_CHECK(mesh.data >= 1 && mesh.expert >= 1 && mesh.data % mesh.expert == 0, ExitCode::config, plan_component,
+                 "mesh.expert = {}, expected a divisor of mesh.data = {}", mesh.expert, mesh.data);
+  MILLRACE_CHECK(mesh.expert == 1 || (request.model.experts > 0 && request.model.experts % mesh.expert == 0), ExitCode::config,
+                 plan_component, "mesh.expert = {}, expected a divisor of model.experts = {}", mesh.expert, request.model.experts);
+  MILLRACE_CHECK(request.train.microbatches % mesh.data == 0, ExitCode::config, plan_component,
+                 "train.microbatches = {}, expected a multiple of the {} copies (mesh.data)", request.train.microbatches, mesh.data);
+  return mesh;
 }
 
 /// pipeline.plan: a user's table, which must match the ranks, stages and microbatches of the run.
@@ -41,7 +94,7 @@ runtime::Schedule planned_schedule(const PlanRequest& request) {
   };
   check("pipeline.ranks", request.pipeline.ranks, schedule.placement.ranks());
   check("pipeline.ranks x pipeline.chunks", request.pipeline.ranks * request.pipeline.chunks, schedule.placement.model_stages());
-  check("train.microbatches", request.train.microbatches, schedule.microbatches);
+  check("train.microbatches / mesh.data", request.train.microbatches / request.mesh.copies(), schedule.microbatches);
   MILLRACE_CHECK(!schedule.forward_only(), ExitCode::config, "actors.plan",
                  "{} is a table without backwards, expected forwards and backwards", path);
   return schedule;
@@ -95,14 +148,14 @@ void check_qk_clip(const PipelinePlan& plan, const runtime::TrainConfig& train) 
                  plan.model.attn_logit_softcapping);
 }
 
-/// The schedule that pipeline.schedule names, for a step of this many microbatches.
+/// The schedule that pipeline.schedule names, of one copy, for a step of this many microbatches of all copies.
 runtime::Schedule generated_schedule(const PlanRequest& request, std::int64_t microbatches) {
   const auto& pipeline = request.pipeline;
   runtime::ScheduleRequest schedule;
   schedule.name = pipeline.schedule;
   schedule.ranks = static_cast<int>(pipeline.ranks);
   schedule.chunks = static_cast<int>(pipeline.chunks);
-  schedule.microbatches = static_cast<int>(microbatches);
+  schedule.microbatches = static_cast<int>(microbatches / request.mesh.copies());
   if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
   schedule.group = static_cast<int>(pipeline.group);
   return runtime::make_schedule(schedule);
@@ -121,21 +174,21 @@ void add_smaller_schedules(PipelinePlan& plan, const PlanRequest& request) {
                  request.train.ramp_microbatches, request.pipeline.plan);
   for (const std::int64_t microbatches : sizes) {
     if (microbatches == plan.schedule.microbatches) continue;
-    const auto& train = request.train;
-    MILLRACE_CHECK(
-        microbatches % (train.accumulators * plan.schedule.placement.replicas()) == 0 && microbatches % train.accumulation_steps == 0,
-        ExitCode::config, "actors.plan",
-        "a step of {} microbatches while the batch grows, expected a multiple of train.accumulators = {}, of the {} replicas and of "
-        "train.accumulation_steps = {}",
-        microbatches, train.accumulators, plan.schedule.placement.replicas(), train.accumulation_steps);
-    auto schedule = runtime::with_one_kind_of_backward(generated_schedule(request, microbatches));
+    const std::int64_t steps = request.train.accumulation_steps;
+    const int sums = std::lcm(plan.parts(), plan.expert_parts());
+    MILLRACE_CHECK(microbatches % sums == 0 && microbatches % steps == 0, ExitCode::config, plan_component,
+                   "a step of {} microbatches while the batch grows, expected a multiple of the {} gradient sums (train.accumulators, {}) "
+                   "and of train.accumulation_steps = {}",
+                   microbatches, sums, replicas_text(plan.schedule.placement), steps);
+    const auto one = runtime::with_one_kind_of_backward(generated_schedule(request, microbatches));
+    auto schedule = runtime::replicate(one, plan.mesh.data);
     MILLRACE_CHECK(
         schedule.placement.stages() == plan.schedule.placement.stages() && splits_backward(schedule) == splits_backward(plan.schedule),
         ExitCode::config, "actors.plan",
         "schedule {} has another kind of backward or other stages for {} microbatches than for {}, expected the same: a stage has one "
         "kind of programs",
         plan.schedule.name, microbatches, plan.schedule.microbatches);
-    const auto ledger = runtime::make_ledger(schedule);
+    const auto ledger = runtime::replicate(runtime::make_ledger(one), one.placement, plan.mesh.data);
     for (std::size_t i = 0; i < ledger.stages.size(); ++i) {
       auto& slots = plan.ledger.stages.at(i);
       slots.stash_input = std::max(slots.stash_input, ledger.stages[i].stash_input);
@@ -175,6 +228,12 @@ void check_sizes(const PlanRequest& request) {
 
 }  // namespace
 
+std::string copies_text(const runtime::MeshConfig& mesh) {
+  if (mesh.copies() == 1) return {};
+  const std::string shared = mesh.expert > 1 ? fmt::format(" ({} share their experts)", mesh.expert) : "";
+  return fmt::format("{} copies{} of ", mesh.copies(), shared);
+}
+
 PipelinePlan make_plan(const PlanRequest& request) {
   check_sizes(request);
   const auto& pipeline = request.pipeline;
@@ -189,7 +248,7 @@ const runtime::Schedule& PipelinePlan::schedule_of(std::int64_t microbatches) co
   return *found;
 }
 
-PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
+PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& schedule) {
   check_sizes(request);
   PipelinePlan plan;
   const auto& pipeline = request.pipeline;
@@ -198,16 +257,17 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
   const std::int64_t stages = pipeline.ranks * pipeline.chunks;
   const layers::ChainLength chain = layers::chain_of(plan.model);
   plan.layout = pipeline.layout.empty() ? layers::uniform_layout(chain, stages) : layers::parse_layout(pipeline.layout, chain, stages);
-  plan.schedule = std::move(schedule);
-  check_replicas(plan.schedule, train);
-  plan.schedule = runtime::with_one_kind_of_backward(plan.schedule);  // a stage's programs are planned for one kind of backward
-  plan.ledger = runtime::make_ledger(plan.schedule);
+  plan.mesh = mesh_of(request);
+  plan.parameters = layers::model_parameters(plan.model, loss_weights(train));
+  const auto one = runtime::with_one_kind_of_backward(schedule);  // a stage's programs are planned for one kind of backward
+  plan.schedule = runtime::replicate(one, plan.mesh.data);
+  choose_accumulators(plan, train);
+  plan.ledger = runtime::replicate(runtime::make_ledger(one), one.placement, plan.mesh.data);
   plan.ramp = train.ramp_microbatches > 0 ? runtime::BatchRamp(train) : runtime::BatchRamp(plan.schedule.microbatches);
   add_smaller_schedules(plan, request);
   plan.edges = runtime::edges_of(plan.schedule.placement);
   plan.split_backward = splits_backward(plan.schedule);
 
-  plan.parameters = layers::model_parameters(plan.model, loss_weights(train));
   MILLRACE_CHECK(
       train.routed_bias_update_rate == 0 || std::ranges::any_of(plan.parameters, [](const auto& spec) { return !spec.router.empty(); }),
       ExitCode::config, "actors.plan", "train.routed_bias_update_rate = {}, but no router of the model has a bias",
@@ -229,11 +289,11 @@ PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule) {
                  "actors.plan", "train.trainable = [\"{}\"] finds no parameter that can be trained, expected parts of names such as {}",
                  fmt::join(train.trainable, "\", \""), plan.parameters.front().name);
   plan.matrices = runtime::MatrixRule(train, plan.model.numerics == "maxtext");
-  const int replicas = plan.schedule.placement.replicas();
-  plan.accumulators = replicas == 1 ? static_cast<int>(train.accumulators) : 1;
   const auto model_layout = plan.layout;
-  plan.sums = sum_messages(plan.model, model_layout, plan.losses, plan.schedule.placement, static_cast<int>(plan.edges.size()));
-  for (int replica = 1; replica < replicas; ++replica) plan.layout.insert(plan.layout.end(), model_layout.begin(), model_layout.end());
+  plan.sums = sum_messages({plan.model, model_layout, plan.losses, plan.schedule.placement, plan.parts(), plan.expert_parts(),
+                            plan.expert_groups(), static_cast<int>(plan.edges.size())});
+  for (int replica = 1; replica < plan.replicas(); ++replica)
+    plan.layout.insert(plan.layout.end(), model_layout.begin(), model_layout.end());
   plan.edge_bytes = bytes_of_edges(plan);
   return plan;
 }
@@ -282,6 +342,23 @@ bool PipelinePlan::held_by_several(std::string_view parameter) const {
   return std::ranges::any_of(sums, has);
 }
 
+ExpertRanks PipelinePlan::expert_group(runtime::StageId stage) const {
+  const auto& placement = schedule.placement;
+  const int groups = expert_groups(), replica = placement.replica_of(stage);
+  ExpertRanks group{{mesh.expert, replica / groups}, {}};
+  for (int member = 0; member < mesh.expert; ++member) {
+    const int other = member * groups + replica % groups;
+    group.ranks.push_back(placement.rank_of(runtime::StageId(other * placement.model_stages() + placement.model_stage(stage))));
+  }
+  return group;
+}
+
+std::string PipelinePlan::rank_text(runtime::RankId rank) const {
+  const auto& placement = schedule.placement;
+  if (placement.copies() == 1) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} (copy {}, position {})", rank, placement.copy_of(rank), placement.position_of(rank));
+}
+
 layers::StageOptions PipelinePlan::stage_options() const {
   layers::StageOptions options;
   options.compute = compute;
@@ -323,7 +400,8 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
 }
 
 std::string PipelinePlan::text() const {
-  std::string text = fmt::format("layout {}\nschedule {}\n", layout_text(), schedule.name);
+  std::string text = fmt::format("layout {}\nschedule {}\nmesh {} {}\nsums {} {}\n", layout_text(), schedule.name, mesh.data, mesh.expert,
+                                 parts(), expert_parts());
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
     for (const auto& action : schedule.ranks[rank]) text += fmt::format(" {}", action);

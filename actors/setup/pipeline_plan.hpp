@@ -12,6 +12,7 @@
 #include "layers/partition.hpp"
 #include "runtime/batch_ramp.hpp"
 #include "runtime/data/mtp_targets.hpp"
+#include "runtime/mesh_config.hpp"
 #include "runtime/optimizers/decay.hpp"
 #include "runtime/optimizers/matrix_rule.hpp"
 #include "runtime/optimizers/optimizer.hpp"
@@ -32,6 +33,22 @@ struct PlanRequest {
   kernels::DeviceKind device = kernels::DeviceKind::cpu;  // the device that the programs are made for
   bool one_segment = false;                               // every row of a microbatch is one segment
   bool internal_metrics = false;                          // observe statistics of every layer's output
+  runtime::MeshConfig mesh = {};
+};
+
+/// "2 copies of " or, where experts are shared, "4 copies (2 share their experts) of "; empty for one copy.
+[[nodiscard]] std::string copies_text(const runtime::MeshConfig& mesh);
+
+/// How a job is cut besides its pipeline.
+struct Mesh {
+  int data = 1;    // copies of the pipeline; copy d has the ranks d·P … d·P + P − 1
+  int expert = 1;  // ranks that share the experts of a layer
+};
+
+/// The ranks of one pipeline position that share the experts of its layers.
+struct ExpertRanks {
+  runtime::ExpertGroup group;
+  std::vector<runtime::RankId> ranks;  // by member
 };
 
 /// The weights of [train] in the form that programs are built with.
@@ -54,7 +71,8 @@ struct PlanRequest {
 /// Which rank does what, decided before anything is allocated: the same in every process of a job, which the run hash verifies.
 struct PipelinePlan {
   layers::ModelConfig model;
-  std::vector<layers::StageLayout> layout;                      // by stage; a second replica repeats the first
+  Mesh mesh;
+  std::vector<layers::StageLayout> layout;                      // by stage; further replicas repeat the first
   runtime::Schedule schedule;                                   // of a training step, the largest where the batch grows
   runtime::BatchRamp ramp;                                      // the number of microbatches of each step
   std::vector<runtime::Schedule> smaller_schedules;             // of the steps before the batch has grown, by number of microbatches
@@ -71,7 +89,8 @@ struct PipelinePlan {
   std::int64_t rows = 1, sequence = 1;  // of a microbatch
   runtime::LossWeights losses;
   std::int64_t accumulation_steps = 1;
-  int accumulators = 1;         // contiguous parts of a replica's microbatches, with a gradient sum each
+  int accumulators = 1;         // parts of a replica's microbatches, with a gradient sum each
+  int expert_accumulators = 1;  // the same for the weights of experts
   bool split_backward = false;  // the table has I and W
   std::shared_ptr<const runtime::Optimizer> optimizer;
   runtime::DecayRule decay;         // which parameters the optimizer lets decay
@@ -89,9 +108,26 @@ struct PipelinePlan {
   /// The layout string of one replica.
   [[nodiscard]] std::string layout_text() const;
   [[nodiscard]] int replicas() const { return schedule.placement.replicas(); }
-  /// The number of contiguous parts of the step's microbatches with a gradient sum each: the train.accumulators of the one-stage
-  /// run with the same bits.
+  /// The number of parts of the step's microbatches with a gradient sum each: the train.accumulators of the one-rank run with the same
+  /// bits.
   [[nodiscard]] int parts() const { return replicas() * accumulators; }
+  /// The groups of replicas that have all experts among them, so that each expert is there as often. Replica c is member c / groups of
+  /// group c mod groups.
+  [[nodiscard]] int expert_groups() const { return replicas() / mesh.expert; }
+  /// The same as parts() for the weights of experts: the train.expert_accumulators of the one-rank run with the same bits.
+  [[nodiscard]] int expert_parts() const { return expert_groups() * expert_accumulators; }
+  /// The index of the gradient sums that a microbatch adds to, on each rank that has it.
+  [[nodiscard]] int accumulator_set(std::int64_t microbatch) const { return runtime::GlobalOrder(replicas()).set(microbatch, parts()); }
+  [[nodiscard]] int expert_accumulator_set(std::int64_t microbatch) const {
+    return runtime::GlobalOrder(expert_groups()).set(microbatch, expert_parts());
+  }
+  /// The ranks that share the experts of this stage with its rank, and that rank's place among them.
+  [[nodiscard]] ExpertRanks expert_group(runtime::StageId stage) const;
+  /// The same for a rank whose stages all belong to one replica; with two directions, for its first stage.
+  [[nodiscard]] ExpertRanks expert_group(runtime::RankId rank) const { return expert_group(schedule.placement.stages_of(rank).front()); }
+  [[nodiscard]] std::string copies_text() const { return actors::copies_text({mesh.data, mesh.expert}); }
+  /// "rank 5", or "rank 5 (copy 1, position 1)" where there are copies.
+  [[nodiscard]] std::string rank_text(runtime::RankId rank) const;
   [[nodiscard]] bool is_first(runtime::StageId stage) const { return !schedule.placement.previous(stage); }
   [[nodiscard]] bool is_last(runtime::StageId stage) const { return !schedule.placement.next(stage); }
   /// The rank of the first replica's head.
@@ -99,8 +135,7 @@ struct PipelinePlan {
     return schedule.placement.rank_of(runtime::StageId(schedule.placement.model_stages() - 1));
   }
   [[nodiscard]] runtime::RankId embedding_rank() const { return schedule.placement.rank_of(runtime::StageId(0)); }
-  /// The head's rank of each replica, in the order in which replicas divide the microbatches, and therefore in the order of their
-  /// losses.
+  /// The head's rank of each replica, in the order in which replicas are dealt the microbatches.
   [[nodiscard]] std::vector<int> head_ranks() const;
   /// Whether several ranks hold this weight.
   [[nodiscard]] bool held_by_several(std::string_view parameter) const;
@@ -126,8 +161,8 @@ struct PipelinePlan {
 /// schedule that does not support these chunks, accumulators that do not divide the microbatches, too many or too few
 /// rematerialisation policies for the stages.
 [[nodiscard]] PipelinePlan make_plan(const PlanRequest& request);
-/// The same for a given schedule; the request's schedule is ignored.
-[[nodiscard]] PipelinePlan make_plan(const PlanRequest& request, runtime::Schedule schedule);
+/// The same for a given schedule of one copy of the pipeline; the request's schedule is ignored.
+[[nodiscard]] PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& schedule);
 
 /// The number of actions that a rank may issue ahead of the one that computes.
 inline constexpr int max_issue_ahead = 2;

@@ -27,7 +27,7 @@ struct RunSettings : JobConfig {
   std::function<std::string(runtime::Measured measured, const std::string& folder)> profiled;
 
   [[nodiscard]] PlanRequest plan_request() const {
-    return {model, train, pipeline, rematerialize, kernels::device_kind(device), !data.packing, internal_metrics};
+    return {model, train, pipeline, rematerialize, kernels::device_kind(device), !data.packing, internal_metrics, mesh};
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "layers/models/model.hpp"
+#include "runtime/schedule/sum_tree.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -16,7 +17,7 @@ using runtime::RankId;
 using runtime::StageId;
 
 SumPart part_of(const layers::ParameterSpec& spec) {
-  return {spec.name, spec.order, spec.use, kernels::align_up(static_cast<std::size_t>(spec.shape.elements()) * sizeof(float))};
+  return {spec.name, spec.order, spec.use, kernels::align_up(static_cast<std::size_t>(spec.shape.elements()) * sizeof(float)), {}};
 }
 
 void sort(std::vector<SumPart>& parts) {
@@ -44,20 +45,32 @@ std::map<std::string, std::vector<PlacedUse>> shared_weights(const layers::Model
   return weights;
 }
 
-/// Every rank and its mirror exchange all sums that they have.
-void add_replicas(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout, const runtime::LossWeights& losses,
-                  const Placement& placement, std::vector<SumMessage>& messages) {
-  for (int rank = 0; rank < placement.ranks() / 2; ++rank) {
-    const RankId first(rank), second(placement.ranks() - 1 - rank);
-    SumMessage message{.round = SumRound::replicas, .from = first, .to = second};
-    for (const StageId stage : placement.stages_of(first))
-      for (const layers::ParameterSpec& spec :
-           layers::parameters(model, layout.at(static_cast<std::size_t>(placement.model_stage(stage))), losses))
-        message.parts.push_back(part_of(spec));
-    sort(message.parts);
-    messages.push_back(message);
-    std::swap(message.from, message.to);
-    messages.push_back(std::move(message));
+/// Every rank sends its sums of every weight to all other replicas of the weight's stage; of a weight of experts, to those that have the
+/// same experts.
+void add_replicas(const SumMessagesInput& input, std::vector<SumMessage>& messages) {
+  const Placement& placement = input.placement;
+  const int replicas = placement.replicas(), groups = input.expert_groups;
+  const auto own = [&](const SharedParts& shared) {
+    return runtime::divide_sum_tree(shared.parts, shared.copies).sums.at(static_cast<std::size_t>(shared.copy));
+  };
+  std::map<std::pair<int, int>, std::vector<SumPart>> parts;  // by sender and receiver
+  for (int stage = 0; stage < placement.model_stages(); ++stage) {
+    const auto rank_of = [&](int replica) { return placement.rank_of(StageId(replica * placement.model_stages() + stage)).value; };
+    for (const layers::ParameterSpec& spec :
+         layers::parameters(input.model, input.layout.at(static_cast<std::size_t>(stage)), input.losses)) {
+      const bool experts = spec.experts.present();
+      for (int from = 0; from < replicas; ++from) {
+        SumPart part = part_of(spec);
+        part.shared = experts ? SharedParts{input.expert_parts, groups, from % groups} : SharedParts{input.parts, replicas, from};
+        part.sums = own(part.shared);
+        for (int to = 0; to < replicas; ++to)
+          if (to != from && (!experts || to / groups == from / groups)) parts[{rank_of(from), rank_of(to)}].push_back(part);
+      }
+    }
+  }
+  for (auto& [ranks, of_message] : parts) {
+    sort(of_message);
+    messages.push_back({SumRound::replicas, RankId(ranks.first), RankId(ranks.second), 0, std::move(of_message)});
   }
 }
 
@@ -91,16 +104,16 @@ void add_uses(const layers::ModelConfig& model, const std::vector<layers::StageL
 
 std::size_t SumMessage::bytes() const {
   std::size_t sum = 0;
-  for (const SumPart& part : parts) sum += part.bytes;
+  for (const SumPart& part : parts) sum += part.bytes * part.sums.size();
   return sum;
 }
 
-std::vector<SumMessage> sum_messages(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout,
-                                     const runtime::LossWeights& losses, const Placement& placement, int first_channel) {
+std::vector<SumMessage> sum_messages(const SumMessagesInput& input) {
   std::vector<SumMessage> messages;
-  if (placement.replicas() > 1) add_replicas(model, layout, losses, placement, messages);
-  add_uses(model, layout, losses, placement, messages);
-  for (SumMessage& message : messages) message.channel = first_channel++;
+  if (input.placement.replicas() > 1) add_replicas(input, messages);
+  add_uses(input.model, input.layout, input.losses, input.placement, messages);
+  int channel = input.first_channel;
+  for (SumMessage& message : messages) message.channel = channel++;
   return messages;
 }
 

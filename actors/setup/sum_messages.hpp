@@ -14,18 +14,28 @@
 
 namespace millrace::actors {
 
-/// After a step's list, ranks that hold the same weights exchange gradient sums. In the first round the two ranks of two replicas add what
-/// each has from its half of the microbatches, use by use. In the second round ranks that use one table in different places of the model
-/// (embedding, modules of multi-token prediction, tied head) send each other the sums of their uses, and each adds all of them in the order
-/// of the uses, so that all get the same bits.
+/// After a step's list, ranks that hold the same weights exchange gradient sums. In the first round the ranks of all replicas add what each
+/// has from its share of the microbatches, use by use, in the order of the tree of their parts (sum_tree.hpp). In the second round ranks
+/// that use one table in different places of the model (embedding, modules of multi-token prediction, tied head) send each other the sums
+/// of their uses, and each adds all of them in the order of the uses, so that all get the same bits.
 enum class SumRound : std::uint8_t { replicas, uses };
 
-/// The gradient sum of one use of a weight.
+/// How the parts of a weight's gradient are shared by those who have it: copy c has the parts that are c modulo `copies`, in the order of
+/// its sets, and after its own additions some sums that it sends.
+struct SharedParts {
+  int parts = 1, copies = 1;
+  int copy = 0;  // of the sender
+  friend bool operator==(const SharedParts&, const SharedParts&) = default;
+};
+
+/// The gradient sum of one use of a weight, or several sums.
 struct SumPart {
   std::string tensor;
   int order = 0;  // of the tensor in the model
   int use = 0;
-  std::size_t bytes = 0;  // aligned to kernels::kAlignment
+  std::size_t bytes = 0;        // of one sum, aligned to kernels::kAlignment
+  SharedParts shared;           // in the round of replicas
+  std::vector<int> sums = {0};  // the parts that hold the sender's sums, one after another in the message
 };
 
 /// One message of a round.
@@ -37,9 +47,17 @@ struct SumMessage {
   [[nodiscard]] std::size_t bytes() const;
 };
 
-/// All messages of a step, in the order of their channels, of which the first is `first_channel`. `layout`: the stages of one replica.
-[[nodiscard]] std::vector<SumMessage> sum_messages(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout,
-                                                   const runtime::LossWeights& losses, const runtime::Placement& placement,
-                                                   int first_channel);
+struct SumMessagesInput {
+  const layers::ModelConfig& model;
+  const std::vector<layers::StageLayout>& layout;  // the stages of one replica
+  const runtime::LossWeights& losses;
+  const runtime::Placement& placement;
+  int parts = 1, expert_parts = 1;  // of the gradients of all weights, and of those of experts
+  int expert_groups = 1;            // the replicas c, c + groups, c + 2 · groups, … share experts (PipelinePlan::expert_groups)
+  int first_channel = 0;
+};
+
+/// All messages of a step, in the order of their channels, of which the first is `first_channel`.
+[[nodiscard]] std::vector<SumMessage> sum_messages(const SumMessagesInput& input);
 
 }  // namespace millrace::actors

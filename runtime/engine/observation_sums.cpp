@@ -9,26 +9,49 @@
 
 namespace millrace::runtime {
 
-std::vector<Observation> add_observations(std::vector<ObservedSums> reported, int model_stages) {
+namespace {
+
+/// An observation's place in the model: its stage within a replica, and its place among the observations of that stage.
+using ObservedPlace = std::pair<int, int>;
+
+/// The reports of each observation, one per replica in the replicas' order.
+std::map<ObservedPlace, std::vector<const ObservedSums*>> by_place(std::vector<ObservedSums>& reported, int model_stages) {
   std::ranges::stable_sort(reported, {}, &ObservedSums::stage);
-  std::map<std::pair<int, int>, Observation> sums;  // by stage of a replica, and place within the stage
+  std::map<ObservedPlace, std::vector<const ObservedSums*>> places;
   int stage = -1, place = 0;
-  for (ObservedSums& each : reported) {
+  for (const ObservedSums& each : reported) {
     place = each.stage == stage ? place + 1 : 0;
     stage = each.stage;
-    const auto width = static_cast<std::size_t>(each.width);
-    Observation& sum = sums[{stage % std::max(model_stages, 1), place}];
-    const bool place_is_new = sum.values.empty();
-    if (place_is_new) sum = {std::move(each.name), each.layer, std::move(each.scope), std::vector<double>(width, 0.0)};
-    const bool largest = sum.name == score_maxima_name;
-    if (largest && place_is_new) sum.values.assign(width, -std::numeric_limits<double>::infinity());
-    for (std::size_t i = 0; i < each.values.size(); ++i) {
-      double& value = sum.values[i % width];
-      value = largest ? std::max(value, each.values[i]) : value + each.values[i];
+    places[{stage % std::max(model_stages, 1), place}].push_back(&each);
+  }
+  return places;
+}
+
+}  // namespace
+
+std::vector<Observation> add_observations(std::vector<ObservedSums> reported, int model_stages) {
+  std::vector<Observation> all;
+  for (const auto& [place, replicas] : by_place(reported, model_stages)) {
+    const ObservedSums& first = *replicas.front();
+    const auto width = static_cast<std::size_t>(first.width);
+    const bool largest = first.name == score_maxima_name;
+    Observation& sum = all.emplace_back(Observation{first.name, first.layer, first.scope, {}});
+    sum.values.assign(width, largest ? -std::numeric_limits<double>::infinity() : 0.0);
+    // In rounds: a row of every replica, then the next row of every replica. So the rows of microbatches come in their order, and the order
+    // of sums of integers, a row for each accumulation step, does not matter.
+    std::size_t rows = 0;
+    for (const ObservedSums* each : replicas) rows = std::max(rows, each->values.size() / std::max<std::size_t>(width, 1));
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (const ObservedSums* each : replicas) {
+        if ((row + 1) * width > each->values.size()) continue;
+        for (std::size_t i = 0; i < width; ++i) {
+          double& value = sum.values[i];
+          const double own = each->values[row * width + i];
+          value = largest ? std::max(value, own) : value + own;
+        }
+      }
     }
   }
-  std::vector<Observation> all;
-  for (auto& [where, sum] : sums) all.push_back(std::move(sum));
   return all;
 }
 

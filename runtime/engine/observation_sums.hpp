@@ -28,8 +28,8 @@ struct Observation {
 
 /// The observations of a step in model order: by stage of one replica, then in the order in which the stage declared them. A value's rows
 /// are added in the order of microbatches, so that the sums do not depend on the layout; of the scores of heads the largest is taken.
-/// `reported` may come in any order of stages; `model_stages`: stages of one replica; a second replica's stages follow and have the later
-/// microbatches.
+/// `reported` may come in any order of stages; `model_stages`: stages of one replica; those of the others follow. Replicas share the
+/// microbatches as GlobalOrder says.
 [[nodiscard]] std::vector<Observation> add_observations(std::vector<ObservedSums> reported, int model_stages);
 /// The same for the observations of this name, which are integers, of one accumulation step.
 [[nodiscard]] std::vector<Observation> add_observations_of_step(const std::vector<ObservedSums>& reported, int model_stages,

@@ -61,15 +61,17 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
   if (options.training && options.optimizer != nullptr)
     require_kernels(options.optimizer->kernel_rows(), options.device, "runtime.rank_compute", "the optimizer's update");
   RankShards shards = shards_of(stages, options);
-  RankMemoryRequest demand{options.accumulators,
-                           options.training,
-                           options.staging,
-                           options.batches,
-                           !kernels::device_type(options.device).facts().host_readable,
-                           shards.shared_copy,
-                           {},
-                           options.rings,
-                           options.workspaces};
+  for (ShardLayout& shard : shards.stages) shard.copies = options.copies;
+  RankMemoryRequest demand{.accumulators = options.accumulators,
+                           .expert_accumulators = options.expert_accumulators,
+                           .training = options.training,
+                           .staging = options.staging,
+                           .batches = options.batches,
+                           .on_device = !kernels::device_type(options.device).facts().host_readable,
+                           .shared_copy = shards.shared_copy,
+                           .stages = {},
+                           .rings = options.rings,
+                           .workspaces = options.workspaces};
   for (std::size_t i = 0; i < stages.size(); ++i) {
     RankStage& stage = stages[i];
     owned_.push_back(std::make_unique<Stage>(std::move(shards.stages[i]), std::move(stage.training), std::move(stage.logits), options.mode,

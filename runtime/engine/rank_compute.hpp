@@ -26,7 +26,9 @@ struct RankStage {
 struct RankOptions {
   kernels::DType compute = kernels::DType::f32;
   BackwardMode mode = BackwardMode::fused;
-  int accumulators = 1;
+  int accumulators = 1;                                  // sets of gradient sums
+  int expert_accumulators = 1;                           // sets of those of the weights of experts
+  int copies = 1;                                        // of the model, each with as many sets
   int workspaces = 1;                                    // 2: a list of the rank weaves actions
   int batches = 1;                                       // number of microbatches whose tokens the rank holds at a time
   bool training = true;                                  // accumulators, and the optimizer's states

@@ -14,9 +14,11 @@ namespace millrace::runtime {
 
 std::string_view to_string(MemoryKind kind) {
   static constexpr std::array<std::string_view, memory_kind_count> names = {
-      "master",   "copy",        "state",        "accumulator", "staging",     "square",       "workspace",   "batch",        "scalar",
-      "constant", "stash_input", "stash_weight", "handoff",     "boundary_in", "boundary_out", "gradient_in", "gradient_out", "result",
-      "logits",   "ring",        "offload",      "batch_copy",  "result_copy", "scalar_copy",  "logits_copy", "ring_copy"};
+      "master",       "copy",        "state",       "accumulator",  "expert_accumulator", "staging",
+      "square",       "workspace",   "batch",       "scalar",       "constant",           "stash_input",
+      "stash_weight", "handoff",     "boundary_in", "boundary_out", "gradient_in",        "gradient_out",
+      "result",       "logits",      "ring",        "offload",      "batch_copy",         "result_copy",
+      "scalar_copy",  "logits_copy", "ring_copy"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -67,6 +69,7 @@ void RankMemoryPlan::add_shards(const RankMemoryRequest& demand) {
     const std::size_t states = demand.training ? stage.state : 0;
     add(state, stage.stage, states, 1);
     if (demand.training) add(accumulator, stage.stage, stage.accumulator, demand.accumulators);
+    if (demand.training) add(expert_accumulator, stage.stage, stage.expert_accumulator, demand.expert_accumulators);
     if (demand.staging) add_readable(staging, stage.stage, stage.master + states, 1);
     // A few numbers, which kernels write where the host can read them.
     if (demand.training) add_readable(square, stage.stage, stage.square, 1);

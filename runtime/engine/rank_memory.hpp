@@ -17,12 +17,13 @@ namespace millrace::runtime {
 /// The purpose of a section of a rank's arena.
 enum class MemoryKind : std::uint8_t {
   // The shard of a stage:
-  master,       // fp32 parameters
-  copy,         // bf16 and packed copies of the matrices; the rank's own section is the place of those that are only read packed
-  state,        // of the optimizer, fp32: all states of all parameters
-  accumulator,  // gradient sums; a slot is a whole set
-  staging,      // of a snapshot: parameters, then states
-  square,       // f64: the sum of squares of each gradient
+  master,              // fp32 parameters
+  copy,                // bf16 and packed copies of the matrices; the rank's own section is the place of those that are only read packed
+  state,               // of the optimizer, fp32: all states of all parameters
+  accumulator,         // gradient sums; a slot is a whole set
+  expert_accumulator,  // those of the weights of experts; a slot is a whole set
+  staging,             // of a snapshot: parameters, then states
+  square,              // f64: the sum of squares of each gradient
   // The other kinds have one section per rank unless a comment says otherwise:
   workspace,     // shared by all programs of the rank and the optimizer; a second one where lists weave actions
   batch,         // tokens, positions, segments, targets of a microbatch
@@ -47,7 +48,7 @@ enum class MemoryKind : std::uint8_t {
   logits_copy,
   ring_copy,  // of a channel whose link cannot access device memory
 };
-inline constexpr std::size_t memory_kind_count = 26;
+inline constexpr std::size_t memory_kind_count = 27;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
 
 /// The number of slots of each kind for a stage: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is
@@ -63,7 +64,8 @@ struct StageMemoryRequest {
   StageId stage;
   StageSlotCounts slots;
   std::size_t master = 0, copy = 0, accumulator = 0, square = 0;  // of its shard
-  std::size_t state = 0;                                          // all states that the optimizer keeps for its parameters
+  std::size_t expert_accumulator = 0;
+  std::size_t state = 0;  // all states that the optimizer keeps for its parameters
   std::size_t stash_input = 0, stash_weight = 0, handoff = 0;
   std::size_t boundary_in = 0, boundary_out = 0, gradient_in = 0, gradient_out = 0;
   std::size_t constant = 0;  // the largest of the stage's programs
@@ -85,6 +87,7 @@ struct RingDemand {
 
 struct RankMemoryRequest {
   int accumulators = 1;         // number of sets
+  int expert_accumulators = 1;  // of the weights of experts
   bool training = true;         // accumulators, and the optimizer's states
   bool staging = false;         // with memory for a snapshot
   int batches = 1;              // number of microbatches whose tokens are held at a time

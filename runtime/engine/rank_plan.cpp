@@ -20,11 +20,10 @@ int ring_slot(int entry, int slots) { return slots > 0 ? entry % slots : -1; }
 
 BoundaryUse use(std::optional<EdgeId> edge, int ordinal) { return edge ? BoundaryUse{*edge, ordinal} : BoundaryUse{}; }
 
-void choose_slots(PlannedEntry& planned, const StashSlots& slots, Counts& counts) {
+void choose_slots(PlannedEntry& planned, int ordinal, const StashSlots& slots, Counts& counts) {
   const ActionKind kind = planned.action.kind;
-  const int m = planned.action.microbatch.value;
-  if (kind != ActionKind::weight_gradient) planned.stash_input = ring_slot(m, slots.stash_input);
-  planned.stash_weight = ring_slot(m, slots.stash_weight);
+  if (kind != ActionKind::weight_gradient) planned.stash_input = ring_slot(ordinal, slots.stash_input);
+  planned.stash_weight = ring_slot(ordinal, slots.stash_weight);
   if (kind == ActionKind::input_gradient) counts.handed_over[planned.action.microbatch.index()] = counts.split++;
   if (kind == ActionKind::input_gradient || kind == ActionKind::weight_gradient) {
     planned.handoff = ring_slot(counts.handed_over[planned.action.microbatch.index()], slots.handoff);
@@ -78,21 +77,25 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
   MILLRACE_CHECK(shapes.empty() || shapes.size() == slots.size(), ExitCode::internal, "runtime.engine",
                  "segments of {} stages, expected {}", shapes.size(), slots.size());
   const StageShape whole;
-  RankPlan plan{rank, schedule.microbatches, schedule.forward_only(), 0, {}};
+  RankPlan plan{.rank = rank,
+                .microbatches = schedule.microbatches,
+                .forward_only = schedule.forward_only(),
+                .own = schedule.microbatches_of(rank)};
+  plan.own_microbatches = static_cast<int>(plan.own.before(schedule.microbatches));
   std::vector<Counts> counts(slots.size(), {0, std::vector<int>(static_cast<std::size_t>(schedule.microbatches), 0)});
   std::optional<Strand> woven;  // the first half of a pair
   for (const Action& action : schedule.ranks.at(rank.index())) {
     PlannedEntry planned;
     planned.action = action;
     // A replica's edges carry only the replica's microbatches.
-    const int ordinal = action.microbatch.value - schedule.first_microbatch(action.stage).value;
+    const int ordinal = schedule.ordinal_of(action.microbatch);
     planned.activation = use(edge_into(schedule.placement, action.stage, BoundaryKind::activation), ordinal);
     if (action.kind != ActionKind::forward) {
       planned.gradient = use(edge_into(schedule.placement, action.stage, BoundaryKind::gradient), ordinal);
     }
     planned.output = use(edge_out_of(schedule.placement, action), ordinal);
     planned.last_use = plan.forward_only || ends_microbatch(action.kind);
-    choose_slots(planned, slots[action.stage.index()], counts[action.stage.index()]);
+    choose_slots(planned, ordinal, slots[action.stage.index()], counts[action.stage.index()]);
     const auto& segments = (shapes.empty() ? whole : shapes[action.stage.index()]).of(action.kind);
     if (woven) {
       // Without exchanges there is nothing to weave: the halves run in order, in one workspace.

@@ -41,7 +41,9 @@ struct RankPlan {
   int microbatches = 0;
   bool forward_only = false;
   int exchanges = 0;  // of the whole list
-  std::vector<PlannedEntry> entries;
+  std::vector<PlannedEntry> entries = {};
+  RankMicrobatches own = {};  // of the step's microbatches, those of the rank
+  int own_microbatches = 0;   // how many these are
 };
 
 /// Resolves the list of `rank`. The segments of an overlapped pair, of which one has exchanges, are woven (runtime/schedule/weave.hpp).

@@ -6,6 +6,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/engine/load_balance.hpp"
+#include "runtime/schedule/global_order.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -77,7 +78,10 @@ StepLoss StraightSums::mean() const {
 }
 
 SequentialTrainer::SequentialTrainer(std::vector<RankStage> stages, RankOptions options)
-    : mode_(options.mode), accumulators_(options.accumulators), rank_(with_single_slots(std::move(stages)), with_one_batch(options)) {}
+    : mode_(options.mode),
+      accumulators_(options.accumulators),
+      expert_accumulators_(options.expert_accumulators),
+      rank_(with_single_slots(std::move(stages)), with_one_batch(options)) {}
 
 ExecutionSlots SequentialTrainer::slots_of(std::size_t position) const {
   const auto& stages = rank_.stages();
@@ -92,10 +96,12 @@ ExecutionSlots SequentialTrainer::slots_of(std::size_t position) const {
   return slots;
 }
 
-void SequentialTrainer::backward(const kernels::ExecutionContext& context, int set, OperationHook* hook) {
+void SequentialTrainer::backward(const kernels::ExecutionContext& context, std::int64_t microbatch, OperationHook* hook) {
+  const GlobalOrder order(1);
   for (std::size_t position = rank_.stages().size(); position-- > 0;) {
     ExecutionSlots slots = slots_of(position);
-    slots.accumulators = set;
+    slots.accumulators = order.set(microbatch, accumulators_);
+    slots.expert_accumulators = order.set(microbatch, expert_accumulators_);
     Stage& stage = *rank_.stages()[position];
     if (mode_ == BackwardMode::split) {
       stage.run(Pass::input_gradient, context, slots, hook);
@@ -116,7 +122,6 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
     for (const StageLoss& loss : stage->losses())
       MILLRACE_CHECK(loss.term.metric() || loss.term.denominator != Denominator::mtp_targets, ExitCode::config, "runtime.straight_loop",
                      "the model has modules that predict further tokens, whose targets this loop does not count; expected none");
-  const std::int64_t part = microbatches / accumulators_;
   rank_.set_loss_scales({valid_targets, microbatches});
   StraightSums sums{loss_terms(rank_), 0, microbatches, observations(rank_)};
   for (std::int64_t m = 0; m < microbatches; ++m) {
@@ -126,7 +131,7 @@ StraightSums SequentialTrainer::accumulate(const kernels::ExecutionContext& cont
     for (std::size_t position = 0; position < rank_.stages().size(); ++position) {
       rank_.stages()[position]->run(Pass::forward, context, slots_of(position), hook);
     }
-    backward(context, static_cast<int>(m / part), hook);
+    backward(context, m, hook);
     context.device_context().drain();
     add_losses(rank_, sums.losses);
     add_observations_of(rank_, sums.observed);

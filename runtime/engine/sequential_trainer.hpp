@@ -40,8 +40,8 @@ class SequentialTrainer {
   [[nodiscard]] RankCompute& rank() noexcept { return rank_; }
   [[nodiscard]] const RankCompute& rank() const noexcept { return rank_; }
 
-  /// Accumulates the gradients of `microbatches` microbatches: contiguous parts, one per set, which are then added in order, as
-  /// are the uses of a tied table. `valid_targets` > 0 is the denominator of the loss.
+  /// Accumulates the gradients of `microbatches` microbatches: those of part p of A, p, p + A, p + 2A, …, in set p. The sets are then added
+  /// as a tree (sum_tree.hpp), and the uses of a tied table in order. `valid_targets` > 0 is the denominator of the loss.
   StraightSums accumulate(const kernels::ExecutionContext& context, std::int64_t microbatches, std::int64_t valid_targets,
                           const FillBatch& fill, OperationHook* hook = nullptr);
   /// accumulate, then norm, clipping to `clip` (0: none), the update by the optimizer of RankOptions, and that of routers' biases by
@@ -57,9 +57,9 @@ class SequentialTrainer {
 
  private:
   [[nodiscard]] ExecutionSlots slots_of(std::size_t position) const;
-  void backward(const kernels::ExecutionContext& context, int set, OperationHook* hook);
+  void backward(const kernels::ExecutionContext& context, std::int64_t microbatch, OperationHook* hook);
   BackwardMode mode_;
-  int accumulators_;  // number of sets
+  int accumulators_, expert_accumulators_;  // numbers of sets
   RankCompute rank_;
 };
 

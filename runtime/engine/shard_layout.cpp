@@ -25,6 +25,7 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
   tensor.trained = parameter.trained;
   tensor.matrices = parameter.matrices;
   tensor.scores = parameter.scores;
+  tensor.experts = parameter.experts;
   tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
 }
 
@@ -54,8 +55,8 @@ std::vector<StoredParameter> tensors_of(const std::vector<StageParameter>& param
 void add_accumulators(ShardLayout& shard, StoredParameter& tensor) {
   for (StoredParameter::Use& use : tensor.uses) {
     if (use.stage != shard.stage) continue;
-    use.accumulator = take(shard.accumulator_bytes, tensor.bytes());
-    shard.accumulators.push_back({tensor.shape, use.accumulator});
+    use.accumulator = take(tensor.experts ? shard.expert_accumulator_bytes : shard.accumulator_bytes, tensor.bytes());
+    shard.accumulators.push_back({tensor.shape, use.accumulator, tensor.experts});
   }
 }
 
@@ -102,6 +103,7 @@ std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId st
     parameter.in_f32 = value.type.dtype == kernels::DType::f32;
     parameter.router = value.router;
     parameter.trained = value.trained;
+    parameter.experts = value.experts.present();
     list.push_back(std::move(parameter));
   }
   return list;
@@ -171,8 +173,10 @@ ParameterPlaces ShardLayout::places() const {
     return {Region::master, tensor.offset};
   };
   places.accumulator = [this, tensor_of](const Value& value) -> Place {
-    for (const StoredParameter::Use& use : tensor_of(value).uses) {
-      if (use.use == value.use && use.stage == stage) return {Region::accumulator, use.accumulator};
+    const StoredParameter& tensor = tensor_of(value);
+    for (const StoredParameter::Use& use : tensor.uses) {
+      if (use.use == value.use && use.stage == stage)
+        return {tensor.experts ? Region::expert_accumulator : Region::accumulator, use.accumulator};
     }
     fail(ExitCode::internal, shard_layout_component, "stage {} has no accumulator for use {} of {}", stage, value.use, value.name);
   };

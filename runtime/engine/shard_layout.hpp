@@ -33,6 +33,7 @@ struct StageParameter {
   bool trained = true;      // false: its gradient stays 0, and optimizers leave it as it is
   ScoreMatrix scores = {};  // of a matrix that QK-clip scales
   kernels::MatrixForm matrices = {};
+  bool experts = false;  // a weight of experts, whose gradient sums are in sets of their own
 };
 
 /// The parameters declared by a stage's programs, in their order, for stages that are written by hand. Matrices decay.
@@ -46,7 +47,7 @@ struct StoredParameter {
     StageId stage;
     int use = 0;
     bool copy = false;
-    std::size_t accumulator = 0;  // bytes from the start of an accumulator set of that stage
+    std::size_t accumulator = 0;  // bytes from the start of an accumulator set, or set of those of experts, of that stage
   };
   std::string name;
   kernels::Shape shape;
@@ -64,6 +65,7 @@ struct StoredParameter {
   bool trained = true;                       // as in StageParameter
   kernels::MatrixForm matrices = {};
   ScoreMatrix scores = {};               // as in StageParameter
+  bool experts = false;                  // as in StageParameter
   std::vector<std::size_t> states = {};  // where each of the optimizer's states begins in the stage's; no_state: it has none
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
@@ -90,6 +92,7 @@ struct ShardLayout {
   struct Accumulator {
     kernels::Shape shape;
     std::size_t offset = 0;  // in a set of this stage
+    bool experts = false;    // in a set of those of experts
   };
 
   StageId stage;
@@ -99,7 +102,9 @@ struct ShardLayout {
   Part master;                            // of Region::master
   Part copy;                              // of Region::copy
   std::size_t accumulator_bytes = 0;      // of one set
-  std::size_t state_bytes = 0;            // of all states of the optimizer
+  std::size_t expert_accumulator_bytes = 0;
+  int copies = 1;               // of the model: how many have the parts of the gradients that are not here (GlobalOrder)
+  std::size_t state_bytes = 0;  // of all states of the optimizer
 
   /// A tensor whose home this stage is. Throws Error(internal) if there is none of this name.
   [[nodiscard]] const StoredParameter& at(std::string_view name) const;

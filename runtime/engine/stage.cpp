@@ -105,6 +105,7 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   demand.master = layout_.master.bytes;
   demand.copy = layout_.copy.bytes;
   demand.accumulator = layout_.accumulator_bytes;
+  demand.expert_accumulator = layout_.expert_accumulator_bytes;
   demand.state = layout_.state_bytes;
   demand.square = layout_.tensors.size() * sizeof(double);
   demand.stash_input = training_.bytes(Region::stash_input);
@@ -154,6 +155,7 @@ Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
   bindings[Region::master] = memory_->region(MemoryKind::master);
   bindings[Region::copy] = memory_->region(MemoryKind::copy);
   own(Region::accumulator, MemoryKind::accumulator, stage(), slots.accumulators);
+  own(Region::expert_accumulator, MemoryKind::expert_accumulator, stage(), slots.expert_accumulators);
   own(Region::batch, MemoryKind::batch, no_stage, slots.batch);
   own(Region::stash_input, MemoryKind::stash_input, stage(), slots.stash_input);
   own(Region::stash_weight, MemoryKind::stash_weight, stage(), slots.stash_weight);

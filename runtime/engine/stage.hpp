@@ -36,7 +36,8 @@ struct ExecutionSlots {
   int workspace = 0;  // 1: that of the second of two woven actions
   int stash_input = 0, stash_weight = 0, handoff = 0;
   int accumulators = 0;  // index of the set
-  int result = 0;        // for a stage with loss terms
+  int expert_accumulators = 0;
+  int result = 0;  // for a stage with loss terms
 };
 
 /// One virtual stage: its shard (parameters, gradient sums, optimizer states) and its programs with a place for every value: training

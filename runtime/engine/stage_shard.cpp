@@ -15,18 +15,27 @@ namespace {
 
 kernels::Tensor fp32(std::byte* place, const kernels::Shape& shape) { return {place, kernels::DType::f32, shape}; }
 
+/// The kind of the sections with gradient sums, of weights of experts or of the others.
+MemoryKind kind_of_sums(bool experts) { return experts ? MemoryKind::expert_accumulator : MemoryKind::accumulator; }
+
 std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<float>(), static_cast<std::size_t>(tensor.elements())}; }
 
 }  // namespace
 
 StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std::shared_ptr<const Optimizer> optimizer)
     : layout_(layout), memory_(memory), optimizer_(std::move(optimizer)) {
-  if (const MemorySection* section = memory_.plan().find(MemoryKind::accumulator, layout_.stage)) {
-    accumulators_.resize(static_cast<std::size_t>(section->slots));
-    for (int set = 0; set < section->slots; ++set)
-      for (const ShardLayout::Accumulator& sum : layout_.accumulators)
-        accumulators_[static_cast<std::size_t>(set)].push_back(
-            fp32(memory_.slot(MemoryKind::accumulator, layout_.stage, set) + sum.offset, sum.shape));
+  for (const ShardLayout::Accumulator& place : layout_.accumulators) {
+    const MemoryKind kind = kind_of_sums(place.experts);
+    const MemorySection* section = memory_.plan().find(kind, layout_.stage);
+    if (section == nullptr) continue;
+    Sum& sum = sums_.emplace_back();
+    accumulators_.resize(std::max(accumulators_.size(), static_cast<std::size_t>(section->slots)));
+    for (int set = 0; set < section->slots; ++set) {
+      sum.sets.push_back(fp32(memory_.slot(kind, layout_.stage, set) + place.offset, place.shape));
+      accumulators_[static_cast<std::size_t>(set)].push_back(sum.sets.back());
+    }
+    for (const PartAddition& parts : divide_sum_tree(section->slots * layout_.copies, layout_.copies).own.front())
+      sum.additions.push_back({parts.into / layout_.copies, parts.from / layout_.copies});
   }
   for (const StoredParameter& tensor : tensors()) {
     packs_ = packs_ || std::ranges::count(tensor.packed, true) > 0;
@@ -82,7 +91,7 @@ kernels::Tensor StageShard::copy(const StoredParameter& tensor) const {
 
 kernels::Tensor StageShard::accumulator(const StoredParameter& tensor, int use, int set) const {
   for (const StoredParameter::Use& each : tensor.uses) {
-    if (each.use == use) return fp32(memory_.slot(MemoryKind::accumulator, each.stage, set) + each.accumulator, tensor.shape);
+    if (each.use == use) return fp32(memory_.slot(kind_of_sums(tensor.experts), each.stage, set) + each.accumulator, tensor.shape);
   }
   fail(ExitCode::internal, "runtime.stage_shard", "use {} of {} is not on this rank", use, tensor.name);
 }
@@ -93,10 +102,11 @@ void StageShard::zero_accumulators(const kernels::ExecutionContext& context) con
 }
 
 void StageShard::add_accumulator_sets(const kernels::ExecutionContext& context) const {
-  for (std::size_t set = 1; set < accumulators_.size(); ++set) {
-    for (std::size_t i = 0; i < accumulators_[set].size(); ++i) {
-      kernels::accumulate(context, accumulators_[set][i], accumulators_[0][i]);
-      kernels::fill_zero(context, accumulators_[set][i]);
+  for (const Sum& sum : sums_) {
+    for (const PartAddition& sets : sum.additions) {
+      const kernels::Tensor& from = sum.sets[static_cast<std::size_t>(sets.from)];
+      kernels::accumulate(context, from, sum.sets[static_cast<std::size_t>(sets.into)]);
+      kernels::fill_zero(context, from);
     }
   }
 }

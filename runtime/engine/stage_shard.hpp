@@ -14,6 +14,7 @@
 #include "runtime/engine/rank_memory.hpp"
 #include "runtime/engine/shard_layout.hpp"
 #include "runtime/optimizers/optimizer.hpp"
+#include "runtime/schedule/sum_tree.hpp"
 
 namespace millrace::runtime {
 
@@ -46,7 +47,8 @@ class StageShard {
   /// The gradient sums that the stage's own programs add to: by set, in model order.
   [[nodiscard]] const std::vector<std::vector<kernels::Tensor>>& accumulators() const noexcept { return accumulators_; }
   void zero_accumulators(const kernels::ExecutionContext& context) const;
-  /// Set 0 += set 1, += set 2, …: the replicas' sums over contiguous parts of the microbatches, added in order.
+  /// Adds the sets in the order of the tree of all copies' parts (sum_tree.hpp), as far as it adds parts of one copy; zeroes what was added
+  /// to another. With one copy, and with a power of two, set 0 has the sum.
   void add_accumulator_sets(const kernels::ExecutionContext& context) const;
   /// If several uses of a table are on this rank: the first += the second, += the third, …, wherever they lie. After the sets of all stages
   /// were added.
@@ -100,6 +102,12 @@ class StageShard {
   const ShardLayout& layout_;
   const RankMemory& memory_;
   std::shared_ptr<const Optimizer> optimizer_;
+  /// The gradient sum of one use: in each set that it has.
+  struct Sum {
+    std::vector<kernels::Tensor> sets;
+    std::vector<PartAddition> additions;  // of sets
+  };
+  std::vector<Sum> sums_;                                   // in model order
   std::vector<std::vector<kernels::Tensor>> accumulators_;  // by set
   std::vector<kernels::Tensor> owned_gradients_;
   std::vector<kernels::Tensor> frozen_gradients_;

@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "runtime/schedule/global_order.hpp"
+
 namespace millrace::runtime {
 namespace {
 
@@ -41,13 +43,14 @@ StepLoss add_loss_terms(std::vector<LossTermSums> reported, int model_stages, co
   StepLoss loss;
   for (const auto& [place, replicas] : in_model_order(reported, model_stages)) {
     double sum = 0;
-    std::int64_t microbatch = 0;
-    for (const LossTermSums* part : replicas) {
-      for (const double value : part->sums) {
-        if (!loss.bad && !std::isfinite(value)) loss.bad = BadLoss{part->stage, part->term.name, microbatch, value};
-        sum += value;
-        ++microbatch;
-      }
+    const GlobalOrder order(static_cast<int>(replicas.size()));
+    std::int64_t microbatches = 0;
+    for (const LossTermSums* part : replicas) microbatches += static_cast<std::int64_t>(part->sums.size());
+    for (std::int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
+      const LossTermSums& part = *replicas[static_cast<std::size_t>(order.copy(microbatch))];
+      const double value = part.sums.at(static_cast<std::size_t>(order.ordinal(microbatch)));
+      if (!loss.bad && !std::isfinite(value)) loss.bad = BadLoss{part.stage, part.term.name, microbatch, value};
+      sum += value;
     }
     const LossTerm& term = replicas.front()->term;
     const double mean = term.mean(sum, counts);

@@ -52,7 +52,7 @@ struct StepLoss {
 
 /// Adds in model order: by stage, then in the order in which the stage declared its terms, and within a term by microbatch. The order does
 /// not depend on how layers are divided into stages or stages among ranks, so neither do the bits. `reported` may come in any order of
-/// stages. `model_stages`: stages of one replica; a second replica's stages follow and have the later microbatches.
+/// stages. `model_stages`: stages of one replica; those of the others follow. Replicas share the microbatches as GlobalOrder says.
 [[nodiscard]] StepLoss add_loss_terms(std::vector<LossTermSums> reported, int model_stages, const StepCounts& counts);
 
 }  // namespace millrace::runtime

@@ -268,8 +268,8 @@ class Planner {
 
 std::string_view to_string(Region region) {
   constexpr std::array<std::string_view, region_count> names = {
-      "master",      "copy",         "accumulator", "batch",     "boundary_in", "boundary_out", "gradient_in", "gradient_out",
-      "stash_input", "stash_weight", "handoff",     "workspace", "scalar",      "constant",     "offload",     "result"};
+      "master",       "copy",    "accumulator", "batch",  "boundary_in", "boundary_out", "gradient_in", "gradient_out",      "stash_input",
+      "stash_weight", "handoff", "workspace",   "scalar", "constant",    "offload",      "result",      "expert_accumulator"};
   return names.at(static_cast<std::size_t>(region));
 }
 

@@ -28,10 +28,11 @@ enum class Region : std::uint8_t {
   workspace,     // lives within one execution; shared by all programs of the rank; includes kernel scratch
   scalar,        // f32 scales of the stage's loss terms
   constant,
-  offload,  // in host memory; written in F, read in I (or B); one slot per microbatch in flight
-  result,   // the stage's loss terms, f64; one slot per microbatch of the step
+  offload,             // in host memory; written in F, read in I (or B); one slot per microbatch in flight
+  result,              // the stage's loss terms, f64; one slot per microbatch of the step
+  expert_accumulator,  // the same as accumulator for weights of experts, which have sets of their own
 };
-inline constexpr std::size_t region_count = 16;
+inline constexpr std::size_t region_count = 17;
 [[nodiscard]] std::string_view to_string(Region region);
 
 struct Place {
@@ -44,7 +45,7 @@ struct Place {
 enum class BackwardMode : std::uint8_t { fused, split, forward_only };
 
 /// Where a parameter lies: its master or copy, and its accumulator for a use. Offsets into
-/// Region::master/copy/accumulator.
+/// Region::master/copy/accumulator/expert_accumulator.
 struct ParameterPlaces {
   std::function<Place(const Value&)> parameter;
   std::function<Place(const Value&)> accumulator;
@@ -55,7 +56,7 @@ struct ParameterPlaces {
 struct MemoryPlan {
   BackwardMode mode = BackwardMode::fused;
   std::vector<Place> placements;                         // by value id; values that no program of this mode touches are at (workspace, 0)
-  std::array<std::size_t, region_count> region_bytes{};  // size of one slot; 0 for master, copy and accumulator (ShardLayout)
+  std::array<std::size_t, region_count> region_bytes{};  // size of one slot; 0 for master, copy and the accumulators (ShardLayout)
   std::array<std::size_t, program_kind_count> workspace_bytes{};  // by program, including scratch
   std::array<std::size_t, program_kind_count> scratch_offset{};   // where each program's kernel scratch starts in workspace
   std::array<std::size_t, program_kind_count> scratch_bytes{};

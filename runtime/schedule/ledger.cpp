@@ -31,7 +31,6 @@ StashSlots count_slots(const Schedule& schedule, StageId stage) {
   Window weight;
   Window handoff;
   int taken = 0;
-  const int first = schedule.first_microbatch(stage).value;
   const auto begin = [&](const Action& action) {
     if (action.stage != stage) return;
     if (action.kind == ActionKind::forward) {
@@ -42,7 +41,7 @@ StashSlots count_slots(const Schedule& schedule, StageId stage) {
   };
   const auto end = [&](const Action& action) {
     if (action.stage != stage) return;
-    const int m = action.microbatch.value - first;  // all microbatches enter, in order, so m equals the number of entries
+    const int m = schedule.ordinal_of(action.microbatch);  // all microbatches enter, in order, so m equals the number of entries
     if (makes_gradient(action.kind)) input.leave(m);
     if (ends_microbatch(action.kind)) weight.leave(m);
     if (action.kind == ActionKind::weight_gradient) handoff.leave(taken++);
@@ -65,14 +64,13 @@ int count_depth(const Schedule& schedule, const ActionTable& table, const Edge& 
   int depth = 1;
   int over = 0;  // boundaries 0…over−1 are known to be finished; it only increases, since the producer's knowledge only grows
   const auto& known = finished[edge.producer_rank.index()];
-  const int first = schedule.first_microbatch(edge.producer).value;
   for (int m = 0; m < schedule.microbatches_of(edge.producer); ++m) {
-    const MicrobatchId boundary{first + m};
+    const MicrobatchId boundary = schedule.microbatch_of(edge.producer, m);
     const int maker =
         edge.kind == BoundaryKind::activation ? table.forward(edge.producer, boundary) : table.gradient(edge.producer, boundary);
     const int seen = known[static_cast<std::size_t>(maker)];
     while (over < m) {
-      const MicrobatchId held{first + over};
+      const MicrobatchId held = schedule.microbatch_of(edge.producer, over);
       const int last = forward_only ? table.forward(edge.consumer, held) : table.last(edge.consumer, held);
       if (last >= seen) break;
       ++over;

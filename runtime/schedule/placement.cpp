@@ -6,8 +6,6 @@
 #include "runtime/schedule/component.hpp"
 
 namespace millrace::runtime {
-namespace {}
-
 Placement Placement::single(int ranks) {
   Placement placement = loop(ranks, 1);
   placement.name_ = "single";
@@ -37,6 +35,24 @@ Placement Placement::mirror(int ranks) {
 }
 
 Placement Placement::by_hand(int ranks, std::vector<RankId> rank_of_stage) { return {"by-hand", ranks, std::move(rank_of_stage)}; }
+
+Placement Placement::copies_of(const Placement& one, int count) {
+  MILLRACE_CHECK(count >= 1 && one.copies_ == 1, ExitCode::internal, schedule_component,
+                 "{} copies of a placement that has {} already, expected 1 or more of one", count, one.copies_);
+  std::vector<RankId> rank_of;
+  for (int copy = 0; copy < count; ++copy)
+    for (const RankId rank : one.rank_of_) rank_of.emplace_back(copy * one.ranks() + rank.value);
+  Placement all(one.name_, count * one.ranks(), std::move(rank_of));
+  all.copies_ = count;
+  all.replicas_ = count * one.replicas_;
+  return all;
+}
+
+Placement Placement::one_copy() const {
+  Placement one(name_, positions(), {rank_of_.begin(), rank_of_.begin() + stages() / copies_});
+  one.replicas_ = directions();
+  return one;
+}
 
 Placement::Placement(std::string name, int ranks, std::vector<RankId> rank_of_stage)
     : name_(std::move(name)), rank_of_(std::move(rank_of_stage)) {

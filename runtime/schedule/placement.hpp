@@ -14,8 +14,11 @@ namespace millrace::runtime {
 ///     loop     stage s on rank s mod P
 ///     v        V = 2, rank r owns r and 2P−1−r: embedding and head share rank 0
 ///     mirror   two replicas of a model of P stages, one for each direction: replica 0 has stage s on rank s; replica 1 has the stage ids
-///              P…2P−1 and runs the other way, its stage s on rank P−1−s. Two chains; each takes half of the microbatches.
+///              P…2P−1 and runs the other way, its stage s on rank P−1−s. Two chains; each takes every second microbatch.
 ///     by hand  any map from stage to rank
+///
+/// Copies of a placement, for data parallelism, have stages and ranks of their own: copy d of a placement of S stages on P ranks has the
+/// stage ids d·S…d·S+S−1 and the ranks d·P…d·P+P−1. A rank's place in its copy is its position.
 ///
 /// Use previous() and next() for neighbours, never s ± 1, so that another chain of stages needs no change in schedule code.
 class Placement {
@@ -26,6 +29,11 @@ class Placement {
   [[nodiscard]] static Placement mirror(int ranks);
   /// `rank_of_stage[s]` owns stage s; every rank 0…ranks−1 must own at least one stage, else Error(config).
   [[nodiscard]] static Placement by_hand(int ranks, std::vector<RankId> rank_of_stage);
+  /// `count` copies of a placement that is not made of copies itself.
+  [[nodiscard]] static Placement copies_of(const Placement& one, int count);
+
+  /// The placement of each copy.
+  [[nodiscard]] Placement one_copy() const;
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int ranks() const { return static_cast<int>(stages_of_.size()); }
@@ -39,9 +47,18 @@ class Placement {
   [[nodiscard]] const std::vector<StageId>& stages_of(RankId rank) const { return stages_of_.at(rank.index()); }
   [[nodiscard]] StageId stage_of(RankId rank, int chunk) const { return stages_of(rank).at(static_cast<std::size_t>(chunk)); }
 
-  /// Copies of the model in this placement: 2 for mirror, 1 for all others. Stage ids count all copies, replica after replica.
+  /// Replicas of the model in this placement: 2 for each copy of a mirror, 1 for each copy of the others. Stage ids count all replicas, one
+  /// after another.
   [[nodiscard]] int replicas() const { return replicas_; }
-  /// Number of stages of one copy.
+  /// The copies that it was made of: 1, unless copies_of() made it.
+  [[nodiscard]] int copies() const { return copies_; }
+  /// Replicas of one copy, which share its ranks: 2 for mirror, 1 for all others.
+  [[nodiscard]] int directions() const { return replicas_ / copies_; }
+  /// Ranks of one copy.
+  [[nodiscard]] int positions() const { return ranks() / copies_; }
+  [[nodiscard]] int copy_of(RankId rank) const { return rank.value / positions(); }
+  [[nodiscard]] int position_of(RankId rank) const { return rank.value % positions(); }
+  /// Number of stages of one replica.
   [[nodiscard]] int model_stages() const { return stages() / replicas_; }
   [[nodiscard]] int replica_of(StageId stage) const { return stage.value / model_stages(); }
   /// The part of the model that a stage holds, 0…model_stages()−1.
@@ -57,6 +74,7 @@ class Placement {
 
   std::string name_;
   int replicas_ = 1;
+  int copies_ = 1;
   std::vector<RankId> rank_of_;                  // by stage
   std::vector<int> chunk_of_;                    // by stage
   std::vector<std::vector<StageId>> stages_of_;  // by rank

@@ -1,6 +1,7 @@
 #include "runtime/schedule/schedule.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace millrace::runtime {
 
@@ -10,18 +11,20 @@ bool Schedule::forward_only() const {
   });
 }
 
-MicrobatchId Schedule::first_microbatch(StageId stage) const {
-  return MicrobatchId{placement.replica_of(stage) * (microbatches / placement.replicas())};
+MicrobatchId Schedule::microbatch_of(StageId stage, int ordinal) const {
+  return MicrobatchId{order().microbatch(placement.replica_of(stage), ordinal)};
 }
 
-int Schedule::microbatches_of(StageId stage) const {
-  const bool last_replica = placement.replica_of(stage) + 1 == placement.replicas();
-  return last_replica ? microbatches - first_microbatch(stage).value : microbatches / placement.replicas();
-}
+int Schedule::microbatches_of(StageId stage) const { return static_cast<int>(order().count(placement.replica_of(stage), microbatches)); }
 
 bool Schedule::has(StageId stage, MicrobatchId microbatch) const {
-  const int ordinal = microbatch.value - first_microbatch(stage).value;
-  return ordinal >= 0 && ordinal < microbatches_of(stage);
+  return microbatch.value >= 0 && microbatch.value < microbatches && order().copy(microbatch.value) == placement.replica_of(stage);
+}
+
+RankMicrobatches Schedule::microbatches_of(RankId rank) const {
+  std::vector<int> copies;
+  for (const StageId stage : placement.stages_of(rank)) copies.push_back(placement.replica_of(stage));
+  return {order(), std::move(copies)};
 }
 
 }  // namespace millrace::runtime

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/schedule/action.hpp"
+#include "runtime/schedule/global_order.hpp"
 #include "runtime/schedule/placement.hpp"
 #include "runtime/schedule/schedule_config.hpp"
 
@@ -23,11 +24,16 @@ struct Schedule {
   /// True if no action is a backward: an evaluation step.
   [[nodiscard]] bool forward_only() const;
 
-  // Replicas divide the microbatches into contiguous parts: of two replicas, 0 takes 0…M/2−1 and 1 takes the rest.
-  [[nodiscard]] MicrobatchId first_microbatch(StageId stage) const;
+  /// How the replicas of the placement share the microbatches: of two, 0 takes 0, 2, 4, … and 1 takes 1, 3, 5, ….
+  [[nodiscard]] GlobalOrder order() const { return GlobalOrder(placement.replicas()); }
+  /// The microbatch that the stage processes as its `ordinal`-th, from 0.
+  [[nodiscard]] MicrobatchId microbatch_of(StageId stage, int ordinal) const;
+  [[nodiscard]] int ordinal_of(MicrobatchId microbatch) const { return static_cast<int>(order().ordinal(microbatch.value)); }
   [[nodiscard]] int microbatches_of(StageId stage) const;
   /// Whether this stage processes this microbatch; always true with one replica.
   [[nodiscard]] bool has(StageId stage, MicrobatchId microbatch) const;
+  /// The microbatches of the rank's stages.
+  [[nodiscard]] RankMicrobatches microbatches_of(RankId rank) const;
 };
 
 /// What `auto`'s search knows about one rank. Times are in any one unit, memory in any other.

@@ -44,7 +44,7 @@ void check_remark(std::string_view key, const std::string& place) {
                                      : "V");
 }
 
-int chunks_of(const Placement& placement) { return placement.chunks() / placement.replicas(); }
+int chunks_of(const Placement& placement) { return placement.chunks() / placement.directions(); }
 
 }  // namespace
 

@@ -107,9 +107,8 @@ class Replay {
     if (!depths_ || out < 0) return std::nullopt;
     Ring& ring = rings_[static_cast<std::size_t>(out)];
     const Edge& edge = wiring_.edges[static_cast<std::size_t>(out)];
-    const int first = wiring_.first_microbatch[edge.consumer.index()];
     while (ring.released <= ring.made - (*depths_)[static_cast<std::size_t>(out)]) {
-      const MicrobatchId held{first + ring.released};
+      const MicrobatchId held = wiring_.microbatch_of(edge.consumer, ring.released);
       const ActionPlace use{edge.consumer_rank,
                             wiring_.forward_only ? table_.forward(edge.consumer, held) : table_.last(edge.consumer, held)};
       if (!finished(use)) return Lack{true, out, use};

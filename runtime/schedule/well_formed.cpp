@@ -34,10 +34,10 @@ void check_range(const Schedule& schedule, RankId rank, const Action& action) {
   MILLRACE_CHECK(action.microbatch.value >= 0 && action.microbatch.value < schedule.microbatches, ExitCode::config, schedule_component,
                  "rank {}, action {}: microbatch {} is unknown, expected 0 to {}", rank, action, action.microbatch,
                  schedule.microbatches - 1);
-  const int first = schedule.first_microbatch(action.stage).value;
   MILLRACE_CHECK(schedule.has(action.stage, action.microbatch), ExitCode::config, schedule_component,
-                 "rank {}, action {}: replica {} of the model, to which stage {} belongs, takes microbatches {} to {}", rank, action,
-                 schedule.placement.replica_of(action.stage), action.stage, first, first + schedule.microbatches_of(action.stage) - 1);
+                 "rank {}, action {}: replica {} of the model, to which stage {} belongs, takes the microbatches that are {} modulo {}",
+                 rank, action, schedule.placement.replica_of(action.stage), action.stage, schedule.placement.replica_of(action.stage),
+                 schedule.placement.replicas());
   MILLRACE_CHECK(schedule.placement.rank_of(action.stage) == rank, ExitCode::config, schedule_component,
                  "rank {}, action {}: stage {} belongs to rank {}", rank, action, action.stage, schedule.placement.rank_of(action.stage));
 }

@@ -5,6 +5,7 @@ namespace millrace::runtime {
 Wiring::Wiring(const Schedule& schedule)
     : edges(edges_of(schedule.placement)),
       forward_only(schedule.forward_only()),
+      order_(schedule.order()),
       ports_(static_cast<std::size_t>(schedule.placement.stages())) {
   for (const Edge& edge : edges) {
     const bool activation = edge.kind == BoundaryKind::activation;
@@ -13,9 +14,8 @@ Wiring::Wiring(const Schedule& schedule)
     (activation ? producer.activation_out : producer.gradient_out) = edge.id.value;
     (activation ? consumer.activation_in : consumer.gradient_in) = edge.id.value;
   }
-  for (int stage = 0; stage < schedule.placement.stages(); ++stage) {
-    first_microbatch.push_back(schedule.first_microbatch(StageId{stage}).value);
-  }
+  for (int stage = 0; stage < schedule.placement.stages(); ++stage)
+    ports_[static_cast<std::size_t>(stage)].replica = schedule.placement.replica_of(StageId{stage});
 }
 
 }  // namespace millrace::runtime

@@ -14,9 +14,13 @@ class Wiring {
   explicit Wiring(const Schedule& schedule);
 
   std::vector<Edge> edges;  // by EdgeId
-  // by StageId: the first microbatch of the stage; boundary k of its edges belongs to microbatch first + k
-  std::vector<int> first_microbatch;
   bool forward_only = false;
+
+  /// The microbatch to which boundary k of the stage's edges belongs, and k of a microbatch.
+  [[nodiscard]] MicrobatchId microbatch_of(StageId stage, int k) const {
+    return MicrobatchId{order_.microbatch(ports_[stage.index()].replica, k)};
+  }
+  [[nodiscard]] int ordinal_of(MicrobatchId microbatch) const { return static_cast<int>(order_.ordinal(microbatch.value)); }
 
   [[nodiscard]] std::int32_t activation_into(StageId stage) const { return ports_[stage.index()].activation_in; }
   [[nodiscard]] std::int32_t gradient_into(StageId stage) const { return ports_[stage.index()].gradient_in; }
@@ -35,7 +39,9 @@ class Wiring {
  private:
   struct Ports {
     std::int32_t activation_in = -1, activation_out = -1, gradient_in = -1, gradient_out = -1;
+    std::int32_t replica = 0;
   };
+  GlobalOrder order_;
   std::vector<Ports> ports_;  // by StageId
 };
 

@@ -69,10 +69,10 @@ Inspection inspection_of(const std::vector<std::string>& words) {
   const auto& config = result.config;
   MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, inspect_component,
                  "the model's sizes are not given: name a model with model.preset or model.from");
-  result.plan = actors::make_plan(
-      {config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device), !config.data.packing});
+  result.plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device),
+                                   !config.data.packing, false, config.mesh});
   result.threads_given = config.train.threads > 0;
-  const auto automatic = std::max<std::int64_t>(1, cluster::usable_cores() / config.pipeline.ranks);
+  const auto automatic = std::max<std::int64_t>(1, cluster::usable_cores() / config.ranks());
   actors::plan_for_devices(result.options, kernels::device_kind(config.device));
   result.options.threads = static_cast<int>(result.threads_given ? config.train.threads : automatic);
   result.options.staging = !config.directory.empty();
@@ -89,8 +89,8 @@ void print_head(const Inspection& run) {
   fmt::print("step      {} microbatches of {} x {} tokens, {}, rematerialize {}\n", train.microbatches, train.batch, train.sequence,
              train.dtype,
              fmt::join(run.config.rematerialize.stages.empty() ? run.config.rematerialize.policy : run.config.rematerialize.stages, ","));
-  fmt::print("pipeline  {} ranks x {} chunks, schedule {}, layout {}\n", plan.ranks(), run.config.pipeline.chunks, plan.schedule.name,
-             plan.layout_text());
+  fmt::print("pipeline  {}{} ranks x {} chunks, schedule {}, layout {}\n", plan.copies_text(), plan.schedule.placement.positions(),
+             run.config.pipeline.chunks, plan.schedule.name, plan.layout_text());
   fmt::print("threads   {} a rank{}\n", run.options.threads,
              run.threads_given ? "" : " (train.threads = 0: this machine's cores / ranks; kernel scratch grows with them)");
   fmt::print("{}\n", run.data);

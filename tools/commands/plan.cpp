@@ -39,8 +39,7 @@ actors::RankResources needs_of(const configs::RunConfig& config) {
   actors::RankResources needs;
   actors::plan_for_devices(needs, kernels::device_kind(config.device));
   const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
-  needs.threads =
-      static_cast<int>(config.train.threads > 0 ? config.train.threads : std::max<std::int64_t>(1, cores / config.pipeline.ranks));
+  needs.threads = static_cast<int>(config.train.threads > 0 ? config.train.threads : std::max<std::int64_t>(1, cores / config.ranks()));
   needs.staging = !config.directory.empty();
   needs.logits = config.sample.tokens > 0;
   if (config.data.held_out > 0)
@@ -98,8 +97,8 @@ Planning planning_of(const Arguments& arguments) {
                  "the model's sizes are not given: name a model with model.preset or model.from");
   auto& search = planning.search;
   search.request = {
-      config.model,        config.train, config.pipeline, {config.rematerialize.policy, {}}, kernels::device_kind(config.device),
-      !config.data.packing};
+      config.model,         config.train, config.pipeline, {config.rematerialize.policy, {}}, kernels::device_kind(config.device),
+      !config.data.packing, false,        config.mesh};
   search.needs = needs_of(config);
   search.schedules = names_of(arguments.text("schedules"));
   if (arguments.given("memory")) search.memory = arguments.bytes("memory");
@@ -121,8 +120,9 @@ void print_head(const Planning& planning) {
   const actors::ModelCosts& costs = planning.costs;
   fmt::print("model     {}, {} layers, width {}, vocabulary {}, {}\n", layers::family_title(config.model), config.model.layers,
              config.model.hidden_size, config.model.vocab_size, actors::parameters_text(layers::model_parameters(config.model), true));
-  fmt::print("step      {} microbatches of {} x {} tokens, {}, on {} ranks with {} threads each\n", config.train.microbatches,
-             config.train.batch, config.train.sequence, config.train.dtype, config.pipeline.ranks, search.needs.threads);
+  fmt::print("step      {} microbatches of {} x {} tokens, {}, on {}{} ranks with {} threads each\n", config.train.microbatches,
+             config.train.batch, config.train.sequence, config.train.dtype, actors::copies_text(config.mesh), config.pipeline.ranks,
+             search.needs.threads);
   fmt::print("costs     {}, {} of a microbatch, rematerialize {}\n", costs.source, costs.unit, policy_text(config.rematerialize.policy));
   fmt::print("\n{:<12} {:>10} {:>10} {:>10} {:>10}\n", "part", "F", "I", "W", "B");
   const auto line = [](const std::string& part, const runtime::StageCost& cost) {

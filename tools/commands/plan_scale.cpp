@@ -73,8 +73,12 @@ void check_together(const Arguments& arguments) {
   needs("error-ranks", "error");
 }
 
-/// The pipeline that actors::make_plan would create for a run with this plan.
+/// The pipeline that actors::make_plan would create for one copy in a run with this plan.
 actors::PipelinePlan pipeline_of(actors::PlanRequest request, const actors::PlannedRun& plan) {
+  request.train.microbatches /= request.mesh.copies();
+  request.train.accumulators = request.train.expert_accumulators = 1;
+  request.train.ramp_microbatches = 0;
+  request.mesh = {};
   request.pipeline.schedule = plan.schedule;
   request.pipeline.chunks = plan.chunks;
   request.pipeline.layout = plan.layout;
@@ -179,7 +183,8 @@ void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const a
   const auto result = runtime::extrapolate(pipeline.schedule, costs, scale.model, scale.replicas);
   print_head(scale, result);
   const auto& train = request.train;
-  for (const auto& point : result.points) print_point(scale, point, static_cast<double>(train.microbatches * train.batch * train.sequence));
+  for (const auto& point : result.points)
+    print_point(scale, point, static_cast<double>(train.microbatches / request.mesh.copies() * train.batch * train.sequence));
   const auto& last = result.points.back();
   if (last.exposed > 0)
     fmt::print("of {} replicas, stage {} on rank {} is summed last, {:.2f} ms after the last action\n", last.replicas, last.exposed_stage,

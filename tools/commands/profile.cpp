@@ -62,7 +62,7 @@ int profile(const Arguments& parsed) {
     if (session.leads()) runtime::make_directories(parsed.text("out"));  // an error is reported before the steps run
     if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
   });
-  session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
+  session.connect(static_cast<int>(run->config.ranks()), run->config.cluster);
   int code = 0;
   session.carry_out([&] {
     if (session.leads()) print_warnings(*run);

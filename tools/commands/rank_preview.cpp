@@ -20,7 +20,7 @@ std::size_t RankPreview::parameters() const noexcept {
 
 std::size_t RankPreview::shard_bytes(runtime::StageId stage) const noexcept {
   using enum runtime::MemoryKind;
-  constexpr std::array kinds{master, copy, state, accumulator, staging, square};
+  constexpr std::array kinds{master, copy, state, accumulator, expert_accumulator, staging, square};
   std::size_t bytes = 0;
   for (const auto kind : kinds)
     if (const auto* section = memory().find(kind, stage)) bytes += section->bytes();

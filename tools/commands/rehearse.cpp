@@ -8,6 +8,7 @@
 #include "actors/telemetry/profile_gather.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/profile/analyze.hpp"
+#include "runtime/schedule/replicate.hpp"
 #include "runtime/schedule/simulator/simulate.hpp"
 #include "tools/commands/profile_report.hpp"
 #include "tools/commands/rehearsal_report.hpp"
@@ -43,18 +44,19 @@ Request run_request(const Arguments& parsed) {
                  "pipeline.costs is empty, expected the costs of the model's parts: a plan of millrace plan with --measure or --costs");
   const auto layers = static_cast<int>(layers::chain_of(config.model).all());
   const auto parts = actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
-  const auto plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize});
+  const auto plan = actors::make_plan(
+      {config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device), false, false, config.mesh});
   std::vector<int> counts;
   for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)
     counts.push_back(plan.layout[static_cast<std::size_t>(stage)].length());
-  request.settings.schedule = actors::as_run(plan.schedule);
+  request.settings.schedule = actors::as_run(runtime::one_copy(plan.schedule));
   request.settings.costs = costs_of(request.settings.schedule, parsed);
-  request.settings.costs.stages = runtime::stage_costs(plan.schedule.placement, parts, counts);
+  request.settings.costs.stages = runtime::stage_costs(request.settings.schedule.placement, parts, counts);
   const auto widest = std::ranges::max_element(plan.edge_bytes);  // none with a single stage
   const long bytes = widest == plan.edge_bytes.end() ? 1 : static_cast<long>(*widest);
   request.settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", bytes, 1, 1L << 30));
-  request.costs = "the parts' times of pipeline.costs, " + plan.layout_text();
-  request.tokens = static_cast<double>(config.train.microbatches * config.train.batch * config.train.sequence);
+  request.costs = "the parts' times of pipeline.costs, " + plan.layout_text() + (plan.mesh.data > 1 ? ", one copy" : "");
+  request.tokens = static_cast<double>(config.train.microbatches / plan.mesh.data * config.train.batch * config.train.sequence);
   return request;
 }
 

@@ -43,7 +43,7 @@ int train(const Arguments& parsed) {
     static_cast<void>(kernels::parse_device(run->config.device));  // refuses what this build has no kernels for
     if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
   });
-  session.connect(static_cast<int>(run->config.pipeline.ranks), run->config.cluster);
+  session.connect(static_cast<int>(run->config.ranks()), run->config.cluster);
   session.carry_out([&] {
     if (session.leads()) print_warnings(*run);
     auto settings = settings_of(run->config, build_id());

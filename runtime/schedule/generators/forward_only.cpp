@@ -50,8 +50,8 @@ void fill_greedily(Schedule& schedule) {
       const auto& own = placement.stages_of(RankId{rank});
       const auto deepest = std::find_if(own.rbegin(), own.rend(), [&](StageId stage) { return ready(schedule, progress, stage); });
       if (deepest == own.rend()) continue;
-      const int m = schedule.first_microbatch(*deepest).value + progress.started[deepest->index()]++;
-      schedule.ranks[static_cast<std::size_t>(rank)].push_back({*deepest, ActionKind::forward, MicrobatchId{m}});
+      const MicrobatchId m = schedule.microbatch_of(*deepest, progress.started[deepest->index()]++);
+      schedule.ranks[static_cast<std::size_t>(rank)].push_back({*deepest, ActionKind::forward, m});
       working = true;
     }
     progress.finished = progress.started;
@@ -59,12 +59,14 @@ void fill_greedily(Schedule& schedule) {
 }
 
 void fill_in_groups(Schedule& schedule) {
-  const int group = schedule.placement.ranks();
+  const int group = schedule.placement.ranks() / schedule.placement.replicas();
   for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
-    for (int first = 0; first < schedule.microbatches; first += group) {
-      for (StageId stage : schedule.placement.stages_of(RankId{rank})) {
-        for (int m = first; m < std::min(first + group, schedule.microbatches); ++m) {
-          schedule.ranks[static_cast<std::size_t>(rank)].push_back({stage, ActionKind::forward, MicrobatchId{m}});
+    const auto& stages = schedule.placement.stages_of(RankId{rank});
+    const int all = schedule.microbatches_of(stages.front());  // of a loop's rank, all stages belong to one copy
+    for (int first = 0; first < all; first += group) {
+      for (StageId stage : stages) {
+        for (int k = first; k < std::min(first + group, all); ++k) {
+          schedule.ranks[static_cast<std::size_t>(rank)].push_back({stage, ActionKind::forward, schedule.microbatch_of(stage, k)});
         }
       }
     }

@@ -17,7 +17,7 @@ ListWriter::Count& ListWriter::count(StageId stage) { return counts_.at(static_c
 
 void ListWriter::write(StageId stage, ActionKind kind, int ordinal) {
   if (ordinal >= schedule_.microbatches_of(stage)) return;
-  list_.push_back({stage, kind, MicrobatchId{schedule_.first_microbatch(stage).value + ordinal}});
+  list_.push_back({stage, kind, schedule_.microbatch_of(stage, ordinal)});
 }
 
 void ListWriter::pay(std::deque<Debt>::iterator debt) {

@@ -39,7 +39,7 @@ std::vector<StageCost> uniform_costs(const Placement& placement, double forward,
   std::vector<StageCost> costs;
   for (int stage = 0; stage < placement.stages(); ++stage) {
     const auto chunks =
-        static_cast<double>(placement.stages_of(placement.rank_of(StageId{stage})).size()) / static_cast<double>(placement.replicas());
+        static_cast<double>(placement.stages_of(placement.rank_of(StageId{stage})).size()) / static_cast<double>(placement.directions());
     costs.push_back({forward / chunks, input_gradient / chunks, weight_gradient / chunks, (input_gradient + weight_gradient) / chunks});
   }
   return costs;

@@ -4,7 +4,7 @@ namespace millrace::runtime {
 
 std::vector<MemoryStep> memory_curve(const Schedule& schedule, const Simulation& simulation, RankId rank) {
   const Placement& placement = schedule.placement;
-  const double stash = placement.replicas() / static_cast<double>(placement.stages_of(rank).size());
+  const double stash = placement.directions() / static_cast<double>(placement.stages_of(rank).size());
   const bool forward_only = schedule.forward_only();
   std::vector<MemoryStep> curve{{0, 0}};
   int held = 0;

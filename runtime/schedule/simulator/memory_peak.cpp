@@ -99,7 +99,7 @@ double microbatches_held(const Schedule& schedule, RankId rank) {
     if (ends_microbatch(action.kind)) --held;
   }
   const Placement& placement = schedule.placement;
-  return static_cast<double>(peak) * placement.replicas() / static_cast<double>(placement.stages_of(rank).size());
+  return static_cast<double>(peak) * placement.directions() / static_cast<double>(placement.stages_of(rank).size());
 }
 
 }  // namespace millrace::runtime

@@ -238,8 +238,7 @@ class Simulator {
   void release(std::size_t edge, const Action& action, std::uint32_t source, double end) {
     Channel& channel = channels_[edge];
     Release* ring = &releases_[edge * microbatches_];
-    const int first = wiring_.first_microbatch[action.stage.index()];
-    ring[action.microbatch.value - first] = {end, source};
+    ring[wiring_.ordinal_of(action.microbatch)] = {end, source};
     const int before = channel.released;
     while (channel.released < channel.made && ring[channel.released].time != not_yet) {
       // Frees slots in order: a slot becomes free only when those before it are.

@@ -66,7 +66,7 @@ class Backwards {
     return static_cast<std::size_t>(edge) * microbatches_ + action.microbatch.index();
   }
   std::size_t count_of(std::int32_t edge, const Action& action) const {
-    return boundary_of(edge, action) - static_cast<std::size_t>(wiring_.first_microbatch[action.stage.index()]);
+    return static_cast<std::size_t>(edge) * microbatches_ + static_cast<std::size_t>(wiring_.ordinal_of(action.microbatch));
   }
 
   // Requires that the entry has its inputs, and the slots that it fills, by the time `known`. Those of local edges follow from the order of
@@ -76,8 +76,7 @@ class Backwards {
     if (in >= 0 && !is_local(in)) lower(latest_arrival_[boundary_of(in, action)], known);
     const std::int32_t out = wiring_.output(action);
     if (room_.empty() || out < 0 || is_local(out)) return;
-    const int before =
-        action.microbatch.value - wiring_.first_microbatch[action.stage.index()] - costs_.slots[static_cast<std::size_t>(out)];
+    const int before = wiring_.ordinal_of(action.microbatch) - costs_.slots[static_cast<std::size_t>(out)];
     if (before >= 0) lower(room_[static_cast<std::size_t>(out) * microbatches_ + static_cast<std::size_t>(before)], known);
   }
 

@@ -35,9 +35,8 @@ std::vector<int> slots_used(const Schedule& schedule, const Costs& costs, const 
     const LinkCost link = costs.links.empty() || edge.local() ? LinkCost{} : costs.links[edge.id.index()];
     std::vector<double> arrivals, releases;
     double link_free = 0;
-    const int first = schedule.first_microbatch(edge.producer).value;
     for (int count = 0; count < schedule.microbatches_of(edge.producer); ++count) {
-      const MicrobatchId m{first + count};
+      const MicrobatchId m = schedule.microbatch_of(edge.producer, count);
       if (!activation && forward_only) break;
       const int maker = activation ? table.forward(edge.producer, m) : table.gradient(edge.producer, m);
       const int user = activation ? table.forward(edge.consumer, m) : table.gradient(edge.consumer, m);

@@ -159,7 +159,7 @@ class SvgPicture {
 
   std::string title() const {
     std::string text = fmt::format("{}: {} ranks, {} microbatches", schedule_.name, schedule_.ranks.size(), schedule_.microbatches);
-    if (chunks_ > 1) text += fmt::format(", {} {} per rank", chunks_, schedule_.placement.replicas() > 1 ? "directions" : "chunks");
+    if (chunks_ > 1) text += fmt::format(", {} {} per rank", chunks_, schedule_.placement.directions() > 1 ? "directions" : "chunks");
     return text;
   }
 
@@ -198,7 +198,7 @@ class SvgPicture {
     x += side;
     say("idle");
     if (chunks_ > 1)
-      say(schedule_.placement.replicas() > 1 ? "shades: the two directions" : "shades: chunks of a rank, the first on the left");
+      say(schedule_.placement.directions() > 1 ? "shades: the two directions" : "shades: chunks of a rank, the first on the left");
     legend_end_ = x;
   }
 
