@@ -68,7 +68,8 @@ Pipeline::~Pipeline() {
   session_.on_progress(nullptr);
   session_.on_heard(this, nullptr);
   session_.on_waits(nullptr);
-  links_.reset();  // destroyed first, since links notify the inboxes
+  exchanges_.reset();  // destroyed first, since they notify the inboxes, and so do links
+  links_.reset();
   inboxes_.clear();
   rank_actors_.clear();
   checkpoint_ = coordinator_ = nullptr;
@@ -172,6 +173,7 @@ void Pipeline::begin(const Start& start) {
   settle_workers();
 
   links_ = connect(plan_, topology, session_.transport(), hosted);
+  exchanges_ = connect_exchanges(plan_, topology, session_.transport(), hosted);
   find_rings();
   session_.control().agree({{"start", "ready"}});  // every process listens before any process sends
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
@@ -218,6 +220,9 @@ void Pipeline::wait() {
   caf::anon_send_exit(checkpoint_, caf::exit_reason::user_shutdown);
 }
 
-void Pipeline::close() { links_->close(); }
+void Pipeline::close() {
+  if (exchanges_) exchanges_->close();
+  links_->close();
+}
 
 }  // namespace millrace::actors

@@ -74,6 +74,7 @@ class Pipeline {
   std::unique_ptr<caf::actor_system> system_;
   std::vector<std::unique_ptr<RankEvents>> inboxes_;  // by hosted rank
   std::unique_ptr<cluster::Links> links_;
+  std::unique_ptr<cluster::Exchanges> exchanges_;         // null if no experts are shared
   std::vector<std::vector<const cluster::Link*>> rings_;  // by hosted rank: its incoming channels
   std::atomic<bool> rings_known_{false};
   std::vector<caf::actor> rank_actors_;

@@ -11,15 +11,20 @@ namespace {
 
 constexpr int context_actions = 5;  // number of actions shown before and after
 
+/// "3F2", or "3F2.1" for one of several segments.
+std::string entry_text(const runtime::PlannedEntry& entry) {
+  return entry.segments == 1 ? runtime::to_string(entry.action) : fmt::format("{}.{}", entry.action, entry.segment);
+}
+
 std::string rank_line(const actors::Stepper& stepper, const DebugCursor& standing, runtime::RankId rank) {
   const auto& engine = stepper.control(rank).engine();
   const auto* list = stepper.control(rank).list();
   if (list == nullptr) return fmt::format("rank {:<3} no list yet\n", rank.value);
-  const int size = static_cast<int>(list->actions.size()), done = engine.running() ? engine.finished() : size;
+  const int size = static_cast<int>(list->entries.size()), done = engine.running() ? engine.finished() : size;
   const bool runs = standing.inside && standing.rank == rank, ready = stepper.next(rank) != nullptr;
   std::string actions = done > context_actions ? "… " : "";
   for (int index = std::max(0, done - context_actions); index < std::min(size, done + context_actions + 1); ++index) {
-    const auto text = runtime::to_string(list->actions[static_cast<std::size_t>(index)].action);
+    const auto text = entry_text(list->entries[static_cast<std::size_t>(index)]);
     actions += index != done ? text + " "
                : runs        ? fmt::format(">{}< ", text)
                : ready       ? fmt::format("[{}] ", text)

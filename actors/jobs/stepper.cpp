@@ -62,7 +62,7 @@ struct Stepper::SteppedRank {
   std::unique_ptr<RankControl> control;
   std::deque<Execute> waiting;  // actions that may run, in order
   std::size_t done = 0;         // number of completed actions of the list
-  std::vector<double> begins;   // planned begin times, by position in the training list
+  std::vector<double> begins;   // planned begin times, by entry of the training list
 };
 
 /// Queues actions, and turns everything else into events that settle() processes: no call re-enters the control that made it.
@@ -160,8 +160,12 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     } else {
       initialize(*stepped.rank, setup.checkpoint, setup.model_from, setup.train.seed);
     }
-    stepped.begins.assign(planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index)]),
-                          planned.begin.begin() + static_cast<std::ptrdiff_t>(planned.first[static_cast<std::size_t>(index) + 1]));
+    // The segments of an action have its time.
+    const auto& list = plan.schedule.ranks[static_cast<std::size_t>(index)];
+    for (const auto& entry : stepped.rank->training_plan().entries) {
+      const auto place = static_cast<std::size_t>(std::ranges::find(list, entry.action) - list.begin());
+      stepped.begins.push_back(planned.begin.at(planned.first[static_cast<std::size_t>(index)] + place));
+    }
     stepped.port = std::make_unique<SteppedRankPort>(*this, stepped);
     RankControlSetup control;
     control.rank = stepped.rank.get();
@@ -173,6 +177,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   std::vector<HostedRank> ranks;
   for (const auto& stepped : stepped_ranks_) ranks.push_back({stepped->rank.get(), stepped->port.get()});
   links_ = connect(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
+  exchanges_ = connect_exchanges(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
 
   auto coordinator = coordinator_setup(setup.train, plan, *setup.batches, setup.first_step);
   coordinator.replays = false;

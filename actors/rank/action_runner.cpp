@@ -7,6 +7,7 @@
 
 #include "actors/rank/nan_hook.hpp"
 #include "actors/rank/rank.hpp"
+#include "kernels/base/check.hpp"
 #include "kernels/base/range.hpp"
 #include "runtime/io/fault.hpp"
 
@@ -19,8 +20,19 @@ void ProgramRunner::run(Rank& rank, runtime::Stage& stage, const Execute& execut
   auto& compute = rank.compute();
   if (execute.first_of_batch) compute.upload(rank.context(), execute.slots.batch);
   rank.copy_in(execute.arrival);
-  stage.run(execute.pass, rank.context(), execute.slots, runtime::value_faults() ? &faults : rank.hook());
-  if (execute.pass == runtime::Pass::logits) compute.download_logits(rank.context(), execute.action.stage);
+  auto* hook = runtime::value_faults() ? &faults : rank.hook();
+  if (execute.segments == 1) {
+    stage.run(execute.pass, rank.context(), execute.slots, hook);
+  } else {
+    RankExchange& exchange = rank.exchange();
+    exchange.begin(execute.first_exchange);
+    stage.run_segment(execute.pass, static_cast<std::size_t>(execute.segment), rank.context(), execute.slots, hook, &exchange);
+    MILLRACE_CHECK(exchange.next() == execute.first_exchange + execute.posts, ExitCode::internal, "actors.rank",
+                   "segment {} of {} posted {} exchanges, expected {}", execute.segment, execute.action,
+                   exchange.next() - execute.first_exchange, execute.posts);
+  }
+  if (execute.pass == runtime::Pass::logits && execute.segment + 1 == execute.segments)
+    compute.download_logits(rank.context(), execute.action.stage);
   rank.copy_out(execute.departure);
 }
 

@@ -17,6 +17,7 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
       device_used_before_(kernels::device_type(setup.device()).memory_in_use(setup.device()).used),
       compute_(blueprint_.build(false)),
       runner_(std::make_unique<ProgramRunner>()),
+      exchange_(plan.mesh.expert),
       channels_(plan.channels()) {
   for (auto& channel : channels_) channel = carried(channel, setup_.needs);
   worker_ = std::make_unique<ComputeWorker>(
@@ -196,6 +197,28 @@ std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster:
   auto links = std::make_unique<cluster::Links>(topology, transport, channels);
   for (const auto& hosted : ranks) hosted.rank->join(*links, *hosted.events);
   return links;
+}
+
+std::unique_ptr<cluster::Exchanges> connect_exchanges(const PipelinePlan& plan, const cluster::Topology& topology,
+                                                      cluster::Transport* transport, const std::vector<HostedRank>& ranks) {
+  if (plan.mesh.expert == 1) return nullptr;
+  // All stages of a rank share their experts with stages of the same ranks, so a rank has one group, named by its first member.
+  const auto group_of = [](const ExpertRanks& group) { return group.ranks.front().value; };
+  std::vector<cluster::ExchangeGroup> groups;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const ExpertRanks group = plan.expert_group(runtime::RankId(rank));
+    if (group_of(group) != rank) continue;
+    cluster::ExchangeGroup& added = groups.emplace_back(cluster::ExchangeGroup{rank, "expert", {}});
+    for (const auto member : group.ranks) added.ranks.push_back(member.value);
+  }
+  std::vector<cluster::Exchanges::Member> members;
+  for (const auto& hosted : ranks) members.push_back({hosted.rank->id().value, hosted.events});
+  auto exchanges = std::make_unique<cluster::Exchanges>(topology, transport, groups, members);
+  for (const auto& hosted : ranks) {
+    const int rank = hosted.rank->id().value;
+    hosted.rank->exchange().join(exchanges->exchange(group_of(plan.expert_group(hosted.rank->id())), rank));
+  }
+  return exchanges;
 }
 
 }  // namespace millrace::actors

@@ -15,6 +15,7 @@
 #include "actors/rank/compute_worker.hpp"
 #include "actors/rank/progress_slot.hpp"
 #include "actors/rank/rank_blueprint.hpp"
+#include "actors/rank/rank_exchange.hpp"
 #include "actors/setup/pipeline_plan.hpp"
 #include "cluster/control/control_link.hpp"
 #include "cluster/links/link.hpp"
@@ -26,8 +27,9 @@ namespace millrace::actors {
 
 class ActionRunner;
 
-/// Receives the events of a rank: arrivals and credits from its links, and failures outside of actions and tasks from its worker.
-class RankEvents : public cluster::LinkEvents {
+/// Receives the events of a rank: arrivals and credits from its links, ends of its exchanges, and failures outside of actions and tasks
+/// from its worker.
+class RankEvents : public cluster::LinkEvents, public cluster::ExchangeEvents {
  public:
   virtual void failed(const TaskFailed& failure) = 0;
 };
@@ -129,6 +131,10 @@ class Rank {
   /// Whether the worker itself passes this rank's messages to the link.
   [[nodiscard]] bool leaves_in_parts(int channel) const;
   [[nodiscard]] const cluster::ChannelSpec& carried_channel(int channel) const { return channels_[static_cast<std::size_t>(channel)]; }
+  // -- exchanges inside of actions -------------------------------------------------------------------------------------------------------
+  /// Where programs post; the rank joins its group with it.
+  [[nodiscard]] RankExchange& exchange() noexcept { return exchange_; }
+  [[nodiscard]] const RankExchange& exchange() const noexcept { return exchange_; }
   // -- what the worker does for an action ------------------------------------------------------------------------------------------------
   /// By default runs the stages' programs. It can be replaced before the actors start.
   [[nodiscard]] ActionRunner& runner() noexcept { return *runner_; }
@@ -176,6 +182,7 @@ class Rank {
   std::int64_t work_begin_ = 0;
   std::array<LastWork, 16> works_;  // take turns: more than may be under way
   std::uint32_t works_begun_ = 0;
+  RankExchange exchange_;
   std::vector<cluster::ChannelSpec> channels_;  // by id, as their links carry them
   std::unique_ptr<kernels::ThreadTeam> team_;
   std::unique_ptr<kernels::DeviceContext> device_context_;
@@ -192,5 +199,8 @@ struct HostedRank {
 /// The links of the channels of `plan`, with what the ranks that are here bring to them; the ranks join them. Errors: Error(start).
 [[nodiscard]] std::unique_ptr<cluster::Links> connect(const PipelinePlan& plan, const cluster::Topology& topology,
                                                       cluster::Transport* transport, const std::vector<HostedRank>& ranks);
+/// The groups of ranks that share experts, joined by the ranks that are here; null if experts are not shared. Errors: as above.
+[[nodiscard]] std::unique_ptr<cluster::Exchanges> connect_exchanges(const PipelinePlan& plan, const cluster::Topology& topology,
+                                                                    cluster::Transport* transport, const std::vector<HostedRank>& ranks);
 
 }  // namespace millrace::actors

@@ -5,6 +5,7 @@
 
 #include "actors/rank/transfer_path.hpp"
 #include "cluster/links/link.hpp"
+#include "runtime/engine/stage_shapes.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -30,6 +31,10 @@ bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
   return std::any_of(plan.entries.begin(), plan.entries.end(), [&](const auto& planned) { return planned.action.stage == stage; });
 }
 
+bool weaves(const runtime::RankPlan& plan) {
+  return std::ranges::any_of(plan.entries, [](const auto& entry) { return entry.strand > 0; });
+}
+
 }  // namespace
 
 int batches_in_flight(const runtime::RankPlan& plan) {
@@ -49,19 +54,28 @@ int batches_in_flight(const runtime::RankPlan& plan) {
   return static_cast<int>(most);
 }
 
+std::vector<runtime::StageShape> RankBlueprint::shapes(runtime::StageShape (*of)(const runtime::ProgramSet&)) const {
+  if (plan_.mesh.expert == 1) return {};
+  std::vector<runtime::StageShape> shapes(static_cast<std::size_t>(plan_.stages()));
+  for (const auto stage : plan_.schedule.placement.stages_of(rank_)) shapes[stage.index()] = of(plan_.programs(stage));
+  return shapes;
+}
+
 RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankResources& needs)
     : plan_(plan), rank_(rank), needs_(needs) {
   auto slots = plan.ledger.stages;
-  training = runtime::make_rank_plan(plan.schedule, rank, slots);
+  const auto training_shapes = shapes(runtime::training_shape), forward_shapes = shapes(runtime::forward_only_shape);
+  training = runtime::make_rank_plan(plan.schedule, rank, slots, training_shapes);
   training_batches = batches_in_flight(training) + batches_ahead;
   for (const auto& schedule : plan.smaller_schedules) {
-    smaller_training.push_back(runtime::make_rank_plan(schedule, rank, slots));
+    smaller_training.push_back(runtime::make_rank_plan(schedule, rank, slots, training_shapes));
     training_batches = std::max(training_batches, batches_in_flight(smaller_training.back()) + batches_ahead);
   }
   const auto& placement = plan.schedule.placement;
-  logits = runtime::make_rank_plan(runtime::forward_only(placement, 1), rank, slots);
+  logits = runtime::make_rank_plan(runtime::forward_only(placement, 1), rank, slots, forward_shapes);
   if (needs.evaluation_microbatches > 0) {
-    evaluation = runtime::make_rank_plan(runtime::forward_only(placement, static_cast<int>(needs.evaluation_microbatches)), rank, slots);
+    evaluation = runtime::make_rank_plan(runtime::forward_only(placement, static_cast<int>(needs.evaluation_microbatches)), rank, slots,
+                                         forward_shapes);
     evaluation_batches = batches_in_flight(evaluation) + batches_ahead;
   }
 }
@@ -74,7 +88,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
     rank_stage.stage = stage;
     rank_stage.training = plan_.programs(stage);
     if (needs_.logits && last && has_stage(logits, stage)) rank_stage.logits = plan_.programs(stage, layers::Output::logits);
-    for (const auto& spec : layers::parameters(plan_.model, plan_.layout[stage.index()], plan_.losses))
+    for (const auto& spec : layers::parameters(plan_.model, plan_.layout[stage.index()], plan_.losses, plan_.expert_group(stage).group))
       rank_stage.parameters.push_back(stage_parameter(plan_, spec, stage));
     const auto& ledger = plan_.ledger.stages.at(stage.index());
     rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};
@@ -90,6 +104,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.accumulators = plan_.accumulators;
   options.expert_accumulators = plan_.expert_accumulators;
   options.copies = plan_.replicas();
+  options.workspaces = weaves(training) ? 2 : 1;
   options.batches = training_batches + evaluation_batches;
   options.training = needs_.training;
   options.optimizer = plan_.optimizer;

@@ -43,6 +43,9 @@ struct RankBlueprint {
   [[nodiscard]] std::unique_ptr<runtime::RankCompute> build(bool plan_only) const;
 
  private:
+  /// The segments of the actions of the rank's stages, by StageId; empty if no rank exchanges.
+  [[nodiscard]] std::vector<runtime::StageShape> shapes(runtime::StageShape (*of)(const runtime::ProgramSet&)) const;
+
   const PipelinePlan& plan_;
   runtime::RankId rank_;
   RankResources needs_;

@@ -194,7 +194,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   carry_out(engine_.start(plan, runtime::StepId(step)));
   starting_ = false;
   request_batches();
-  if (plan.actions.empty()) return;  // an evaluation with fewer microbatches than copies has ended here already
+  if (plan.entries.empty()) return;  // an evaluation with fewer microbatches than copies has ended here already
   // Batches that were loaded ahead.
   if (table == Table::logits) return carry_out(engine_.batch_ready(runtime::MicrobatchId(0)));
   if (table == Table::training) {

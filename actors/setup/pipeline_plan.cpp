@@ -374,6 +374,7 @@ runtime::ProgramSet PipelinePlan::programs(runtime::StageId stage, layers::Outpu
   layers::StageOptions options = stage_options();
   if (other_rows > 0) options.rows = other_rows;
   options.output = output;
+  options.experts = expert_group(stage).group;
   return runtime::differentiate(layers::build_stage(model, layout.at(stage.index()), options),
                                 rematerialize.at(stage.index() % rematerialize.size()), {device, 0});
 }

@@ -57,7 +57,7 @@ void add_replicas(const SumMessagesInput& input, std::vector<SumMessage>& messag
   for (int stage = 0; stage < placement.model_stages(); ++stage) {
     const auto rank_of = [&](int replica) { return placement.rank_of(StageId(replica * placement.model_stages() + stage)).value; };
     for (const layers::ParameterSpec& spec :
-         layers::parameters(input.model, input.layout.at(static_cast<std::size_t>(stage)), input.losses)) {
+         layers::parameters(input.model, input.layout.at(static_cast<std::size_t>(stage)), input.losses, {replicas / groups, 0})) {
       const bool experts = spec.experts.present();
       for (int from = 0; from < replicas; ++from) {
         SumPart part = part_of(spec);

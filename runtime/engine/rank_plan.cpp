@@ -77,10 +77,8 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
   MILLRACE_CHECK(shapes.empty() || shapes.size() == slots.size(), ExitCode::internal, "runtime.engine",
                  "segments of {} stages, expected {}", shapes.size(), slots.size());
   const StageShape whole;
-  RankPlan plan{.rank = rank,
-                .microbatches = schedule.microbatches,
-                .forward_only = schedule.forward_only(),
-                .own = schedule.microbatches_of(rank)};
+  RankPlan plan{
+      .rank = rank, .microbatches = schedule.microbatches, .forward_only = schedule.forward_only(), .own = schedule.microbatches_of(rank)};
   plan.own_microbatches = static_cast<int>(plan.own.before(schedule.microbatches));
   std::vector<Counts> counts(slots.size(), {0, std::vector<int>(static_cast<std::size_t>(schedule.microbatches), 0)});
   std::optional<Strand> woven;  // the first half of a pair
