@@ -242,7 +242,7 @@ void Coordinator::handle(const SnapshotTaken& message) {
 
 void Coordinator::handle(const ShardWritten& message) {
   ++shards_;
-  if (!message.error.empty() && save_error_.empty()) save_error_ = fmt::format("rank {}: {}", message.rank, message.error);
+  if (!message.error.empty() && save_error_.empty()) save_error_ = fmt::format("{}: {}", setup_.rank_text(message.rank), message.error);
   if (!message.report.empty()) shard_reports_.push_back(message.report);
   if (shards_ < setup_.ranks) return;  // also after an error, since the other ranks still write to the folder
   if (!save_error_.empty()) return port_.discard_checkpoint(message.step, save_error_);
@@ -300,8 +300,8 @@ void Coordinator::handle(const EvaluationReport& message) {
     };
     const auto rank = std::ranges::find_if(evaluations_, has_it) - evaluations_.begin();
     return fail_step(ExitCode::numerics,
-                     fmt::format("rank {}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and the run ends",
-                                 rank, loss.bad->stage, describe(), term_text(loss), loss.bad->microbatch, loss.bad->value));
+                     fmt::format("{}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and the run ends",
+                                 setup_.rank_text(rank), loss.bad->stage, describe(), term_text(loss), loss.bad->microbatch, loss.bad->value));
   }
   port_.evaluated({step_, loss.main, setup_.evaluation_targets, loss.shown()});
   save_and_go_on();
@@ -362,8 +362,8 @@ void Coordinator::handle(const Collected&) {}
 void Coordinator::handle(const StageFailed& message) {
   const auto code = static_cast<ExitCode>(message.code);
   if (!bad_step_.empty()) return fail_step(code, fmt::format("{}. Run again: {}", bad_step_, message.cause));
-  fail_step(code, message.action.empty() ? fmt::format("rank {}: {}", message.rank, message.cause)
-                                         : fmt::format("rank {}, stage {}, {}, microbatch {}, action {}: {}", message.rank, message.stage,
+  fail_step(code, message.action.empty() ? fmt::format("{}: {}", setup_.rank_text(message.rank), message.cause)
+                                         : fmt::format("{}, stage {}, {}, microbatch {}, action {}: {}", setup_.rank_text(message.rank), message.stage,
                                                        describe(), message.microbatch, message.action, message.cause));
 }
 

@@ -13,6 +13,7 @@ CoordinatorSetup coordinator_setup(const runtime::TrainConfig& train, const Pipe
                                    std::int64_t first_step) {
   CoordinatorSetup setup;
   setup.ranks = plan.ranks();
+  setup.rank_text = [placement = plan.schedule.placement](std::int64_t rank) { return placement.rank_text(runtime::RankId(rank)); };
   setup.model_stages = plan.schedule.placement.model_stages();
   setup.first_step = first_step;
   setup.train = train;
@@ -29,7 +30,8 @@ IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const Dat
                           const runtime::TokenCompression* compression) {
   keys["train.threads"] = std::to_string(threads);
   keys["data"] = batches.dataset().fingerprint;
-  keys["train.accumulators"] = std::to_string(plan.parts());  // replicas have separate sums of their own
+  keys["train.accumulators"] = std::to_string(plan.parts());  // two directions always have separate sums of their own
+  if (plan.has_experts()) keys["train.expert_accumulators"] = std::to_string(plan.expert_parts());
   if (compression != nullptr) keys["data.token_compression"] = compression_hash(*compression);
   return keys;
 }

@@ -66,17 +66,20 @@ bool StallWatch::made(const Seen& waiter) const {
   return maker != list.end() && maker - list.begin() < peer->doing.finished;
 }
 
+std::string StallWatch::rank_text(int rank) const { return schedule_.placement.rank_text(runtime::RankId(rank)); }
+
 std::string StallWatch::wait_text(const Seen& waiter, Clock::time_point now) const {
   const auto& doing = waiter.doing;
   const auto time = span_text(now - waiter.since);
+  const auto rank = rank_text(doing.rank), peer = doing.peer < 0 ? std::string() : rank_text(doing.peer);
   switch (reason_of(doing)) {
     case runtime::WaitReason::batch:
-      return fmt::format("rank {} waits for the batch of microbatch {} ({})", doing.rank, doing.microbatch, time);
+      return fmt::format("{} waits for the batch of microbatch {} ({})", rank, doing.microbatch, time);
     case runtime::WaitReason::credit:
-      return fmt::format("rank {} waits for a free slot towards stage {} on rank {} ({})", doing.rank, doing.peer_stage, doing.peer, time);
+      return fmt::format("{} waits for a free slot towards stage {} on {} ({})", rank, doing.peer_stage, peer, time);
     default:
-      return fmt::format("rank {} waits for the {} of microbatch {} from stage {} on rank {} ({})", doing.rank, to_string(reason_of(doing)),
-                         doing.microbatch, doing.peer_stage, doing.peer, time);
+      return fmt::format("{} waits for the {} of microbatch {} from stage {} on {} ({})", rank, to_string(reason_of(doing)),
+                         doing.microbatch, doing.peer_stage, peer, time);
   }
 }
 
@@ -85,17 +88,17 @@ std::string StallWatch::cause_of(const Seen& waiter, Clock::time_point now) cons
   std::set<int> passed;
   for (const Seen* at = &waiter;;) {
     const auto& doing = at->doing;
-    const auto host = fmt::format("rank {} in process {}", doing.rank, topology_.process_of(doing.rank));
+    const auto host = fmt::format("{} in process {}", rank_text(doing.rank), topology_.process_of(doing.rank));
     if (now - at->heard > silence)
       return fmt::format("{} has been silent for {}; last known: {}", host, span_text(now - at->heard), to_text(doing));
     if (!waits_in_step(*at)) return fmt::format("{}, for {}", to_text(doing), span_text(now - at->since));
     if (doing.peer < 0) return wait_text(*at, now);
     if (made(*at))
-      return fmt::format("the transfer from rank {} to rank {}: the {} of microbatch {} was produced on stage {} and has not arrived",
-                         doing.peer, doing.rank, to_string(reason_of(doing)), doing.microbatch, doing.peer_stage);
+      return fmt::format("the transfer from {} to {}: the {} of microbatch {} was produced on stage {} and has not arrived",
+                         rank_text(doing.peer), rank_text(doing.rank), to_string(reason_of(doing)), doing.microbatch, doing.peer_stage);
     if (!passed.insert(doing.rank).second) return fmt::format("the waits form a cycle through rank {}", doing.rank);
     const Seen* peer = seen(doing.peer);
-    if (peer == nullptr) return fmt::format("rank {} has not reported yet", doing.peer);
+    if (peer == nullptr) return fmt::format("{} has not reported yet", rank_text(doing.peer));
     at = peer;
   }
 }

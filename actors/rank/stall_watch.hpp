@@ -42,6 +42,7 @@ class StallWatch {
   };
   [[nodiscard]] bool waits_in_step(const Seen& seen) const;
   [[nodiscard]] bool made(const Seen& waiter) const;
+  [[nodiscard]] std::string rank_text(int rank) const;
   [[nodiscard]] std::string wait_text(const Seen& waiter, Clock::time_point now) const;
   [[nodiscard]] std::string cause_of(const Seen& waiter, Clock::time_point now) const;
   [[nodiscard]] std::string waits_text(Clock::time_point now) const;

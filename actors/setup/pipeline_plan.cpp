@@ -49,10 +49,6 @@ int sums_of_each(const char* key, std::int64_t sums, int groups, const runtime::
   return static_cast<int>(sums / groups);
 }
 
-bool has_experts(const PipelinePlan& plan) {
-  return std::ranges::any_of(plan.parameters, [](const auto& spec) { return spec.experts.present(); });
-}
-
 /// How many sums of gradients each rank has.
 void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) {
   const auto& placement = plan.schedule.placement;
@@ -65,7 +61,7 @@ void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) 
   };
   divides(replicas_text(placement));
   plan.accumulators = sums_of_each("train.accumulators", train.accumulators, placement.replicas(), placement, replicas_text(placement));
-  if (!has_experts(plan)) return;
+  if (!plan.has_experts()) return;
   const int groups = plan.expert_groups();
   plan.expert_accumulators = sums_of_each(
       "train.expert_accumulators", train.expert_accumulators, groups, placement,
@@ -342,6 +338,10 @@ bool PipelinePlan::held_by_several(std::string_view parameter) const {
   return std::ranges::any_of(sums, has);
 }
 
+bool PipelinePlan::has_experts() const {
+  return std::ranges::any_of(parameters, [](const auto& spec) { return spec.experts.present(); });
+}
+
 ExpertRanks PipelinePlan::expert_group(runtime::StageId stage) const {
   const auto& placement = schedule.placement;
   const int groups = expert_groups(), replica = placement.replica_of(stage);
@@ -351,12 +351,6 @@ ExpertRanks PipelinePlan::expert_group(runtime::StageId stage) const {
     group.ranks.push_back(placement.rank_of(runtime::StageId(other * placement.model_stages() + placement.model_stage(stage))));
   }
   return group;
-}
-
-std::string PipelinePlan::rank_text(runtime::RankId rank) const {
-  const auto& placement = schedule.placement;
-  if (placement.copies() == 1) return fmt::format("rank {}", rank);
-  return fmt::format("rank {} (copy {}, position {})", rank, placement.copy_of(rank), placement.position_of(rank));
 }
 
 layers::StageOptions PipelinePlan::stage_options() const {

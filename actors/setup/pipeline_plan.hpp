@@ -111,6 +111,8 @@ struct PipelinePlan {
   /// The number of parts of the step's microbatches with a gradient sum each: the train.accumulators of the one-rank run with the same
   /// bits.
   [[nodiscard]] int parts() const { return replicas() * accumulators; }
+  /// Whether the model has weights of experts.
+  [[nodiscard]] bool has_experts() const;
   /// The groups of replicas that have all experts among them, so that each expert is there as often. Replica c is member c / groups of
   /// group c mod groups.
   [[nodiscard]] int expert_groups() const { return replicas() / mesh.expert; }
@@ -127,7 +129,7 @@ struct PipelinePlan {
   [[nodiscard]] ExpertRanks expert_group(runtime::RankId rank) const { return expert_group(schedule.placement.stages_of(rank).front()); }
   [[nodiscard]] std::string copies_text() const { return actors::copies_text({mesh.data, mesh.expert}); }
   /// "rank 5", or "rank 5 (copy 1, position 1)" where there are copies.
-  [[nodiscard]] std::string rank_text(runtime::RankId rank) const;
+  [[nodiscard]] std::string rank_text(runtime::RankId rank) const { return schedule.placement.rank_text(rank); }
   [[nodiscard]] bool is_first(runtime::StageId stage) const { return !schedule.placement.previous(stage); }
   [[nodiscard]] bool is_last(runtime::StageId stage) const { return !schedule.placement.next(stage); }
   /// The rank of the first replica's head.

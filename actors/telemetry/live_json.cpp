@@ -31,6 +31,11 @@ Json rank_json(const LiveView& view, std::size_t place) {
   const auto& rank = view.ranks[place];
   const auto& progress = rank.progress;
   Json json{{"rank", place}, {"process", rank.process}};
+  if (view.run.copies > 1) {
+    const std::size_t positions = view.ranks.size() / static_cast<std::size_t>(view.run.copies);
+    json["copy"] = place / positions;
+    json["position"] = place % positions;
+  }
   json["action"] = if_known(rank, std::string(progress.action.data()));
   json["stage"] = index(progress.stage);
   json["microbatch"] = index(progress.microbatch);
@@ -149,6 +154,7 @@ std::string status_json(const LiveView& view) {
                  {"layout", run.layout},       {"processes", run.processes},
                  {"ranks", run.ranks},         {"first_step", run.first_step},
                  {"steps", run.steps},         {"microbatches", run.microbatches}};
+  if (run.copies > 1) json["run"]["copies"] = run.copies;
   json["up_seconds"] = view.up_seconds;
   json["last_step"] = last_json(view);
   json["ranks"] = Json::array();

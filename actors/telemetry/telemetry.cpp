@@ -19,6 +19,7 @@ LiveRun live_run(const TelemetrySetup& setup, const PipelinePlan& plan, const Se
   run.layout = plan.layout_text();
   run.processes = session.topology().processes();
   run.ranks = plan.ranks();
+  run.copies = plan.mesh.data;
   run.first_step = setup.first_step;
   run.steps = setup.steps;
   run.microbatches = plan.schedule.microbatches;

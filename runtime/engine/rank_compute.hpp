@@ -26,10 +26,7 @@ struct RankStage {
 struct RankOptions {
   kernels::DType compute = kernels::DType::f32;
   BackwardMode mode = BackwardMode::fused;
-  int accumulators = 1;                                  // sets of gradient sums
-  int expert_accumulators = 1;                           // sets of those of the weights of experts
-  int copies = 1;                                        // of the model, each with as many sets
-  int workspaces = 1;                                    // 2: a list of the rank weaves actions
+  int accumulators = 1;
   int batches = 1;                                       // number of microbatches whose tokens the rank holds at a time
   bool training = true;                                  // accumulators, and the optimizer's states
   bool staging = false;                                  // whether there is memory for a snapshot
@@ -38,6 +35,9 @@ struct RankOptions {
   std::vector<RingDemand> rings;                         // for channels that begin or end on the rank
   kernels::Device device;                                // of that context
   std::shared_ptr<const Optimizer> optimizer = nullptr;  // null: gradients are computed, and nothing is updated
+  int expert_accumulators = 1;                           // the sets of gradient sums of the weights of experts
+  int copies = 1;                                        // of the model, each with as many sets
+  int workspaces = 1;                                    // 2: a list of the rank weaves actions
   [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
 };
 

@@ -71,6 +71,11 @@ Placement::Placement(std::string name, int ranks, std::vector<RankId> rank_of_st
   }
 }
 
+std::string Placement::rank_text(RankId rank) const {
+  if (copies_ == 1) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} (copy {}, position {})", rank, copy_of(rank), position_of(rank));
+}
+
 int Placement::chunks() const {
   std::size_t result = 0;
   for (const auto& stages : stages_of_) result = std::max(result, stages.size());

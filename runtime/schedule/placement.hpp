@@ -58,6 +58,8 @@ class Placement {
   [[nodiscard]] int positions() const { return ranks() / copies_; }
   [[nodiscard]] int copy_of(RankId rank) const { return rank.value / positions(); }
   [[nodiscard]] int position_of(RankId rank) const { return rank.value % positions(); }
+  /// "rank 5", or "rank 5 (copy 1, position 1)" where there are copies.
+  [[nodiscard]] std::string rank_text(RankId rank) const;
   /// Number of stages of one replica.
   [[nodiscard]] int model_stages() const { return stages() / replicas_; }
   [[nodiscard]] int replica_of(StageId stage) const { return stage.value / model_stages(); }

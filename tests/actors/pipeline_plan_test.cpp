@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "actors/rank/rank_blueprint.hpp"
 #include "runtime/schedule/table.hpp"
@@ -197,10 +198,14 @@ TEST(PipelinePlan, ReplicasShareEverythingWithTheirMirror) {
 }
 
 TEST(PipelinePlan, RefusesWhatReplicasCannotShare) {
+  auto three = request("dualpipe", 2, 6, false);
+  three.train.accumulators = 3;
+  expect_error([&] { static_cast<void>(make_plan(three)); }, ExitCode::config,
+               {"train.accumulators = 3, expected a multiple of the 2 directions", "train.accumulators = 4 for a new run"});
   auto four = request("dualpipe", 2, 4, false);
   four.train.accumulators = 4;
-  expect_error([&] { static_cast<void>(make_plan(four)); }, ExitCode::config,
-               {"train.accumulators = 4", "expected train.accumulators = 2"});
+  EXPECT_EQ(make_plan(four).parts(), 4);
+  EXPECT_EQ(make_plan(four).accumulators, 2);
   auto two = request("dualpipe", 2, 4, false);
   two.train.accumulators = 2;
   EXPECT_EQ(make_plan(two).parts(), 2);
@@ -212,8 +217,114 @@ TEST(PipelinePlan, RefusesWhatReplicasCannotShare) {
     return own;
   };
   expect_error([&] { static_cast<void>(make_plan(table(1, 2, "0F0,0B0,1F1,1B1\n"))); }, ExitCode::config, {"even number of ranks"});
-  expect_error([&] { static_cast<void>(make_plan(table(2, 3, "0F0,3F1,3B1,3F2,3B2,0B0\n2F1,2F2,1F0,1B0,2B1,2B2\n"))); }, ExitCode::config,
-               {"train.microbatches = 3", "even number"});
+  expect_error([&] { static_cast<void>(make_plan(table(2, 3, "0F0,3F1,3B1,0F2,0B0,0B2\n2F1,1F0,1B0,1F2,1B2,2B1\n"))); }, ExitCode::config,
+               {"train.microbatches = 3", "a multiple of the 2 directions"});
+}
+
+PlanRequest with_copies(PlanRequest request, int copies, int accumulators) {
+  request.mesh.data = copies;
+  request.train.accumulators = accumulators;
+  return request;
+}
+
+PlanRequest with_experts(PlanRequest request, int experts) {
+  request.model.family = "mixtral";
+  request.model.experts = experts;
+  request.model.experts_per_token = 2;
+  request.model.moe_intermediate_size = 16;
+  return request;
+}
+
+TEST(Mesh, CopiesHaveRanksOfTheirOwnAndShareTheParts) {
+  const auto plan = make_plan(with_copies(request("1f1b", 2, 8, false), 4, 8));
+  EXPECT_EQ(plan.ranks(), 8);
+  EXPECT_EQ(plan.replicas(), 4);
+  EXPECT_EQ(plan.schedule.microbatches, 8);
+  EXPECT_EQ(plan.parts(), 8);
+  EXPECT_EQ(plan.accumulators, 2);
+  EXPECT_EQ(plan.layout_text(), "E t*2 | t*2 H");
+  EXPECT_EQ(plan.head_ranks(), (std::vector<int>{1, 3, 5, 7}));
+  EXPECT_EQ(plan.accumulator_set(5), 1);
+  EXPECT_EQ(plan.rank_text(runtime::RankId(5)), "rank 5 (copy 2, position 1)");
+  EXPECT_EQ(make_plan(request("1f1b", 2, 8, false)).rank_text(runtime::RankId(1)), "rank 1");
+  // Every rank sends one sum of each of its weights to the three others of its position.
+  ASSERT_EQ(plan.sums.size(), 2U * 4 * 3);
+  std::set<int> channels;
+  for (const SumMessage& message : plan.sums) {
+    EXPECT_EQ(message.round, SumRound::replicas);
+    EXPECT_EQ(message.from.value % 2, message.to.value % 2);
+    for (const SumPart& part : message.parts) {
+      EXPECT_EQ(part.shared, (SharedParts{8, 4, message.from.value / 2}));
+      EXPECT_EQ(part.sums, std::vector<int>{message.from.value / 2});
+    }
+    channels.insert(message.channel);
+  }
+  EXPECT_EQ(channels.size(), plan.sums.size());
+  EXPECT_EQ(*channels.begin(), static_cast<int>(plan.edges.size()));
+  EXPECT_NE(plan.text(), make_plan(with_copies(request("1f1b", 2, 8, false), 2, 8)).text());
+}
+
+TEST(Mesh, EveryCopyAddsTheUsesOfATiedTable) {
+  const auto plan = make_plan(with_copies(request("1f1b", 2, 4, true), 2, 2));
+  const auto list = texts(plan.sums);
+  const std::vector<std::string> uses{"0 -> 1: 0", "1 -> 0: 1", "2 -> 3: 0", "3 -> 2: 1"};
+  EXPECT_EQ(std::vector<std::string>(list.end() - 4, list.end()), uses);
+}
+
+TEST(Mesh, CopiesThatAreNoPowerOfTwoSendSeveralSums) {
+  const auto plan = make_plan(with_copies(request("1f1b", 1, 6, false), 3, 6));
+  ASSERT_EQ(plan.sums.size(), 6U);
+  for (const SumMessage& message : plan.sums)
+    EXPECT_EQ(message.parts.front().sums, (std::vector<int>{message.from.value, message.from.value + 3}));
+  EXPECT_EQ(plan.sums.front().bytes() % (2 * plan.sums.front().parts.front().bytes), 0U);
+}
+
+TEST(Mesh, DealsExpertsToGroups) {
+  auto asked = with_experts(with_copies(request("1f1b", 2, 8, false), 4, 4), 4);
+  asked.mesh.expert = 2;
+  asked.train.expert_accumulators = 2;
+  const auto plan = make_plan(asked);
+  EXPECT_EQ(plan.mesh.expert, 2);
+  EXPECT_EQ(plan.expert_groups(), 2);
+  EXPECT_EQ(plan.expert_accumulators, 1);
+  // Copy d = 2 i + g is member i of group g: copies 1 and 3, of which rank 7 is in the second.
+  const ExpertRanks group = plan.expert_group(runtime::RankId(7));
+  EXPECT_EQ(group.group, (runtime::ExpertGroup{2, 1}));
+  EXPECT_EQ(group.ranks, (std::vector<runtime::RankId>{runtime::RankId(3), runtime::RankId(7)}));
+  EXPECT_EQ(plan.expert_group(runtime::RankId(0)).ranks, (std::vector<runtime::RankId>{runtime::RankId(0), runtime::RankId(4)}));
+  // Sums of experts go to the copies that have the same ones alone, those of other weights to all.
+  for (const SumMessage& message : plan.sums) {
+    const int from = message.from.value / 2, to = message.to.value / 2;
+    bool experts = false;
+    for (const SumPart& part : message.parts) {
+      const auto spec = std::ranges::find(plan.parameters, part.tensor, &layers::ParameterSpec::name);
+      experts = experts || spec->experts.present();
+      EXPECT_EQ(part.shared, spec->experts.present() ? (SharedParts{2, 2, from % 2}) : (SharedParts{4, 4, from})) << part.tensor;
+    }
+    EXPECT_EQ(experts, from / 2 == to / 2);
+  }
+  asked.mesh = {0, 4};
+  asked.train.expert_accumulators = 1;
+  EXPECT_EQ(make_plan(asked).mesh.data, 4) << "as many copies as share the experts";
+  EXPECT_EQ(make_plan(asked).expert_group(runtime::RankId(5)).group, (runtime::ExpertGroup{4, 2}));
+}
+
+TEST(Mesh, RefusalsNameTheNearestLegalOne) {
+  const auto refused = [](const PlanRequest& request, const std::vector<std::string>& parts) {
+    expect_error([&] { static_cast<void>(make_plan(request)); }, ExitCode::config, parts);
+  };
+  refused(with_copies(request("1f1b", 2, 8, false), 2, 1),
+          {"train.accumulators = 1, expected a multiple of the 2 copies; nearest legal: mesh.data = 1, or train.accumulators = 2"});
+  refused(with_copies(request("1f1b", 2, 16, false), 8, 4), {"nearest legal: mesh.data = 4, or train.accumulators = 8"});
+  refused(with_copies(request("dualpipe", 2, 16, false), 2, 2), {"a multiple of the 4 replicas of 2 copies", "mesh.data = 1"});
+  refused(with_copies(request("1f1b", 2, 8, false), 3, 3), {"train.microbatches = 8, expected a multiple of the 3 copies"});
+  auto experts = with_experts(with_copies(request("1f1b", 2, 8, false), 2, 2), 4);
+  refused(experts, {"train.expert_accumulators = 1, expected a multiple of the 2 copies", "train.expert_accumulators = 2"});
+  experts.mesh.expert = 3;
+  refused(experts, {"mesh.expert = 3, expected a divisor of mesh.data = 2"});
+  auto dense = with_copies(request("1f1b", 2, 8, false), 2, 2);
+  dense.mesh.expert = 2;
+  refused(dense, {"mesh.expert = 2, expected a divisor of model.experts = 0"});
 }
 
 TEST(PipelinePlan, RefusesATableOfForwardsAlone) {
@@ -223,16 +334,16 @@ TEST(PipelinePlan, RefusesATableOfForwardsAlone) {
   expect_error([&] { static_cast<void>(make_plan(own)); }, ExitCode::config, {"table.csv", "without backwards"});
 }
 
-TEST(RankBlueprint, HoldsTokensUpToTheSecondReplicasMicrobatches) {
+TEST(RankBlueprint, HoldsTokensOfBothDirections) {
   const auto plan = make_plan(request("dualpipe", 4, 12, false));
   const RankBlueprint rank(plan, runtime::RankId(0), {});
-  // Microbatch 6 arrives at rank 0 while microbatch 0 is still there.
-  EXPECT_GE(batches_in_flight(rank.training), 7);
-  EXPECT_LE(batches_in_flight(rank.training), 12);
+  // Rank 0 begins with 0, 2 and 4, before 1 arrives from the other end.
+  EXPECT_GE(batches_in_flight(rank.training), 5);
+  EXPECT_LE(batches_in_flight(rank.training), 8);
   EXPECT_EQ(batches_in_flight(RankBlueprint(make_plan(request("1f1b", 4, 12, false)), runtime::RankId(0), {}).training), 4);
 }
 
-// An evaluation goes through every chunk, and through one replica of two.
+// An evaluation goes through every chunk and, shared between them, through every replica.
 TEST(RankBlueprint, ForwardsAloneRunEachStageOnce) {
   RankResources needs;
   needs.evaluation_microbatches = 3;
@@ -247,7 +358,13 @@ TEST(RankBlueprint, ForwardsAloneRunEachStageOnce) {
   chunked.pipeline.chunks = 2;
   EXPECT_EQ(actions_of(chunked, 0), (Stages{{0, 3}, {2, 3}}));
   EXPECT_EQ(actions_of(chunked, 1), (Stages{{1, 3}, {3, 3}}));
-  EXPECT_EQ(actions_of(request("dualpipe", 4, 8, false), 1), (Stages{{1, 3}}));
+  EXPECT_EQ(actions_of(request("dualpipe", 4, 8, false), 1), (Stages{{1, 2}, {6, 1}}));
+  auto copies = request("1f1b", 2, 4, false);
+  copies.mesh.data = 4;
+  copies.train.accumulators = 4;
+  EXPECT_EQ(actions_of(copies, 1), (Stages{{1, 1}}));
+  EXPECT_EQ(actions_of(copies, 5), (Stages{{5, 1}}));
+  EXPECT_EQ(actions_of(copies, 7), Stages{}) << "the fourth copy has nothing to do";
   EXPECT_EQ(actions_of(request("1f1b", 4, 8, false), 3), (Stages{{3, 3}}));
 }
 

@@ -35,7 +35,8 @@ std::vector<runtime::RankStage> build_stages(const ModelConfig& config, const Lo
                                   .order = spec.order,
                                   .decays = runtime::DecayRule(options.train).decays(spec.name, spec.shape),
                                   .router = spec.router,
-                                  .trained = spec.trained});
+                                  .trained = spec.trained,
+                                  .experts = spec.experts.present()});
     }
     stages.push_back(std::move(stage));
   }
@@ -64,7 +65,8 @@ Model::Model(const ModelConfig& config, const LoopOptions& options)
                                             false,
                                             {},
                                             context_.device(),
-                                            runtime::make_optimizer(options.train)}) {}
+                                            runtime::make_optimizer(options.train),
+                                            options.expert_accumulators}) {}
 
 void Model::load(const std::string& folder) {
   const FolderWeights weights(folder, config_);

@@ -22,7 +22,7 @@ struct LoopOptions {
   runtime::LossWeights losses = {};
   std::string rematerialize = "none";
   runtime::BackwardMode mode = runtime::BackwardMode::fused;
-  int accumulators = 1;
+  int accumulators = 1, expert_accumulators = 1;
   bool staging = false;
   int threads = 1;
   kernels::Implementation implementation = kernels::Implementation::fast;

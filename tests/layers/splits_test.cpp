@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <map>
 
 #include "tests/layers/model_fixture.hpp"
 
@@ -127,7 +128,7 @@ TEST(Rematerialisation, FullKeepsLessThanNone) {
   EXPECT_LT(stash(recomputes), stash(keeps) / 2);
 }
 
-TEST(Accumulators, TwoContiguousPartsAreAddedInOrder) {
+TEST(Accumulators, TwoPartsAreAdded) {
   LoopOptions two;
   two.accumulators = 2;
   LoopOptions two_cut = two;
@@ -149,6 +150,66 @@ TEST(Accumulators, TwoContiguousPartsAreAddedInOrder) {
   const auto wanted = one_set.gradient(name);
   EXPECT_LE(largest_difference(two_sets.gradient(name), wanted), 1e-5 * largest(wanted));
   EXPECT_GT(largest(wanted), 0);
+}
+
+// Weights of experts take the microbatches into sums of their own, so their number does not follow from that of the others.
+TEST(Accumulators, ThoseOfExpertsAreCountedApart) {
+  ModelConfig config = tiny_model(false);
+  config.family = "mixtral";
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.moe_intermediate_size = 16;
+  const auto fill = rows_of(random_ids(96, 61, 3), 2, 12);
+  const auto gradients = [&](int accumulators, int expert_accumulators) {
+    LoopOptions options;
+    options.rows = 2;
+    options.sequence = 12;
+    options.layout = "E t*2 | t*2 H";
+    options.accumulators = accumulators;
+    options.expert_accumulators = expert_accumulators;
+    Model model(config, options);
+    model.initialise(7);
+    (void)model.loop().accumulate(model.context(), 4, 88, fill);
+    std::map<bool, std::vector<std::vector<float>>> values;  // by whether they are of experts
+    for (const ParameterSpec& spec : model_parameters(config)) values[spec.experts.present()].push_back(model.gradient(spec.name));
+    return values;
+  };
+  auto one = gradients(1, 1), dense = gradients(4, 1), experts = gradients(1, 2), both = gradients(4, 2);
+  EXPECT_FALSE(one[true].empty());
+  EXPECT_EQ(dense[true], one[true]);
+  EXPECT_NE(dense[false], one[false]);
+  EXPECT_EQ(experts[false], one[false]);
+  EXPECT_NE(experts[true], one[true]);
+  EXPECT_EQ(both[false], dense[false]);
+  EXPECT_EQ(both[true], experts[true]);
+}
+
+// The sum of four parts is that of the even and the odd ones: written out, with the parts as runs of their own.
+TEST(Accumulators, AreAddedAsATree) {
+  LoopOptions options;
+  options.rows = 2;
+  options.sequence = 12;
+  const auto ids = random_ids(96, 61, 3);
+  const auto fill = rows_of(ids, 2, 12);
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  std::vector<std::vector<float>> parts;
+  for (std::int64_t m = 0; m < 4; ++m) {
+    Model model(tiny_model(false), options);
+    model.initialise(7);
+    (void)model.loop().accumulate(model.context(), 1, 88, [&](std::int64_t, const runtime::BatchView& batch) { fill(m, batch); });
+    parts.push_back(model.gradient(name));
+  }
+  options.accumulators = 4;
+  Model model(tiny_model(false), options);
+  model.initialise(7);
+  (void)model.loop().accumulate(model.context(), 4, 88, fill);
+  std::vector<float> tree, chain;
+  for (std::size_t i = 0; i < parts[0].size(); ++i) {
+    tree.push_back((parts[0][i] + parts[2][i]) + (parts[1][i] + parts[3][i]));
+    chain.push_back(((parts[0][i] + parts[1][i]) + parts[2][i]) + parts[3][i]);
+  }
+  EXPECT_EQ(model.gradient(name), tree);
+  EXPECT_NE(tree, chain);
 }
 
 TEST(TiedTable, SumsBothUsesAndCountsOnce) {

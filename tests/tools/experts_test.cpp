@@ -74,11 +74,19 @@ TEST(Experts, TheRecordCountsEveryChoiceInEveryLayout) {
   EXPECT_EQ(records(folder / "v"), expected);
 }
 
-TEST(Experts, BothReplicasOfADualPipeAreCounted) {
+TEST(Experts, AllReplicasAreCounted) {
   const TemporaryFolder folder;
-  ASSERT_EQ(train(folder / "one", {"pipeline.ranks=1", "train.accumulators=2", "run.record_internal_metrics=true"}).code, 0);
+  ASSERT_EQ(
+      train(folder / "one", {"pipeline.ranks=1", "train.accumulators=2", "train.expert_accumulators=2", "run.record_internal_metrics=true"})
+          .code,
+      0);
   ASSERT_EQ(train(folder / "dual", {"pipeline.ranks=2", "pipeline.schedule=dualpipe", "run.record_internal_metrics=true"}).code, 0);
   EXPECT_EQ(records(folder / "dual"), records(folder / "one"));
+  ASSERT_EQ(train(folder / "copies", {"mesh.data=2", "pipeline.ranks=2", "train.accumulators=2", "train.expert_accumulators=2",
+                                      "run.record_internal_metrics=true"})
+                .code,
+            0);
+  EXPECT_EQ(records(folder / "copies"), records(folder / "one"));
 }
 
 TEST(Experts, AKilledRunGoesOnWithTheSameBits) {

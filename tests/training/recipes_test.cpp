@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/training/small_run.hpp"
 
 // Recipes have the bits of one rank in every layout, alone and together.
@@ -40,7 +42,8 @@ const Words everything = joined(deepseek, {"train.optimizer=muon", "train.averag
 class Recipes : public ::testing::TestWithParam<Recipe> {};
 
 TEST_P(Recipes, HaveTheBitsOfOneRankInEveryLayout) {
-  const Words alone = joined(GetParam().words, {"train.accumulators=2"});
+  const bool experts = std::ranges::find(GetParam().words, "model.experts=4") != GetParam().words.end();
+  const Words alone = joined(joined(GetParam().words, {"train.accumulators=2"}), experts ? Words{"train.expert_accumulators=2"} : Words{});
   const Outcome expected = run_small(1, alone);
   ASSERT_EQ(expected.code, 0) << expected.said;
   EXPECT_NE(expected.hash, run_small(1, {"train.accumulators=2"}).hash) << "the recipe changes nothing";
@@ -50,7 +53,8 @@ TEST_P(Recipes, HaveTheBitsOfOneRankInEveryLayout) {
   };
   std::vector<Layout> layouts{{2, joined(alone, {"pipeline.ranks=2"})},
                               {1, joined(alone, {"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"})},
-                              {1, joined(alone, {"pipeline.ranks=4", "pipeline.schedule=zb-h1", "rematerialize.policy=full"})}};
+                              {1, joined(alone, {"pipeline.ranks=4", "pipeline.schedule=zb-h1", "rematerialize.policy=full"})},
+                              {2, joined(alone, {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=zb-h1"})}};
   if (GetParam().has_two_replicas) layouts.push_back({1, joined(GetParam().words, {"pipeline.ranks=2", "pipeline.schedule=dualpipe"})});
   for (const auto& [processes, words] : layouts) {
     const Outcome found = run_small(processes, words);

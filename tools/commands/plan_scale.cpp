@@ -131,7 +131,7 @@ void print_head(const ScaleRequest& scale, const runtime::Extrapolation& result)
                scale.model.error.ranks, 100 * scale.model.error.growth);
   else
     fmt::print("; without --error no band is shown, since the error of predictions is not known\n");
-  fmt::print("          this predicts, it does not run: train runs one replica\n");
+  fmt::print("          this predicts, it does not run: train runs mesh.data copies\n");
   fmt::print("\n{:>8} {:>9} {:>10} {:>22} {:>10} {:>8} {:>9} {:>10} {:>8} {:>14} {:>10}\n", "replicas", "ranks", "step ms", "band ms",
              "slow ranks", "jitter", "reduction", "snapshots", "goodput", "tokens/s", "efficiency");
 }

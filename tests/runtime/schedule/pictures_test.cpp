@@ -98,7 +98,7 @@ Action read_action(const std::string& row, std::size_t& at, const Schedule& sche
   at += 1 + length;
   const StageId stage = schedule.placement.stage_of(rank, std::islower(static_cast<unsigned char>(kind)) != 0 ? 1 : 0);
   const std::string letter(1, static_cast<char>(std::toupper(static_cast<unsigned char>(kind))));
-  return parse_action(fmt::format("{}{}{}", stage, letter, schedule.first_microbatch(stage).value + ordinal));
+  return parse_action(fmt::format("{}{}{}", stage, letter, schedule.microbatch_of(stage, ordinal)));
 }
 
 std::vector<Action> read_row(const std::string& row, const Schedule& schedule, RankId rank) {

@@ -213,7 +213,10 @@ TEST(Schedules, ReplicasShareTheMicrobatches) {
   EXPECT_FALSE(schedule.has(StageId{3}, MicrobatchId{5}));
   EXPECT_FALSE(schedule.has(StageId{4}, MicrobatchId{4}));
   EXPECT_TRUE(schedule.has(StageId{4}, MicrobatchId{9}));
-  EXPECT_EQ(schedule.first_microbatch(StageId{7}), MicrobatchId{5});
+  EXPECT_FALSE(schedule.has(StageId{4}, MicrobatchId{11}));
+  EXPECT_EQ(schedule.microbatch_of(StageId{7}, 0), MicrobatchId{1});
+  EXPECT_EQ(schedule.microbatch_of(StageId{7}, 3), MicrobatchId{7});
+  EXPECT_EQ(schedule.ordinal_of(MicrobatchId{7}), 3);
   EXPECT_EQ(schedule.microbatches_of(StageId{7}), 5);
   EXPECT_TRUE(zb_v(4, 10).has(StageId{7}, MicrobatchId{9}));
   for (const auto& list : schedule.ranks)

@@ -174,7 +174,7 @@ TEST(WellFormed, AReplicaTakesItsOwnMicrobatches) {
   EXPECT_NO_THROW(check_well_formed(good));
   const Schedule crossed = table(Placement::mirror(2), 2, {"0F0 3F0 0B0 3B0", "2F0 1F0 2B0 1B0"});
   expect_contains(error_of(ExitCode::config, [&] { check_well_formed(crossed); }),
-                  "rank 0, action 3F0: replica 1 of the model, to which stage 3 belongs, takes microbatches 1 to 1");
+                  "rank 0, action 3F0: replica 1 of the model, to which stage 3 belongs, takes the microbatches that are 1 modulo 2");
 }
 
 TEST(Replay, APairWhoseHalvesNeedEachOtherIsDead) {

@@ -1,0 +1,28 @@
+#include "tests/training/mesh.hpp"
+
+#include <fmt/format.h>
+
+namespace millrace::tests {
+
+const std::vector<MeshPipeline>& mesh_pipelines() {
+  static const std::vector<MeshPipeline> all{
+      {"alone", 1, 1, {"pipeline.ranks=1"}},
+      {"chunks", 1, 1, {"pipeline.ranks=1", "pipeline.chunks=2", "pipeline.schedule=zb-v"}},
+      {"1f1b", 2, 1, {"pipeline.ranks=2"}},
+      {"zb_v", 2, 1, {"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"}},
+      {"dualpipe", 2, 2, {"pipeline.ranks=2", "pipeline.schedule=dualpipe"}},
+  };
+  return all;
+}
+
+LayoutCase mesh_run(const MeshPipeline& pipeline, int copies, int processes, bool tied, int accumulators, const std::string& dtype) {
+  Numbers numbers{dtype, tied};
+  numbers.accumulators = accumulators == 0 ? copies * pipeline.directions : accumulators;
+  numbers.microbatches = 16;
+  numbers.steps = 3;
+  auto words = pipeline.words;
+  words.push_back(fmt::format("mesh.data={}", copies));
+  return {numbers, {fmt::format("{}_copies_of_{}_in_{}", copies, pipeline.name, processes), processes, std::move(words)}};
+}
+
+}  // namespace millrace::tests

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "tests/training/layouts.hpp"
+
+namespace millrace::tests {
+
+/// A pipeline, of which several copies train together.
+struct MeshPipeline {
+  std::string name;
+  int ranks = 1, directions = 1;
+  std::vector<std::string> words;
+};
+
+[[nodiscard]] const std::vector<MeshPipeline>& mesh_pipelines();
+
+/// `copies` of the pipeline in `processes`, against one rank with as many gradient sums, or `accumulators` if it is not 0.
+[[nodiscard]] LayoutCase mesh_run(const MeshPipeline& pipeline, int copies, int processes, bool tied, int accumulators = 0,
+                                  const std::string& dtype = "fp32");
+
+}  // namespace millrace::tests

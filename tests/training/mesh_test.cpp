@@ -1,0 +1,118 @@
+#include "tests/training/mesh.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/training/command.hpp"
+#include "tests/training/small_run.hpp"
+
+// Copies of a pipeline that train together have the bits of one rank with as many gradient sums. A sample is here, all combinations are in
+// mesh_full_test.cpp.
+namespace millrace::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const MeshPipeline& pipeline(const std::string& name) { return *std::ranges::find(mesh_pipelines(), name, &MeshPipeline::name); }
+
+std::vector<LayoutCase> cases() {
+  return {mesh_run(pipeline("alone"), 2, 1, false),
+          mesh_run(pipeline("alone"), 4, 2, true),
+          mesh_run(pipeline("1f1b"), 2, 4, true),
+          mesh_run(pipeline("1f1b"), 2, 1, true, 8),
+          mesh_run(pipeline("zb_v"), 4, 1, true),
+          mesh_run(pipeline("dualpipe"), 2, 2, true),
+          mesh_run(pipeline("chunks"), 2, 1, false, 2, "bf16")};
+}
+
+class Meshes : public ::testing::TestWithParam<LayoutCase> {};
+
+TEST_P(Meshes, HaveTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Some, Meshes, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
+
+/// Runs that share a folder, one after another.
+struct RunFolder {
+  TemporaryFolder folder;
+  RunFolder() { write_small_texts(folder, "text"); }
+  [[nodiscard]] JobResult train(int processes, const std::string& name, const Words& more) const {
+    Words words{"train",
+                "model.preset=tiny",
+                "model.tie_word_embeddings=true",
+                "data.text=" + folder / "text",
+                "data.held_out=6",
+                "evaluate.batches=3",
+                "train.batch=2",
+                "train.sequence=32",
+                "train.microbatches=8",
+                "train.accumulators=4",
+                "train.threads=1",
+                "train.steps=4",
+                "run.directory=" + folder / name};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_job(processes, words);
+  }
+  [[nodiscard]] std::string hash(const std::string& name) const { return run_job(1, {"ckpt", "hash", folder / name}).out; }
+};
+
+// Numbers that depend on the copies would show here, in every tensor of every operation.
+TEST(Mesh, RecordsTheTensorsOfOneRank) {
+  const RunFolder runs;
+  for (const auto& [name, words] :
+       std::vector<std::pair<std::string, Words>>{{"one", {}},
+                                                  {"copies", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}},
+                                                  {"mirror", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}}}) {
+    const auto job = runs.train(1, name, [&, more = words]() mutable {
+      more.insert(more.end(), {"run.record=hashes", "train.steps=2"});
+      return more;
+    }());
+    ASSERT_EQ(job.code, 0) << job.out << job.err;
+    if (name == "one") continue;
+    const auto compared = run_job(1, {"compare", runs.folder / "one", runs.folder / name});
+    EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
+  }
+}
+
+// Every start but the last is killed when it has saved a step, and the next one has another mesh.
+TEST(Mesh, GoesOnWithAnotherNumberOfCopies) {
+  const RunFolder runs;
+  ASSERT_EQ(runs.train(1, "whole", {}).code, 0);
+  const Words killed{"checkpoint.every=1", "debug.fault=point=checkpoint.after_commit:hit=1:kill:rank=0"};
+  for (const Words& mesh : {Words{"mesh.data=4"}, Words{"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}, Words{}}) {
+    auto words = killed;
+    words.insert(words.end(), mesh.begin(), mesh.end());
+    EXPECT_NE(runs.train(1, "cut", words).code, 0);
+  }
+  const auto end = runs.train(2, "cut", {"mesh.data=2", "pipeline.ranks=2"});
+  ASSERT_EQ(end.code, 0) << end.out << end.err;
+  EXPECT_NE(end.out.find("resumes after step 3"), std::string::npos) << end.out;
+  EXPECT_NE(end.out.find("2 copies of 2 ranks in 2 processes"), std::string::npos) << end.out;
+  EXPECT_EQ(runs.hash("cut"), runs.hash("whole"));
+  EXPECT_EQ(runs.hash("cut").size(), 33U);
+}
+
+TEST(Mesh, RefusesWhatItsCopiesCannotShare) {
+  const RunFolder runs;
+  const auto refusal = [&](const Words& words) {
+    const auto job = runs.train(1, "refused", words);
+    EXPECT_NE(job.code, 0);
+    return job.out + job.err;
+  };
+  const auto expect = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << "expected \"" << part << "\" in: " << text;
+  };
+  const auto one = refusal({"mesh.data=2", "train.accumulators=1"});
+  expect(one, "train.accumulators = 1, expected a multiple of the 2 copies");
+  expect(one, "nearest legal: mesh.data = 1, or train.accumulators = 2 for a new run");
+  expect(refusal({"mesh.data=8"}), "nearest legal: mesh.data = 4, or train.accumulators = 8 for a new run");
+  expect(refusal({"mesh.data=4", "pipeline.ranks=2", "pipeline.schedule=dualpipe", "train.microbatches=16"}),
+         "expected a multiple of the 8 replicas of 4 copies (each has 2 directions); nearest legal: mesh.data = 2");
+  expect(refusal({"mesh.data=3"}), "train.microbatches = 8, expected a multiple of the 3 copies (mesh.data)");
+  expect(refusal({"mesh.expert=2"}), "mesh.expert = 2, but the model has no experts, expected 1");
+  expect(refusal({"mesh.data=4", "mesh.expert=3"}), "mesh.expert = 3, expected a divisor of mesh.data = 4; nearest legal: 2");
+  expect(refusal({"mesh.date=2"}), "mesh.data");
+}
+
+}  // namespace
+}  // namespace millrace::tests
