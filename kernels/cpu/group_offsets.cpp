@@ -16,9 +16,12 @@ void group_offsets(const ExecutionContext& /*context*/, const Tensor& counts, co
   for (std::int64_t g = 0; g < counts.elements(); ++g) offset[g + 1] = offset[g] + count[g];
 }
 
+// Integers: one loop is both the reference and the fast implementation.
 const InTable group_offsets_in_table[] = {
     {Backend::cpu, table::group_counts, group_counts},
     {Backend::cpu, table::group_offsets, group_offsets},
+    {Backend::reference, table::group_counts, group_counts},
+    {Backend::reference, table::group_offsets, group_offsets},
 };
 
 }  // namespace

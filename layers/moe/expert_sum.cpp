@@ -4,7 +4,6 @@
 
 #include "kernels/base/activation.hpp"
 #include "kernels/base/check.hpp"
-#include "kernels/grouped_matmul.hpp"
 
 namespace millrace::layers {
 namespace {
