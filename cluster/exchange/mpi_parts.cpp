@@ -14,13 +14,17 @@ namespace {
 
 using ExchangeClock = std::chrono::steady_clock;
 
-/// A part larger than this is sent as its first bytes, which MPI always sends at once, followed by the others: they inform the receiving
-/// transport that a transfer is in progress and needs polling, so that it does not sleep in the middle of it.
-constexpr std::int64_t announce_parts_from = 64 << 10;
+/// MPI sends a message up to this size at once (over shared memory up to 4 KiB with its header). It keeps a longer one until the receiver
+/// takes it, which then rings the sender.
+constexpr int immediate_bytes = 4000;
+
+/// So a longer part is sent as its first bytes, followed by the others: they inform the receiving transport that a transfer is in progress
+/// and needs polling, so that it does not sleep in the middle of it.
 constexpr std::int64_t announcing_bytes = 1024;
 
-/// MPI keeps a longer message until the receiver has it; then the receiver rings the sender.
-constexpr int rung_parts_from = 4096;
+/// A sender may sleep when the receiver posts much later, and without single-copy transfers (which containers may forbid) MPI moves a long
+/// message part by part, each during a poll of the sender and of the receiver. So the receiver rings it this often during a transfer.
+constexpr auto ring_during_transfer = std::chrono::microseconds(20);
 
 constexpr int largest_tag = 32767;  // the smallest upper bound of tags that MPI guarantees
 
@@ -43,7 +47,7 @@ struct Flow {
   std::int64_t bytes = 0;
   std::int64_t moved = 0;  // before the message that is under way
   int message = 0;         // bytes of that message
-  ExchangeClock::time_point posted{};
+  ExchangeClock::time_point posted{}, rung{};
 };
 
 class MpiParts final : public RemoteParts {
@@ -97,6 +101,7 @@ class MpiParts final : public RemoteParts {
       last_ended_ = ExchangeClock::now();
       return Activity::moved;
     }
+    if (waiting == Activity::transferring) ring_sleeping_senders();
     return moved ? Activity::moved : waiting;
   }
 
@@ -204,7 +209,7 @@ class MpiParts final : public RemoteParts {
   /// The next message of a flow.
   void post_message(std::size_t index) {
     Flow& flow = flows_[index];
-    const bool announces = flow.moved == 0 && flow.bytes > announce_parts_from;
+    const bool announces = flow.moved == 0 && flow.bytes > immediate_bytes;
     flow.message = static_cast<int>(std::min({flow.bytes - flow.moved, piece_bytes_, announces ? announcing_bytes : flow.bytes}));
     std::byte* const data = flow.data + flow.moved;
     if (flow.sends) {
@@ -213,7 +218,7 @@ class MpiParts final : public RemoteParts {
     } else {
       check_mpi(MPI_Irecv(data, flow.message, MPI_BYTE, flow.process, flow.tag, communicator_, &requests_[index]), "MPI_Irecv");
     }
-    flow.posted = ExchangeClock::now();
+    flow.posted = flow.rung = ExchangeClock::now();
   }
 
   [[nodiscard]] Activity while_waiting() const {
@@ -225,9 +230,18 @@ class MpiParts final : public RemoteParts {
       const bool transferring =
           flow.sends ? now - flow.posted < std::chrono::milliseconds(1) + std::chrono::nanoseconds(2 * flow.message) : flow.moved > 0;
       if (transferring) return Activity::transferring;
-      if (flow.sends) most = std::max(most, flow.message < rung_parts_from ? Activity::unsignalled : Activity::sending);
+      if (flow.sends) most = std::max(most, flow.message <= immediate_bytes ? Activity::unsignalled : Activity::sending);
     }
     return most;
+  }
+
+  void ring_sleeping_senders() {
+    const auto now = ExchangeClock::now();
+    for (Flow& flow : flows_) {
+      if (flow.sends || flow.moved == 0 || now - flow.rung < ring_during_transfer) continue;
+      flow.rung = now;
+      transport_.wake(flow.process);
+    }
   }
 
   bool take_ended() {
@@ -260,7 +274,7 @@ class MpiParts final : public RemoteParts {
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     if (!flow.sends && (code == MPI_ERR_TRUNCATE || (code == MPI_SUCCESS && bytes != flow.message))) refuse_size(flow, bytes);
     check_mpi(code, flow.sends ? "MPI_Isend" : "MPI_Irecv");
-    if (!flow.sends && flow.message >= rung_parts_from) transport_.wake(flow.process);
+    if (!flow.sends && flow.message > immediate_bytes) transport_.wake(flow.process);
     flow.moved += flow.message;
   }
 

@@ -98,6 +98,7 @@ class RunMember {
       if (sequence == run_.exchanges) allocations_after_ = exchange_allocations.load();
       if (sequence >= run_.exchanges) continue;
       fill(buffers, sequence);
+      if (run_.before_post) run_.before_post(place_);
       exchange.post(sequence, buffers.from.data(), buffers.into.data(), buffers.table());
     }
     check_counters(exchange);

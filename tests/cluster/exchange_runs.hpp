@@ -18,7 +18,8 @@ struct ExchangeRun {
   std::function<std::int64_t(const ExchangeGroup&, std::int64_t sequence, int from, int to)> bytes;
   int outstanding = Exchanges::max_outstanding;  ///< a member posts exchange n once exchange n − outstanding has ended
   std::size_t piece_bytes = Exchanges::default_piece_bytes;
-  std::int64_t allocation_free_from = -1;  ///< from this exchange on nothing may be allocated; -1: not checked
+  std::function<void(int place)> before_post;  ///< delays
+  std::int64_t allocation_free_from = -1;      ///< from this exchange on nothing may be allocated; -1: not checked
 };
 
 /// Sizes from 0 to `most`, many of them 0.

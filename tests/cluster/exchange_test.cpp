@@ -188,7 +188,15 @@ TEST(Exchange, RefusesTablesThatAreNotRight) {
          "what it receives from member 1 (rank 1) overlaps what it sends member 1 (rank 1) by 1 bytes");
   refuse({30, 8}, {8, 8}, {0, 11}, {8, 20}, from + 16,
          "what it sends member 0 (rank 0) overlaps what it receives from member 1 (rank 1) by 8 bytes");
-  // Parts that are sent may overlap each other, and empty ones may be anywhere.
+  // Parts that are sent may lie in each other, and the longer one still overlaps what is received.
+  Driven three(3);
+  expect_error(
+      [&] {
+        const Column out{40, 10, 0}, sizes{8, 10, 100}, in{8, 60, 200}, expected{8, 0, 0};
+        three.member(0).post(0, three.from(0), three.from(0) + 50, {out, sizes, in, expected});
+      },
+      ExitCode::internal, {"what it receives from member 0 (rank 0) overlaps what it sends member 2 (rank 2) by 8 bytes"});
+  // Empty parts may be anywhere.
   const Column same{0, 0}, eight{8, 8}, at{0, 8};
   group.member(0).post(0, from, into, {same, eight, at, eight});
   const Column nothing{0, 0};
