@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "actors/rank/snapshot.hpp"
 #include "actors/save_messages.hpp"
 
 namespace millrace::actors {
@@ -14,23 +15,6 @@ void begin(runtime::CheckpointStore& store, const BeginCheckpoint& request) {
     request.folder->set_value(store.begin(static_cast<std::uint64_t>(request.step), request.bytes));
   } catch (...) {
     request.folder->set_exception(std::current_exception());
-  }
-}
-
-runtime::FileDType file_dtype(kernels::DType dtype) {
-  return dtype == kernels::DType::bf16 ? runtime::FileDType::bf16 : runtime::FileDType::f32;
-}
-
-/// Appends the tensors of a stage's last snapshot that its rank is to write.
-void add_snapshot(const runtime::StageShard& shard, std::vector<runtime::CheckpointTensor>& tensors) {
-  for (const auto& tensor : shard.tensors()) {
-    if (!tensor.is_owner()) continue;
-    const auto shape = tensor.shape.sizes();
-    tensors.push_back({tensor.name, runtime::FileDType::f32, shape, shard.snapshot_master(tensor), {}});
-    for (std::size_t i = 0; i < shard.states().size(); ++i)
-      if (tensor.has_state(i))
-        tensors.push_back(
-            {shard.states()[i].tensor_name(tensor.name), file_dtype(shard.states()[i].dtype), shape, shard.snapshot_state(tensor, i), {}});
   }
 }
 

@@ -109,6 +109,7 @@ void initial_values(const ParameterSpec& spec, double range, std::uint64_t seed,
   }
   const double deviation = spec.initial.deviation > 0 ? spec.initial.deviation : range;
   const auto name = halves(name_hash(spec.name));
+  if (spec.experts.first > 0) first += spec.experts.first * (spec.shape.elements() / spec.shape[0]);
   std::array<std::uint32_t, 4> words{};
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto element = static_cast<std::uint64_t>(first) + i;

@@ -21,7 +21,8 @@ namespace millrace::layers {
 
 /// Elements [first, first + values.size()) of a tensor's initial value: normal (complete, or truncated at two deviations), ones, zeros or a
 /// constant; `range` is the deviation if the spec has none. Keyed by (seed, tensor name, element index) alone, so stage, rank, thread and
-/// order of construction do not matter.
+/// order of construction do not matter. For some of the experts of a weight the index is that in the whole tensor, so that it does not
+/// matter either which rank has which of them; `first` counts from the first of them.
 void initial_values(const ParameterSpec& spec, double range, std::uint64_t seed, std::int64_t first, std::span<float> values);
 
 }  // namespace millrace::layers

@@ -40,4 +40,11 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
+/// Experts [first, first + count) of a whole weight of experts, as one of several ranks has them.
+[[nodiscard]] inline ParameterSpec slice_of(ParameterSpec whole, std::int64_t first, std::int64_t count) {
+  whole.experts = {first, whole.experts.whole};
+  whole.shape.dimension(0) = count;
+  return whole;
+}
+
 }  // namespace millrace::layers

@@ -121,7 +121,7 @@ struct Optimized {
   auto tie() { return std::tie(rank, step); }
 };
 
-/// The hash of a parameter that two ranks hold (a tied table, a replica's weights); compared at each save.
+/// The hash of a parameter that two ranks hold (a tied table, a replica's weights, the same experts); compared at each save.
 struct CopyHash {
   std::string name, hash;
   auto tie() { return std::tie(name, hash); }
@@ -157,12 +157,13 @@ struct LogitsReport {
   auto tie() { return std::tie(rank, logits); }
 };
 
-/// One captured tensor, as fp32.
+/// One captured tensor, as fp32. Of a weight of experts it may be some: those from `first` on, of `experts`.
 struct CapturedTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::vector<float> values;
-  auto tie() { return std::tie(name, shape, values); }
+  std::int64_t first = 0, experts = 0;
+  auto tie() { return std::tie(name, shape, values, first, experts); }
 };
 
 /// Answer to Collect: one message per tensor, several for a large one with its values in order, and a final one with `last` set.

@@ -1,6 +1,7 @@
 #include "actors/rank/hash_hook.hpp"
 
 #include "kernels/transfer.hpp"
+#include "runtime/program/expert_slices.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -11,8 +12,8 @@ bool trains(runtime::Pass pass) { return pass != runtime::Pass::evaluate && pass
 
 }  // namespace
 
-HashHook::HashHook(const Rank& rank, const std::string& run_directory, std::int64_t first_step)
-    : rank_(rank), recorder_(run_directory, rank.id().value, rank.plan().ranks(), first_step) {}
+HashHook::HashHook(const Rank& rank, const std::string& run_directory, std::int64_t first_step, SourceMicrobatches sources)
+    : rank_(rank), recorder_(run_directory, rank.id().value, rank.plan().ranks(), first_step), parts_(sources) {}
 
 void HashHook::before(const Call& call) {
   if (trains(rank_.running().pass) && step_ != rank_.running().step) {
@@ -28,35 +29,49 @@ void HashHook::record_weights() {
     for (const auto& tensor : stage->shard().tensors()) {
       if (!tensor.is_owner()) continue;
       runtime::TensorHash record;
-      record.name = recorder_.name("", tensor.name);
       record.stage = static_cast<std::uint16_t>(stage->stage().value);
       const auto master = stage->shard().master(tensor);
-      recorder_.add(record, bytes_of(kernels::HostCopies(rank_.context(), {&master, 1}).tensors().front()));
+      const kernels::HostCopies copies(rank_.context(), {&master, 1});
+      for (const RecordedPart& part : parts_of(tensor)) {
+        record.name = recorder_.name("", part.expert < 0 ? tensor.name : runtime::expert_name(tensor.name, part.expert));
+        recorder_.add(record, bytes_of(copies.tensors().front()).subspan(part.begin, part.bytes));
+      }
     }
   }
 }
 
 void HashHook::after(const Call& call) {
   if (trains(rank_.running().pass)) {
-    auto& names = result_names_[&call.operation];
-    if (names.empty())
-      for (const auto id : call.operation.outputs) names.push_back(recorder_.name(call.operation.name, call.programs.value(id).name));
+    const runtime::Action& action = rank_.running().action;
+    parts_.note(call, action);
     for (std::size_t output = 0; output < call.outputs.size(); ++output) {
       runtime::TensorHash record;
-      record.name = names[output];
-      record.microbatch = rank_.running().action.microbatch.value;
       record.operation = static_cast<std::uint32_t>(call.index);
-      record.stage = static_cast<std::uint16_t>(rank_.running().action.stage.value);
+      record.stage = static_cast<std::uint16_t>(action.stage.value);
       record.moment = call.kind == runtime::ProgramKind::forward ? runtime::TensorMoment::forward : runtime::TensorMoment::gradient;
       record.program = static_cast<std::uint8_t>(call.kind);
-      recorder_.add(record, bytes_of(call.outputs[output]));
+      for (const RecordedPart& part : parts_.parts_of(call, output, action)) {
+        record.name = name_of(call, output, part.expert);
+        record.microbatch = part.microbatch;
+        recorder_.add(record, bytes_of(call.outputs[output]).subspan(part.begin, part.bytes));
+      }
     }
   }
   if (next != nullptr) next->after(call);
 }
 
+std::uint32_t HashHook::name_of(const Call& call, std::size_t output, std::int64_t expert) {
+  const auto [place, fresh] = result_names_[&call.operation].try_emplace({output, expert}, 0);
+  if (fresh) {
+    const std::string& tensor = call.programs.value(call.operation.outputs[output]).name;
+    place->second = recorder_.name(call.operation.name, expert < 0 ? tensor : runtime::expert_name(tensor, expert));
+  }
+  return place->second;
+}
+
 void HashHook::end_step() {
   recorder_.end_step();
+  parts_.clear();
   step_ = -1;
 }
 

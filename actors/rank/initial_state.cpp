@@ -15,49 +15,74 @@ using runtime::StageShard;
 using runtime::StoredParameter;
 using Numbers = std::span<float>;
 
-/// Calls fill(spec, tensor, shard) for each tensor of the rank's shards, on its worker, then updates the bf16 copies. `begins`: of a run,
-/// whose states are not filled.
+/// The part of the model's parameter that a shard has: some of its experts, or all of it.
+ParameterSpec part_of(const std::vector<ParameterSpec>& model, const StoredParameter& tensor) {
+  const ParameterSpec& whole = model.at(static_cast<std::size_t>(tensor.order));
+  return tensor.experts.present() ? layers::slice_of(whole, tensor.experts.first, tensor.shape[0]) : whole;
+}
+
+/// Calls fill(shard) for each of the rank's shards, on its worker.
 template <class Fill>
-void for_each_tensor(Rank& rank, bool begins, Fill fill) {
+void for_each_shard(Rank& rank, Fill fill) {
   rank.worker().run([&] {
-    for (const runtime::Stage* stage : rank.compute().stages()) {
-      const StageShard& shard = stage->shard();
-      for (const auto& tensor : shard.tensors()) fill(rank.plan().parameters.at(static_cast<std::size_t>(tensor.order)), tensor, shard);
-      shard.refresh_copies(rank.context());
-      if (begins) shard.begin_states(rank.context());
-    }
+    for (const runtime::Stage* stage : rank.compute().stages()) fill(stage->shard());
   });
 }
 
 }  // namespace
 
-void initialize_from_seed(Rank& rank, std::uint64_t seed) {
+void fill_from_seed(const kernels::ExecutionContext& context, const StageShard& shard, const std::vector<ParameterSpec>& model,
+                    double range, std::uint64_t seed) {
   constexpr std::int64_t grain = 4096;  // numbers; a value depends on its place alone, not on the thread
-  for_each_tensor(rank, true, [&](const ParameterSpec& spec, const StoredParameter& tensor, const StageShard& shard) {
-    shard.fill(rank.context(), shard.master(tensor), [&](Numbers numbers) {
-      rank.context().team().for_ranges(std::ssize(numbers), grain, [&](std::int64_t begin, std::int64_t end) {
-        layers::initial_values(spec, rank.plan().model.initializer_range, seed, begin,
+  for (const StoredParameter& tensor : shard.tensors()) {
+    const ParameterSpec spec = part_of(model, tensor);
+    shard.fill(context, shard.master(tensor), [&](Numbers numbers) {
+      context.team().for_ranges(std::ssize(numbers), grain, [&](std::int64_t begin, std::int64_t end) {
+        layers::initial_values(spec, range, seed, begin,
                                numbers.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
       });
     });
+  }
+  shard.refresh_copies(context);
+  shard.begin_states(context);
+}
+
+void fill_from_weights(const kernels::ExecutionContext& context, const StageShard& shard, const std::vector<ParameterSpec>& model,
+                       const layers::ModelWeights& weights) {
+  for (const StoredParameter& tensor : shard.tensors()) {
+    const ParameterSpec spec = part_of(model, tensor);
+    shard.fill(context, shard.master(tensor), [&](Numbers numbers) { weights.read(spec, numbers); });
+  }
+  shard.refresh_copies(context);
+  shard.begin_states(context);
+}
+
+void fill_from_checkpoint(const kernels::ExecutionContext& context, const StageShard& shard, const runtime::CheckpointReader& checkpoint) {
+  for (const StoredParameter& tensor : shard.tensors()) {
+    runtime::TensorPart part;
+    if (tensor.experts.present()) part = {tensor.experts.first, tensor.shape[0], tensor.experts.whole};
+    shard.fill(context, shard.master(tensor), [&](Numbers numbers) { checkpoint.read(tensor.name, numbers, part); });
+    for (std::size_t i = 0; i < shard.states().size(); ++i)
+      if (tensor.has_state(i))
+        kernels::fill(context, shard.state(tensor, i),
+                      [&](std::span<std::byte> bytes) { checkpoint.read_bytes(shard.states()[i].tensor_name(tensor.name), bytes, part); });
+  }
+  shard.refresh_copies(context);
+}
+
+void initialize_from_seed(Rank& rank, std::uint64_t seed) {
+  for_each_shard(rank, [&](const StageShard& shard) {
+    fill_from_seed(rank.context(), shard, rank.plan().parameters, rank.plan().model.initializer_range, seed);
   });
 }
 
 void initialize_from_folder(Rank& rank, const std::string& folder) {
   const auto weights = layers::open_weights(folder, rank.plan().model);
-  for_each_tensor(rank, true, [&](const ParameterSpec& spec, const StoredParameter& tensor, const StageShard& shard) {
-    shard.fill(rank.context(), shard.master(tensor), [&](Numbers numbers) { weights->read(spec, numbers); });
-  });
+  for_each_shard(rank, [&](const StageShard& shard) { fill_from_weights(rank.context(), shard, rank.plan().parameters, *weights); });
 }
 
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint) {
-  for_each_tensor(rank, false, [&](const ParameterSpec& spec, const StoredParameter& tensor, const StageShard& shard) {
-    shard.fill(rank.context(), shard.master(tensor), [&](Numbers numbers) { checkpoint.read(spec.name, numbers); });
-    for (std::size_t i = 0; i < shard.states().size(); ++i)
-      if (tensor.has_state(i))
-        kernels::fill(rank.context(), shard.state(tensor, i),
-                      [&](std::span<std::byte> bytes) { checkpoint.read_bytes(shard.states()[i].tensor_name(spec.name), bytes); });
-  });
+  for_each_shard(rank, [&](const StageShard& shard) { fill_from_checkpoint(rank.context(), shard, checkpoint); });
 }
 
 }  // namespace millrace::actors

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "actors/rank/rank.hpp"
+#include "layers/formats/model_weights.hpp"
 #include "runtime/checkpoint/checkpoint_reader.hpp"
 
 namespace millrace::actors {
@@ -16,5 +18,14 @@ void initialize_from_folder(Rank& rank, const std::string& folder);
 /// … parameters, and the optimizer's states where the rank trains, from a checkpoint, whatever layout wrote it. Every chunk is verified.
 /// Errors: Error(checkpoint).
 void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint);
+
+/// The same for one shard. `model` are the parameters of the whole model, in model order; of weights of experts the shard gets those that
+/// it has, so that nothing depends on which rank has which of them.
+void fill_from_seed(const kernels::ExecutionContext& context, const runtime::StageShard& shard,
+                    const std::vector<layers::ParameterSpec>& model, double range, std::uint64_t seed);
+void fill_from_weights(const kernels::ExecutionContext& context, const runtime::StageShard& shard,
+                       const std::vector<layers::ParameterSpec>& model, const layers::ModelWeights& weights);
+void fill_from_checkpoint(const kernels::ExecutionContext& context, const runtime::StageShard& shard,
+                          const runtime::CheckpointReader& checkpoint);
 
 }  // namespace millrace::actors

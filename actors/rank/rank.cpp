@@ -19,8 +19,6 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
       runner_(std::make_unique<ProgramRunner>()),
       exchange_(plan.mesh.expert),
       channels_(plan.channels()) {
-  MILLRACE_CHECK(plan.mesh.expert == 1, ExitCode::config, "actors.rank",
-                 "mesh.expert = {}, expected 1: every rank of this version has all experts of its layers", plan.mesh.expert);
   for (auto& channel : channels_) channel = carried(channel, setup_.needs);
   worker_ = std::make_unique<ComputeWorker>(
       queue_capacity(),

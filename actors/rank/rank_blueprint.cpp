@@ -12,30 +12,38 @@ namespace {
 
 constexpr int batches_ahead = 2;  // of the next step, loaded while this one computes
 
-runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage) {
-  return {.name = spec.name,
-          .shape = spec.shape,
-          .stage = stage,
-          .use = spec.use,
-          .order = spec.order,
-          .decays = plan.decay.decays(spec.name, spec.shape),
-          .copy = plan.schedule.placement.replica_of(stage) > 0,
-          .router = spec.router,
-          .trained = plan.is_trained(spec),
-          .scores = spec.scores,
-          .matrices = plan.matrices.matrices(spec.name, spec.shape, spec.stored),
-          .experts = spec.experts.present()};
+bool weaves(const runtime::RankPlan& plan) {
+  return std::ranges::any_of(plan.entries, [](const auto& entry) { return entry.strand > 0; });
 }
 
 bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
   return std::any_of(plan.entries.begin(), plan.entries.end(), [&](const auto& planned) { return planned.action.stage == stage; });
 }
 
-bool weaves(const runtime::RankPlan& plan) {
-  return std::ranges::any_of(plan.entries, [](const auto& entry) { return entry.strand > 0; });
+/// Forward-only jobs use only the first replica: its stages, ranks and activation edges are those of a plain pipeline.
+runtime::Placement forward_placement(const runtime::Placement& placement) {
+  return placement.replicas() == 1 ? placement : runtime::Placement::single(placement.ranks());
 }
 
 }  // namespace
+
+runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage) {
+  const kernels::Shape whole = runtime::whole_shape(spec.shape, spec.experts);
+  kernels::MatrixForm matrices = plan.matrices.matrices(spec.name, whole, spec.stored);
+  if (spec.experts.present()) matrices.count = matrices.count / spec.experts.whole * spec.shape[0];
+  return {.name = spec.name,
+          .shape = spec.shape,
+          .stage = stage,
+          .use = spec.use,
+          .order = spec.order,
+          .decays = plan.decay.decays(spec.name, whole),
+          .copy = plan.schedule.placement.replica_of(stage) > 0,
+          .router = spec.router,
+          .trained = plan.is_trained(spec),
+          .scores = spec.scores,
+          .matrices = matrices,
+          .experts = spec.experts};
+}
 
 int batches_in_flight(const runtime::RankPlan& plan) {
   std::vector<int> last(static_cast<std::size_t>(plan.own_microbatches), -1);

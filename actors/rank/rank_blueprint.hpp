@@ -51,6 +51,10 @@ struct RankBlueprint {
   RankResources needs_;
 };
 
+/// A stage's parameter as its shard holds it, with the plan's rules of the optimizer. These see the whole tensor, whoever has which experts
+/// of it.
+[[nodiscard]] runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage);
+
 /// The number of microbatches whose tokens are in use at a time in a list: from the first action on one to the last.
 [[nodiscard]] int batches_in_flight(const runtime::RankPlan& plan);
 

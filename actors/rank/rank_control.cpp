@@ -154,7 +154,7 @@ void RankControl::handle(const Collect& message) {
     for (std::size_t from = 0; from == 0 || from < tensor.values.size(); from += most) {
       const auto begin = tensor.values.begin() + static_cast<std::ptrdiff_t>(from);
       const auto count = static_cast<std::ptrdiff_t>(std::min(most, tensor.values.size() - from));
-      port_.report(Collected{rank_.id().value, false, {tensor.name, tensor.shape, {begin, begin + count}}});
+      port_.report(Collected{rank_.id().value, false, {tensor.name, tensor.shape, {begin, begin + count}, tensor.first, tensor.experts}});
     }
   };
   if (setup_.captured)
@@ -165,6 +165,8 @@ void RankControl::handle(const Collect& message) {
       CapturedTensor captured;
       captured.name = (message.parameters ? "" : "grad.") + tensor.name;
       captured.shape = tensor.shape.sizes();
+      captured.first = tensor.experts.first;
+      captured.experts = tensor.experts.whole;
       captured.values.resize(tensor.elements());
       const kernels::Tensor place = message.parameters ? stage->shard().master(tensor) : stage->shard().gradient(tensor);
       rank_.worker().run([&] { kernels::fetch(rank_.context(), place, std::as_writable_bytes(std::span(captured.values))); });

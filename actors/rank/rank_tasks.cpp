@@ -6,6 +6,17 @@
 
 namespace millrace::actors {
 
+namespace {
+
+/// The name by which copies are compared: ranks that have the same experts of a weight have the same values.
+std::string held_name(const runtime::StoredParameter& tensor) {
+  const auto& [first, all] = tensor.experts;
+  if (all == 0 || tensor.parts() == all) return tensor.name;
+  return fmt::format("{} (experts {} to {})", tensor.name, first, first + tensor.parts() - 1);
+}
+
+}  // namespace
+
 RankTasks::RankTasks(Rank& rank, const SumExchangeState& exchange) : rank_(rank), exchange_(exchange), exchanged_(rank, exchange) {}
 
 /// Calls body(shard) for the shard of each of the rank's stages, in their order.
@@ -108,7 +119,7 @@ void RankTasks::hash_copies() {
   for_each_shard([this](const auto& shard) {
     for (const auto& tensor : shard.tensors())
       if (rank_.plan().held_by_several(tensor.name))
-        copy_hashes_.push_back({tensor.name, runtime::hash_of(shard.snapshot_master(tensor)).hex()});
+        copy_hashes_.push_back({held_name(tensor), runtime::hash_of(shard.snapshot_master(tensor)).hex()});
   });
 }
 

@@ -149,13 +149,22 @@ void FolderWeights::find_scanned(const std::vector<ParameterSpec>& specs) {
   scanned_ = std::move(found);
 }
 
-void FolderWeights::read_tensor(const std::string& tensor, const kernels::Shape& shape, std::span<float> destination) const {
+void FolderWeights::read_rows(const std::string& tensor, std::int64_t first, const kernels::Shape& shape,
+                              std::span<float> destination) const {
   const std::string name = file_name(tensor);
+  const auto begin = static_cast<std::uint64_t>(first * (shape.elements() / shape[0]));
   const auto layers = scanned_.find(name);
-  if (layers == scanned_.end()) return source_.read(name, destination);
+  if (layers == scanned_.end()) return source_.read_part(name, begin, destination);
   std::vector<float> all(destination.size() * layers->second);
-  source_.read(name, std::span<float>(all));
+  source_.read_part(name, begin * layers->second, std::span<float>(all));
   std::ranges::copy(scanned_layer(all, shape, layers->second, scanned_tensor(tensor)->layer), destination.begin());
+}
+
+void FolderWeights::read_tensor(const std::string& tensor, const runtime::StoredForm& stored, std::span<float> destination) const {
+  read_rows(tensor, 0, stored.shape, destination);
+  if (!stored.transposed) return;
+  const auto [rows, columns] = matrix_of(stored.shape);
+  std::ranges::copy(transposed(destination, rows, columns), destination.begin());
 }
 
 std::string FolderWeights::file_name(const std::string& tensor) const {
@@ -166,16 +175,28 @@ std::string FolderWeights::file_name(const std::string& tensor) const {
 }
 
 void FolderWeights::read(const ParameterSpec& spec, std::span<float> destination) const {
+  const std::vector<std::string> tensors = tensors_of(spec);
   const auto elements = static_cast<std::size_t>(spec.stored.shape.elements());
-  for (const std::string& tensor : tensors_of(spec)) {
-    const auto part = destination.first(elements);
-    read_tensor(tensor, spec.stored.shape, part);
-    if (spec.stored.transposed) {
-      const auto [rows, columns] = matrix_of(spec.stored.shape);
-      std::ranges::copy(transposed(part, rows, columns), part.begin());
-    }
-    destination = destination.subspan(elements);
+  const auto read_all = [&](std::size_t first, std::size_t count, std::span<float> place) {
+    for (std::size_t i = 0; i < count; ++i) read_tensor(tensors[first + i], spec.stored, place.subspan(i * elements, elements));
+  };
+  if (!spec.experts.present() || spec.shape[0] == spec.experts.whole) return read_all(0, tensors.size(), destination);
+  const std::int64_t first = spec.experts.first, all = spec.experts.whole;
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  if (count % all == 0) {  // tensors for each expert
+    const std::int64_t each = count / all;
+    return read_all(static_cast<std::size_t>(first * each), static_cast<std::size_t>(spec.shape[0] * each), destination);
   }
+  if (count == 1 && !spec.stored.transposed && spec.stored.shape[0] == all) {
+    kernels::Shape rows = spec.stored.shape;
+    rows.dimension(0) = spec.shape[0];
+    return read_rows(tensors.front(), first, rows, destination);
+  }
+  // The experts are not in order in the file.
+  std::vector<float> whole(elements * tensors.size());
+  read_all(0, tensors.size(), whole);
+  const auto begin = static_cast<std::size_t>(first) * (whole.size() / static_cast<std::size_t>(all));
+  std::ranges::copy(std::span(whole).subspan(begin, destination.size()), destination.begin());
 }
 
 kernels::DType FolderWeights::dtype() const { return trained_in_bf16_ ? kernels::DType::bf16 : kernels::DType::f32; }

@@ -18,7 +18,8 @@
 namespace millrace::layers {
 
 /// The weights in a folder of transformers or MaxText, under the names of the folder. Values are not scaled or combined; parameters
-/// whose stored form differs from their shape in programs are reshaped, transposed or stacked from parts. Names that lack the family's
+/// whose stored form differs from their shape in programs are reshaped, transposed or stacked from parts. Of a weight of experts only what
+/// its spec has is read: the tensors of these experts, or their rows of the tensor of all. Names that lack the family's
 /// optional prefix (such as those of GPT-2's first release) are read as if they had it, and layers that MaxText has scanned from the tensor
 /// of all layers. Thread: const functions from any number of threads.
 class FolderWeights final : public ModelWeights {
@@ -37,8 +38,10 @@ class FolderWeights final : public ModelWeights {
   [[nodiscard]] std::string file_name(const std::string& tensor) const;
   /// Notes the tensors of scanned layers, if the folder has these in place of the layers' own.
   void find_scanned(const std::vector<ParameterSpec>& specs);
-  /// Reads one tensor of a parameter.
-  void read_tensor(const std::string& tensor, const kernels::Shape& shape, std::span<float> destination) const;
+  /// Reads rows [first, first + shape[0]) of one tensor of a parameter, along its first axis as files store it.
+  void read_rows(const std::string& tensor, std::int64_t first, const kernels::Shape& shape, std::span<float> destination) const;
+  /// Reads a tensor of a parameter in the order of programs.
+  void read_tensor(const std::string& tensor, const runtime::StoredForm& stored, std::span<float> destination) const;
 
   runtime::TensorSource source_;
   std::vector<std::pair<std::string, std::string>> spellings_;  // prefixes of our names, and the files'

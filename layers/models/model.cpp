@@ -101,13 +101,6 @@ ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const S
   return builder.finish();
 }
 
-/// The shape of the parameter with the parts of all experts.
-kernels::Shape whole_shape(const runtime::Value& parameter) {
-  kernels::Shape shape = parameter.type.shape;
-  if (parameter.experts.present()) shape.dimension(0) = parameter.experts.whole;
-  return shape;
-}
-
 /// A stage's parameters, collected from its program: layers declare them, and there is no other list.
 std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout& stage, const runtime::LossWeights& losses,
                                     const runtime::ExpertGroup& experts = {}) {
@@ -121,7 +114,7 @@ std::vector<ParameterSpec> declared(const ModelConfig& config, const StageLayout
                      .shape = value.type.shape,
                      .layer = value.layer,
                      .use = value.use,
-                     .initial = family.initial(model, value.name, whole_shape(value)),
+                     .initial = family.initial(model, value.name, runtime::whole_shape(value.type.shape, value.experts)),
                      .stored = value.stored,
                      .active = value.active,
                      .experts = value.experts,

@@ -68,6 +68,11 @@ TensorsByName by_name(std::span<const CheckpointTensor> tensors) {
                    "tensor '{}' has {} bytes, expected {} for {}", tensor.name, tensor.bytes.size(), expected, shape_text(tensor.shape));
     MILLRACE_CHECK(map.emplace(tensor.name, &tensor).second, ExitCode::internal, checkpoint_component,
                    "tensor '{}' was passed twice to be written", tensor.name);
+    if (tensor.experts == 0) continue;
+    const std::int64_t count = tensor.shape.empty() ? 0 : tensor.shape[0];
+    MILLRACE_CHECK(count >= 1 && tensor.first >= 0 && tensor.first + count <= tensor.experts, ExitCode::internal, checkpoint_component,
+                   "tensor '{}' is {} from expert {} on, expected some of {} experts along its first axis", tensor.name,
+                   shape_text(tensor.shape), tensor.first, tensor.experts);
   }
   return map;
 }
@@ -80,9 +85,14 @@ std::vector<FileTensor> describe_all(std::span<const CheckpointTensor> tensors) 
 
 /// Sends a tensor to the sink in chunks and hashes each just before it is written, unless it was hashed in live memory already.
 TensorRecord send(const CheckpointTensor& tensor, const std::string& shard, const ByteSink& sink) {
-  TensorRecord record{tensor.name, tensor.dtype, tensor.shape, shard, tensor.chunks};
-  for (std::size_t offset = 0; offset < tensor.bytes.size(); offset += hash_chunk_bytes) {
-    const auto chunk = tensor.bytes.subspan(offset, std::min(hash_chunk_bytes, tensor.bytes.size() - offset));
+  TensorRecord record{tensor.name, tensor.dtype, tensor.shape, shard, tensor.chunks, tensor.experts, {}};
+  if (tensor.experts > 0) {
+    record.shard.clear();
+    record.shape.at(0) = tensor.experts;
+    record.slices = {{shard, tensor.first, tensor.parts()}};
+  }
+  for (const ChunkRange& range : chunk_ranges(tensor.bytes.size(), static_cast<std::uint64_t>(tensor.parts()))) {
+    const auto chunk = tensor.bytes.subspan(range.offset, range.bytes);
     if (tensor.chunks.empty()) record.chunks.push_back(hash_of(chunk));
     sink(chunk);
   }
@@ -98,12 +108,13 @@ void read_back(const std::string& path, const ShardReport& report) {
   std::vector<std::byte> scratch(hash_chunk_bytes);
   for (const auto& record : report.tensors) {
     const auto& tensor = file.at(record.name);
-    for (std::size_t chunk = 0; chunk < record.chunks.size(); ++chunk) {
-      const auto offset = chunk * hash_chunk_bytes;
-      const auto part = std::span(scratch).first(std::min<std::uint64_t>(hash_chunk_bytes, tensor.bytes() - offset));
-      file.read_bytes(tensor, offset, part);
-      MILLRACE_CHECK(hash_of(std::as_bytes(part)) == record.chunks[chunk], ExitCode::storage, checkpoint_component,
-                     "{}: tensor '{}' at byte {} does not read back as it was in memory", path, record.name, offset);
+    const auto parts = record.slices.empty() ? 1 : record.slices.front().count;
+    const auto ranges = chunk_ranges(tensor.bytes(), static_cast<std::uint64_t>(parts));
+    for (std::size_t chunk = 0; chunk < ranges.size(); ++chunk) {
+      const auto part = std::span(scratch).first(ranges[chunk].bytes);
+      file.read_bytes(tensor, ranges[chunk].offset, part);
+      MILLRACE_CHECK(hash_of(std::as_bytes(part)) == record.chunks.at(chunk), ExitCode::storage, checkpoint_component,
+                     "{}: tensor '{}' at byte {} does not read back as it was in memory", path, record.name, ranges[chunk].offset);
     }
   }
 }
@@ -228,7 +239,7 @@ Manifest CheckpointStore::assemble(std::span<const ShardReport> reports, const C
     manifest.tensors.insert(manifest.tensors.end(), report->tensors.begin(), report->tensors.end());
   }
   MILLRACE_CHECK(!manifest.tensors.empty(), ExitCode::internal, checkpoint_component, "step {}: a checkpoint without tensors", meta.step);
-  std::sort(manifest.tensors.begin(), manifest.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  manifest.tensors = joined(std::move(manifest.tensors), fmt::format("step {}", meta.step));
   manifest.state = manifest.state_hash();  // also rejects a tensor that two writers have
   return manifest;
 }

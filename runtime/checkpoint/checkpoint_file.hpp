@@ -25,13 +25,19 @@ namespace millrace::runtime {
 /// checkpoint.after_begin, .after_shard, .after_manifest, .after_commit_file, .after_rename, .after_commit.
 
 /// A tensor of the state in memory. `chunks`, if not empty, are hashes taken from live memory (copy_with_hashes). They are then
-/// recorded as they are, and the data on the disk must match them.
+/// recorded as they are, and the data on the disk must match them. Of a weight of experts the writer may have some: experts
+/// [first, first + shape[0]) of `experts`.
 struct CheckpointTensor {
   std::string name;
   FileDType dtype = FileDType::f32;
-  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> shape;  // of what the writer has
   std::span<const std::byte> bytes;
   std::vector<Hash128> chunks;
+  std::int64_t first = 0;
+  std::int64_t experts = 0;  // 0: it is no weight of experts, and the writer has all of it
+
+  /// The number of parts that are hashed one by one.
+  [[nodiscard]] std::int64_t parts() const { return experts > 0 ? shape.at(0) : 1; }
 };
 
 /// Writes one writer's tensors into the temporary folder: checks the free space (1.2 × the size), syncs, reads everything back

@@ -27,8 +27,18 @@ Manifest read_manifest(const std::string& folder) {
   return manifest;
 }
 
-std::size_t chunk_bytes(const FileTensor& tensor, std::size_t chunk) {
-  return std::min<std::uint64_t>(hash_chunk_bytes, tensor.bytes() - chunk * hash_chunk_bytes);
+std::vector<ChunkRange> chunks_of(const TensorRecord& tensor) {
+  return chunk_ranges(tensor.bytes(), static_cast<std::uint64_t>(tensor.parts()));
+}
+
+/// The file that has byte `offset` of the whole tensor, and where in the file's tensor it is.
+std::pair<const std::string&, std::uint64_t> place_of(const TensorRecord& tensor, std::uint64_t offset) {
+  if (tensor.experts == 0) return {tensor.shard, offset};
+  const std::uint64_t each = tensor.bytes() / static_cast<std::uint64_t>(tensor.experts);
+  const auto begin = [each](const TensorSlice& slice) { return static_cast<std::uint64_t>(slice.first) * each; };
+  const auto after = std::ranges::upper_bound(tensor.slices, offset, {}, begin);
+  const TensorSlice& slice = *(after - 1);
+  return {slice.shard, offset - begin(slice)};
 }
 
 }  // namespace
@@ -51,15 +61,17 @@ void CheckpointReader::open_shards() {
                    shard.bytes);
     files_.emplace(shard.file, std::move(file));
   }
+  const auto check = [this](const TensorRecord& tensor, const std::string& shard, const std::vector<std::int64_t>& shape) {
+    const auto& found = files_.at(shard)->at(tensor.name);
+    MILLRACE_CHECK(found.dtype == tensor.dtype && found.shape == shape, ExitCode::checkpoint, checkpoint_component,
+                   "{}: tensor '{}' is {} {}, {} {} was committed", join_path(folder_, shard), tensor.name, to_string(found.dtype),
+                   shape_text(found.shape), to_string(tensor.dtype), shape_text(shape));
+  };
   for (const auto& tensor : manifest_.tensors) {
-    const auto& found = file_of(tensor).at(tensor.name);
-    MILLRACE_CHECK(found.dtype == tensor.dtype && found.shape == tensor.shape, ExitCode::checkpoint, checkpoint_component,
-                   "{}: tensor '{}' is {} {}, {} {} was committed", join_path(folder_, tensor.shard), tensor.name, to_string(found.dtype),
-                   shape_text(found.shape), to_string(tensor.dtype), shape_text(tensor.shape));
+    if (tensor.experts == 0) check(tensor, tensor.shard, tensor.shape);
+    for (const auto& slice : tensor.slices) check(tensor, slice.shard, tensor.shape_of(slice.count));
   }
 }
-
-const SafetensorsFile& CheckpointReader::file_of(const TensorRecord& tensor) const { return *files_.at(tensor.shard); }
 
 const TensorRecord* CheckpointReader::find(std::string_view name) const noexcept {
   const auto& tensors = manifest_.tensors;
@@ -73,30 +85,47 @@ const TensorRecord& CheckpointReader::at(std::string_view name) const {
   return *tensor;
 }
 
-Hash128 CheckpointReader::read_chunk(const TensorRecord& tensor, std::size_t chunk, std::span<std::byte> destination) const {
-  const auto& file = file_of(tensor);
-  file.read_bytes(file.at(tensor.name), chunk * hash_chunk_bytes, destination);
+Hash128 CheckpointReader::read_chunk(const TensorRecord& tensor, std::size_t chunk, const ChunkRange& range,
+                                     std::span<std::byte> destination) const {
+  const auto [shard, offset] = place_of(tensor, range.offset);
+  const auto& file = *files_.at(shard);
+  file.read_bytes(file.at(tensor.name), offset, destination);
   const auto hash = hash_of(std::as_bytes(destination));
   MILLRACE_CHECK(hash == tensor.chunks[chunk], ExitCode::checkpoint, checkpoint_component,
-                 "{}: tensor '{}' at byte {}: the hash of the chunk is {}, {} was committed", file.path(), tensor.name,
-                 chunk * hash_chunk_bytes, hash.hex(), tensor.chunks[chunk].hex());
+                 "{}: tensor '{}' at byte {}: the hash of the chunk is {}, {} was committed", file.path(), tensor.name, range.offset,
+                 hash.hex(), tensor.chunks[chunk].hex());
   return hash;
 }
 
-void CheckpointReader::read_bytes(std::string_view name, std::span<std::byte> destination) const {
+void CheckpointReader::read_bytes(std::string_view name, std::span<std::byte> destination, const TensorPart& part) const {
   const auto& tensor = at(name);
-  const auto& stored = file_of(tensor).at(name);
-  MILLRACE_CHECK(stored.bytes() == destination.size(), ExitCode::checkpoint, checkpoint_component,
-                 "{}: tensor '{}' {} {} has {} bytes, expected {}", folder_, name, to_string(tensor.dtype), shape_text(tensor.shape),
-                 stored.bytes(), destination.size());
-  for (std::size_t chunk = 0; chunk < tensor.chunks.size(); ++chunk)
-    read_chunk(tensor, chunk, destination.subspan(chunk * hash_chunk_bytes, chunk_bytes(stored, chunk)));
+  const auto whole = static_cast<std::uint64_t>(part.whole);
+  const std::uint64_t bytes = tensor.bytes(), each = bytes / whole;
+  const std::uint64_t begin = static_cast<std::uint64_t>(part.first) * each, end = begin + static_cast<std::uint64_t>(part.count) * each;
+  MILLRACE_CHECK(bytes % whole == 0 && end - begin == destination.size(), ExitCode::checkpoint, checkpoint_component,
+                 "{}: tensor '{}' {} {} has {} bytes{}, expected {}", folder_, name, to_string(tensor.dtype), shape_text(tensor.shape),
+                 end - begin, part.whole == 1 ? "" : fmt::format(" in {} of {} parts", part.count, part.whole), destination.size());
+  const auto ranges = chunks_of(tensor);
+  std::vector<std::byte> scratch;
+  for (std::size_t chunk = 0; chunk < ranges.size(); ++chunk) {
+    const ChunkRange& range = ranges[chunk];
+    const std::uint64_t first = std::max(begin, range.offset), last = std::min(end, range.offset + range.bytes);
+    if (first >= last) continue;
+    const auto place = destination.subspan(first - begin, last - first);
+    if (place.size() == range.bytes) {
+      read_chunk(tensor, chunk, range, place);
+      continue;
+    }
+    scratch.resize(range.bytes);
+    read_chunk(tensor, chunk, range, scratch);
+    std::ranges::copy(std::span(scratch).subspan(first - range.offset, place.size()), place.begin());
+  }
 }
 
-void CheckpointReader::read(std::string_view name, std::span<float> destination) const {
+void CheckpointReader::read(std::string_view name, std::span<float> destination, const TensorPart& part) const {
   MILLRACE_CHECK(at(name).dtype == FileDType::f32, ExitCode::checkpoint, checkpoint_component, "{}: tensor '{}' is {}, expected F32",
                  folder_, name, to_string(at(name).dtype));
-  read_bytes(name, std::as_writable_bytes(destination));
+  read_bytes(name, std::as_writable_bytes(destination), part);
 }
 
 void CheckpointReader::drop_cache() const {
@@ -108,11 +137,11 @@ Hash128 CheckpointReader::hash_data() const {
   std::vector<std::byte> scratch(hash_chunk_bytes);
   drop_cache();
   for (const auto& tensor : manifest_.tensors) {
-    const auto& stored = file_of(tensor).at(tensor.name);
+    const auto ranges = chunks_of(tensor);
     std::vector<Hash128> chunks;
-    for (std::size_t chunk = 0; chunk < tensor.chunks.size(); ++chunk)
-      chunks.push_back(read_chunk(tensor, chunk, std::span(scratch).first(chunk_bytes(stored, chunk))));
-    state.add(tensor.name, to_string(stored.dtype), stored.shape, hash_of_chunks(chunks));
+    for (std::size_t chunk = 0; chunk < ranges.size(); ++chunk)
+      chunks.push_back(read_chunk(tensor, chunk, ranges[chunk], std::span(scratch).first(ranges[chunk].bytes)));
+    state.add(tensor.name, to_string(tensor.dtype), tensor.shape, hash_of_chunks(chunks));
   }
   return state.digest();
 }
@@ -122,13 +151,13 @@ std::vector<CheckpointProblem> CheckpointReader::verify() const {
   std::vector<std::byte> scratch(hash_chunk_bytes);
   drop_cache();
   for (const auto& tensor : manifest_.tensors) {
-    const auto& stored = file_of(tensor).at(tensor.name);
-    for (std::size_t chunk = 0; chunk < tensor.chunks.size(); ++chunk) {
+    const auto ranges = chunks_of(tensor);
+    for (std::size_t chunk = 0; chunk < ranges.size(); ++chunk) {
       try {
-        read_chunk(tensor, chunk, std::span(scratch).first(chunk_bytes(stored, chunk)));
+        read_chunk(tensor, chunk, ranges[chunk], std::span(scratch).first(ranges[chunk].bytes));
       } catch (const Error& error) {
         if (error.code() == ExitCode::storage) throw;
-        problems.push_back({tensor.shard, tensor.name, chunk * hash_chunk_bytes, error.what()});
+        problems.push_back({place_of(tensor, ranges[chunk].offset).first, tensor.name, ranges[chunk].offset, error.what()});
       }
     }
   }

@@ -21,6 +21,11 @@ struct CheckpointProblem {
 };
 [[nodiscard]] std::string to_string(const CheckpointProblem& problem);
 
+/// Parts [first, first + count) of a tensor of `whole` equal parts along its first axis, such as some of the experts of a layer.
+struct TensorPart {
+  std::int64_t first = 0, count = 1, whole = 1;
+};
+
 /// A committed checkpoint. Opening it verifies COMMIT, the manifest and the headers of all shards; every chunk is verified again
 /// as it is read. Any layout can read any checkpoint, since tensors are found by name. Errors: Error(checkpoint) with file,
 /// tensor and offset. Thread: const functions from any number of threads.
@@ -38,10 +43,11 @@ class CheckpointReader {
   [[nodiscard]] const TensorRecord* find(std::string_view name) const noexcept;
   [[nodiscard]] const TensorRecord& at(std::string_view name) const;
 
-  /// Reads the stored bytes of a whole tensor; destination.size() must equal its size.
-  void read_bytes(std::string_view name, std::span<std::byte> destination) const;
-  /// Reads an F32 tensor.
-  void read(std::string_view name, std::span<float> destination) const;
+  /// Reads the stored bytes of a tensor, or of a part of it, whichever files they are in; destination.size() must equal their size. Every
+  /// chunk that has some of them is read and verified.
+  void read_bytes(std::string_view name, std::span<std::byte> destination, const TensorPart& part = {}) const;
+  /// Reads an F32 tensor, or a part of it.
+  void read(std::string_view name, std::span<float> destination, const TensorPart& part = {}) const;
 
   /// Reads everything from the disk, bypassing the page cache, and returns all problems in order of files and tensors.
   /// Error(storage) if the disk cannot be read.
@@ -53,9 +59,8 @@ class CheckpointReader {
  private:
   void open_shards();
   void drop_cache() const;
-  [[nodiscard]] const SafetensorsFile& file_of(const TensorRecord& tensor) const;
-  /// Reads and verifies one chunk; returns its hash, which equals the committed one.
-  Hash128 read_chunk(const TensorRecord& tensor, std::size_t chunk, std::span<std::byte> destination) const;
+  /// Reads and verifies one chunk, which lies at `range` of the whole tensor; returns its hash, which equals the committed one.
+  Hash128 read_chunk(const TensorRecord& tensor, std::size_t chunk, const ChunkRange& range, std::span<std::byte> destination) const;
 
   std::string folder_;
   Manifest manifest_;

@@ -1,8 +1,13 @@
 #include "runtime/checkpoint/checkpoint_records.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "runtime/checkpoint/component.hpp"
 #include "runtime/io/file_system.hpp"
@@ -15,9 +20,13 @@ namespace {
 constexpr int max_depth = 6;
 using nlohmann::json;
 
-void check_schema(const JsonReader& record) {
+/// Returns the schema, which is at most `newest`.
+std::uint64_t check_schema(const JsonReader& record, std::uint64_t newest) {
   const auto schema = record.member("schema");
-  if (schema.count() != checkpoint_schema) schema.refuse(fmt::format("expected {}", checkpoint_schema));
+  const std::uint64_t found = schema.count();
+  if (found < checkpoint_schema || found > newest)
+    schema.refuse(newest == checkpoint_schema ? fmt::format("expected {}", newest) : fmt::format("expected 1 to {}", newest));
+  return found;
 }
 
 Hash128 hash_from(const JsonReader& record) {
@@ -38,19 +47,69 @@ ShardRecord shard_from(const JsonReader& record) {
 json to_json(const TensorRecord& tensor) {
   auto chunks = json::array();
   for (const auto& chunk : tensor.chunks) chunks.push_back(chunk.hex());
-  return {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"shape", tensor.shape}, {"shard", tensor.shard}, {"chunks", chunks}};
+  json object = {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"shape", tensor.shape}, {"chunks", chunks}};
+  if (tensor.experts == 0) {
+    object["shard"] = tensor.shard;
+    return object;
+  }
+  auto slices = json::array();
+  for (const auto& slice : tensor.slices) slices.push_back({{"shard", slice.shard}, {"first", slice.first}, {"count", slice.count}});
+  object["experts"] = tensor.experts;
+  object["slices"] = std::move(slices);
+  return object;
+}
+
+/// "experts 0 to 1 (a.safetensors) and 4 to 7 (b.safetensors)".
+std::string experts_text(const std::vector<TensorSlice>& slices) {
+  std::vector<std::string> found;
+  for (const auto& slice : slices)
+    found.push_back(slice.count == 1 ? fmt::format("{} ({})", slice.first, slice.shard)
+                                     : fmt::format("{} to {} ({})", slice.first, slice.first + slice.count - 1, slice.shard));
+  return found.empty() ? "no experts" : fmt::format("experts {}", fmt::join(found, " and "));
+}
+
+/// Throws unless the slices are all experts of the tensor, in order and each once.
+void check_slices(const TensorRecord& tensor, ExitCode code, const std::string& where) {
+  std::int64_t next = 0;
+  bool fits = true;
+  for (const auto& slice : tensor.slices) {
+    fits = fits && slice.first == next;
+    next = slice.first + slice.count;
+  }
+  MILLRACE_CHECK(fits && next == tensor.experts, code, checkpoint_component, "{}: tensor '{}' has {}, expected 0 to {}, each once", where,
+                 tensor.name, experts_text(tensor.slices), tensor.experts - 1);
+}
+
+/// The number of experts, and the slices of them that are in files.
+void read_slices(const JsonReader& record, TensorRecord& tensor) {
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t axis = tensor.shape.empty() ? 0 : tensor.shape[0];
+  const auto experts = record.member("experts");
+  tensor.experts = experts.integer(1, most);
+  if (tensor.experts != axis) experts.refuse(fmt::format("expected {}, the size of the tensor's first axis", axis));
+  for (const auto& slice : record.member("slices").elements()) {
+    const auto first = slice.member("first").integer(0, axis - 1);
+    tensor.slices.push_back({slice.member("shard").text(), first, slice.member("count").integer(1, axis - first)});
+  }
 }
 
 TensorRecord tensor_from(const JsonReader& record, ExitCode code) {
-  TensorRecord tensor{record.member("name").text(), {}, {}, record.member("shard").text(), {}};
+  TensorRecord tensor;
+  tensor.name = record.member("name").text();
   for (const auto& size : record.member("shape").elements())
     tensor.shape.push_back(size.integer(0, std::numeric_limits<std::int64_t>::max()));
+  if (record.object().contains("experts"))
+    read_slices(record, tensor);
+  else
+    tensor.shard = record.member("shard").text();
   const auto dtype = file_dtype_from(record.member("dtype").text());
   if (!dtype) record.refuse("dtype", "expected the dtype of a safetensors file");
   tensor.dtype = *dtype;
   for (const auto& chunk : record.member("chunks").elements()) tensor.chunks.push_back(hash_from(chunk));
-  const auto bytes = bytes_of(tensor.name, tensor.dtype, tensor.shape);
-  const auto expected = (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes;
+  std::int64_t parts = tensor.experts > 0 ? 0 : 1;  // that are in the files
+  for (const auto& slice : tensor.slices) parts += slice.count;
+  const auto bytes = tensor.bytes() / static_cast<std::uint64_t>(tensor.parts());
+  const auto expected = (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes * static_cast<std::uint64_t>(parts);
   MILLRACE_CHECK(tensor.chunks.size() == expected, code, checkpoint_component, "{}: tensor '{}' has {} chunk hashes, expected {}",
                  record.where(), tensor.name, tensor.chunks.size(), expected);
   return tensor;
@@ -76,14 +135,57 @@ void check_owners(const Manifest& manifest, const std::string& path) {
                    "{}: '{}' is not a file name, or appears twice", path, shard.file);
   for (std::size_t index = 0; index < manifest.tensors.size(); ++index) {
     const auto& tensor = manifest.tensors[index];
-    MILLRACE_CHECK(files.contains(tensor.shard), ExitCode::checkpoint, checkpoint_component, "{}: tensor '{}' is in the unlisted file '{}'",
-                   path, tensor.name, tensor.shard);
+    const auto check_listed = [&](const std::string& file) {
+      MILLRACE_CHECK(files.contains(file), ExitCode::checkpoint, checkpoint_component, "{}: tensor '{}' is in the unlisted file '{}'", path,
+                     tensor.name, file);
+    };
+    if (tensor.experts == 0) check_listed(tensor.shard);
+    for (const auto& slice : tensor.slices) check_listed(slice.shard);
+    if (tensor.experts > 0) check_slices(tensor, ExitCode::checkpoint, path);
     MILLRACE_CHECK(index == 0 || manifest.tensors[index - 1].name < tensor.name, ExitCode::checkpoint, checkpoint_component,
                    "{}: tensor '{}' is out of order or appears twice", path, tensor.name);
   }
 }
 
+/// Adds the slice of another writer to a tensor.
+void join(TensorRecord& tensor, TensorRecord other, const std::string& where) {
+  const auto what = [](const TensorRecord& record) {
+    return fmt::format("{} {} of {} experts", to_string(record.dtype), shape_text(record.shape), record.experts);
+  };
+  MILLRACE_CHECK(tensor.dtype == other.dtype && tensor.shape == other.shape && tensor.experts == other.experts, ExitCode::internal,
+                 checkpoint_component, "{}: tensor '{}' is {} in one file and {} in another, expected one tensor", where, tensor.name,
+                 what(tensor), what(other));
+  std::ranges::move(other.slices, std::back_inserter(tensor.slices));
+  std::ranges::move(other.chunks, std::back_inserter(tensor.chunks));
+}
+
 }  // namespace
+
+std::uint64_t TensorRecord::bytes() const { return bytes_of(name, dtype, shape); }
+
+std::vector<std::int64_t> TensorRecord::shape_of(std::int64_t count) const {
+  auto own = shape;
+  own.at(0) = count;
+  return own;
+}
+
+std::vector<TensorRecord> joined(std::vector<TensorRecord> tensors, const std::string& where) {
+  const auto first = [](const TensorRecord& tensor) { return tensor.slices.empty() ? 0 : tensor.slices.front().first; };
+  std::ranges::sort(tensors, [&](const TensorRecord& a, const TensorRecord& b) {
+    return std::tuple(std::string_view(a.name), first(a)) < std::tuple(std::string_view(b.name), first(b));
+  });
+  std::vector<TensorRecord> whole;
+  for (TensorRecord& tensor : tensors) {
+    const bool continues = !whole.empty() && whole.back().name == tensor.name && (whole.back().experts > 0 || tensor.experts > 0);
+    if (continues)
+      join(whole.back(), std::move(tensor), where);
+    else
+      whole.push_back(std::move(tensor));
+  }
+  for (const TensorRecord& tensor : whole)
+    if (tensor.experts > 0) check_slices(tensor, ExitCode::internal, where);
+  return whole;
+}
 
 std::string ShardReport::text() const {
   const json object = {{"writer", writer}, {"writers", writers}, {"shard", to_json(shard)}, {"tensors", array_of(tensors)}};
@@ -104,7 +206,8 @@ ShardReport ShardReport::from_text(std::string_view text) {
 }
 
 std::string Manifest::text() const {
-  const json object = {{"schema", checkpoint_schema},
+  const bool sliced = std::ranges::any_of(tensors, [](const TensorRecord& tensor) { return tensor.experts > 0; });
+  const json object = {{"schema", sliced ? sliced_checkpoint_schema : checkpoint_schema},
                        {"step", meta.step},
                        {"consumed_samples", meta.consumed_samples},
                        {"identity", meta.identity},
@@ -121,7 +224,7 @@ Manifest Manifest::from_text(std::string_view text, const std::string& path) {
   constexpr auto code = ExitCode::checkpoint;
   const auto parsed = parse_json(text, max_depth, code, path);
   const JsonReader record(parsed, path, code);
-  check_schema(record);
+  const auto schema = check_schema(record, sliced_checkpoint_schema);
   Manifest manifest;
   manifest.meta.step = record.member("step").count();
   manifest.meta.consumed_samples = record.member("consumed_samples").count();
@@ -132,6 +235,9 @@ Manifest Manifest::from_text(std::string_view text, const std::string& path) {
   manifest.state = hash_from(record.member("state"));
   for (const auto& shard : record.member("shards").elements()) manifest.shards.push_back(shard_from(shard));
   for (const auto& tensor : record.member("tensors").elements()) manifest.tensors.push_back(tensor_from(tensor, code));
+  for (const auto& tensor : manifest.tensors)
+    MILLRACE_CHECK(tensor.experts == 0 || schema >= sliced_checkpoint_schema, code, checkpoint_component,
+                   "{}: tensor '{}' has slices, expected none in a manifest of schema {}", path, tensor.name, schema);
   check_owners(manifest, path);
   MILLRACE_CHECK(manifest.state_hash() == manifest.state, code, checkpoint_component, "{}: the state hash is not that of its tensors",
                  path);
@@ -154,7 +260,7 @@ Commit Commit::from_text(std::string_view text, const std::string& path) {
   constexpr auto code = ExitCode::checkpoint;
   const auto parsed = parse_json(text, max_depth, code, path);
   const JsonReader record(parsed, path, code);
-  check_schema(record);
+  check_schema(record, checkpoint_schema);
   const Commit commit{record.member("step").count(), record.member("epoch").count(), record.member("manifest_bytes").count(),
                       hash_from(record.member("manifest"))};
   // The commit file has no hash of its own, so every byte must be as text() writes it.

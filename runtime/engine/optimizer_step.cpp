@@ -9,6 +9,18 @@
 
 namespace millrace::runtime {
 
+namespace {
+
+constexpr const char* norm_component = "runtime.optimizer_step";
+
+double sum_of_parts(std::span<const double> parts) {
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  return sum;
+}
+
+}  // namespace
+
 std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, std::span<Stage* const> stages) {
   std::vector<TensorSquareSum> sums;
   for (const Stage* stage : stages) compute_square_sums(context, stage->shard());
@@ -24,18 +36,33 @@ void compute_square_sums(const kernels::ExecutionContext& context, const StageSh
 void read_square_sums(const StageShard& shard, std::vector<TensorSquareSum>& sums) {
   const double* next = shard.square_sums().as<double>();
   for (const StoredParameter& tensor : shard.tensors()) {
-    if (tensor.is_owner()) sums.push_back({tensor.order, *next++});
+    if (!tensor.is_owner()) continue;
+    const auto first = static_cast<std::int32_t>(tensor.experts.first), experts = static_cast<std::int32_t>(tensor.experts.whole);
+    const auto parts = static_cast<std::int32_t>(tensor.parts());
+    if (tensor.experts.present() && parts < experts) {
+      for (std::int32_t part = 0; part < parts; ++part) sums.push_back({tensor.order, *next++, first + part, experts});
+      continue;
+    }
+    sums.push_back({tensor.order, sum_of_parts({next, static_cast<std::size_t>(parts)})});
+    next += parts;
   }
 }
 
 double global_norm(std::span<const TensorSquareSum> sums) {
   std::vector<TensorSquareSum> sorted(sums.begin(), sums.end());
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.order < b.order; });
+  std::ranges::sort(sorted, {}, [](const TensorSquareSum& sum) { return std::tuple(sum.order, sum.expert); });
   double total = 0;
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    MILLRACE_CHECK(i == 0 || sorted[i].order != sorted[i - 1].order, ExitCode::internal, "runtime.optimizer_step",
-                   "tensor {} has two square sums, expected each tensor once", sorted[i].order);
-    total += sorted[i].value;
+  for (auto next = sorted.begin(); next != sorted.end();) {
+    const std::int32_t order = next->order, experts = next->experts;
+    double own = 0;  // of the tensor
+    std::int32_t found = 0;
+    for (; next != sorted.end() && next->order == order && next->expert == found && next->experts == experts; ++next, ++found)
+      own += next->value;
+    const bool more = next != sorted.end() && next->order == order;
+    MILLRACE_CHECK(found == experts && !more, ExitCode::internal, norm_component,
+                   "tensor {} has {} after {} of its {} square sums in order, expected each part once", order,
+                   more ? fmt::format("that of part {} of {}", next->expert, next->experts) : "no more", found, experts);
+    total += own;
   }
   return std::sqrt(total);
 }

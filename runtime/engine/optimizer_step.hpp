@@ -12,22 +12,24 @@
 
 namespace millrace::runtime {
 
-/// Σ g² of one tensor.
+/// Σ g² of one tensor, or of one of its experts where a rank does not have all of them.
 struct TensorSquareSum {
   std::int32_t order = 0;  // index of the tensor in the model
   double value = 0;
-  auto tie() { return std::tie(order, value); }  // for the wire between processes
+  std::int32_t expert = 0, experts = 1;                           // which of the tensor's parts it is; 0 of 1: the whole tensor
+  auto tie() { return std::tie(order, value, expert, experts); }  // for the wire between processes
 };
 
 /// Sums of squares of the complete gradients of some stages, stage by stage. A tensor that two ranks hold is reported by its owner, after
-/// the exchange. Not finite if an entry is not.
+/// the exchange. The sum of a weight of experts is that of the experts' own sums, in their order, so that it has the same bits whichever
+/// ranks have them. Not finite if an entry is not.
 [[nodiscard]] std::vector<TensorSquareSum> square_sums(const kernels::ExecutionContext& context, std::span<Stage* const> stages);
 /// The same for one shard in two parts, between which the device works. The second appends to `sums`.
 void compute_square_sums(const kernels::ExecutionContext& context, const StageShard& shard);
 void read_square_sums(const StageShard& shard, std::vector<TensorSquareSum>& sums);
 
-/// √ of the sums added in model order, whichever rank reported them; each tensor once. Throws Error(internal) for a duplicate
-/// tensor.
+/// √ of the sums added in model order, whichever rank reported them; each tensor once, and of a tensor that is reported by expert every
+/// expert. Throws Error(internal) for a duplicate tensor or expert, and for one that is missing.
 [[nodiscard]] double global_norm(std::span<const TensorSquareSum> sums);
 
 /// The factor for the gradient: min(1, limit / (norm + 1e-6)), as in torch.nn.utils.clip_grad_norm_; 1 if limit is 0 (no

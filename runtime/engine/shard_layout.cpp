@@ -16,6 +16,10 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
   MILLRACE_CHECK(tensor.shape == parameter.shape, ExitCode::internal, shard_layout_component,
                  "{} is {} in stage {} and {} elsewhere, expected one shape", parameter.name, kernels::to_string(parameter.shape),
                  parameter.stage, kernels::to_string(tensor.shape));
+  const auto& [first, all] = parameter.experts;
+  MILLRACE_CHECK(all == 0 || (parameter.shape.rank() >= 1 && first >= 0 && first + parameter.shape[0] <= all), ExitCode::internal,
+                 shard_layout_component, "{} is {} from expert {} on in stage {}, expected experts of the {} along its first axis",
+                 parameter.name, kernels::to_string(parameter.shape), first, parameter.stage, all);
   MILLRACE_CHECK(!tensor.has_use(parameter.use), ExitCode::internal, shard_layout_component, "use {} of {} is declared twice on one rank",
                  parameter.use, parameter.name);
   tensor.plain = tensor.plain || parameter.plain;
@@ -55,8 +59,8 @@ std::vector<StoredParameter> tensors_of(const std::vector<StageParameter>& param
 void add_accumulators(ShardLayout& shard, StoredParameter& tensor) {
   for (StoredParameter::Use& use : tensor.uses) {
     if (use.stage != shard.stage) continue;
-    use.accumulator = take(tensor.experts ? shard.expert_accumulator_bytes : shard.accumulator_bytes, tensor.bytes());
-    shard.accumulators.push_back({tensor.shape, use.accumulator, tensor.experts});
+    use.accumulator = take(tensor.experts.present() ? shard.expert_accumulator_bytes : shard.accumulator_bytes, tensor.bytes());
+    shard.accumulators.push_back({tensor.shape, use.accumulator, tensor.experts.present()});
   }
 }
 
@@ -103,7 +107,7 @@ std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId st
     parameter.in_f32 = value.type.dtype == kernels::DType::f32;
     parameter.router = value.router;
     parameter.trained = value.trained;
-    parameter.experts = value.experts.present();
+    parameter.experts = value.experts;
     list.push_back(std::move(parameter));
   }
   return list;
@@ -151,6 +155,12 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
   return rank;
 }
 
+std::size_t ShardLayout::parts() const noexcept {
+  std::size_t parts = 0;
+  for (const StoredParameter& tensor : tensors) parts += static_cast<std::size_t>(tensor.parts());
+  return parts;
+}
+
 const StoredParameter* ShardLayout::find(std::string_view name) const noexcept { return find_in(tensors, name); }
 
 const StoredParameter& ShardLayout::at(std::string_view name) const {
@@ -176,7 +186,7 @@ ParameterPlaces ShardLayout::places() const {
     const StoredParameter& tensor = tensor_of(value);
     for (const StoredParameter::Use& use : tensor.uses) {
       if (use.use == value.use && use.stage == stage)
-        return {tensor.experts ? Region::expert_accumulator : Region::accumulator, use.accumulator};
+        return {tensor.experts.present() ? Region::expert_accumulator : Region::accumulator, use.accumulator};
     }
     fail(ExitCode::internal, shard_layout_component, "stage {} has no accumulator for use {} of {}", stage, value.use, value.name);
   };

@@ -33,7 +33,7 @@ struct StageParameter {
   bool trained = true;      // false: its gradient stays 0, and optimizers leave it as it is
   ScoreMatrix scores = {};  // of a matrix that QK-clip scales
   kernels::MatrixForm matrices = {};
-  bool experts = false;  // a weight of experts, whose gradient sums are in sets of their own
+  ExpertSlice experts = {};  // of a weight of experts: those that the stage has
 };
 
 /// The parameters declared by a stage's programs, in their order, for stages that are written by hand. Matrices decay.
@@ -65,11 +65,13 @@ struct StoredParameter {
   bool trained = true;                       // as in StageParameter
   kernels::MatrixForm matrices = {};
   ScoreMatrix scores = {};               // as in StageParameter
-  bool experts = false;                  // as in StageParameter
+  ExpertSlice experts = {};              // as in StageParameter
   std::vector<std::size_t> states = {};  // where each of the optimizer's states begins in the stage's; no_state: it has none
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
   [[nodiscard]] std::size_t bytes() const noexcept { return elements() * sizeof(float); }
+  /// The parts that norms and hashes take one by one, since ranks may share the tensor by them: the experts of a weight of experts, else 1.
+  [[nodiscard]] std::int64_t parts() const noexcept { return experts.present() ? shape[0] : 1; }
   [[nodiscard]] bool has_use(int use) const noexcept;
   /// Whether it has this state of the optimizer, by its index in Optimizer::states().
   [[nodiscard]] bool has_state(std::size_t state) const noexcept { return state < states.size() && states[state] != no_state; }
@@ -106,6 +108,8 @@ struct ShardLayout {
   int copies = 1;               // of the model: how many have the parts of the gradients that are not here (GlobalOrder)
   std::size_t state_bytes = 0;  // of all states of the optimizer
 
+  /// The parts of all its tensors (StoredParameter::parts).
+  [[nodiscard]] std::size_t parts() const noexcept;
   /// A tensor whose home this stage is. Throws Error(internal) if there is none of this name.
   [[nodiscard]] const StoredParameter& at(std::string_view name) const;
   [[nodiscard]] const StoredParameter* find(std::string_view name) const noexcept;

@@ -17,6 +17,19 @@ kernels::Tensor fp32(std::byte* place, const kernels::Shape& shape) { return {pl
 
 /// The kind of the sections with gradient sums, of weights of experts or of the others.
 MemoryKind kind_of_sums(bool experts) { return experts ? MemoryKind::expert_accumulator : MemoryKind::accumulator; }
+/// Appends the parts of a tensor's values.
+void add_parts(const StoredParameter& tensor, const kernels::Tensor& values, std::vector<kernels::Tensor>& parts) {
+  if (tensor.parts() == 1) return parts.push_back(values);
+  kernels::Shape shape;
+  for (std::size_t axis = 1; axis < values.shape.rank(); ++axis) shape.push_back(values.shape.dimension(axis));
+  const std::size_t bytes = values.bytes() / static_cast<std::size_t>(tensor.parts());
+  for (std::int64_t part = 0; part < tensor.parts(); ++part) {
+    kernels::Tensor own = values;
+    own.data += static_cast<std::size_t>(part) * bytes;
+    own.shape = shape;
+    parts.push_back(own);
+  }
+}
 
 std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<float>(), static_cast<std::size_t>(tensor.elements())}; }
 
@@ -40,7 +53,7 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
   for (const StoredParameter& tensor : tensors()) {
     packs_ = packs_ || std::ranges::count(tensor.packed, true) > 0;
     if (accumulators_.empty()) continue;
-    if (tensor.is_owner()) owned_gradients_.push_back(gradient(tensor));
+    if (tensor.is_owner()) add_parts(tensor, gradient(tensor), owned_gradients_);
     if (!tensor.trained) frozen_gradients_.push_back(gradient(tensor));
     if (!tensor.trained) continue;
     auto& update = updates_.emplace_back();
@@ -91,7 +104,7 @@ kernels::Tensor StageShard::copy(const StoredParameter& tensor) const {
 
 kernels::Tensor StageShard::accumulator(const StoredParameter& tensor, int use, int set) const {
   for (const StoredParameter::Use& each : tensor.uses) {
-    if (each.use == use) return fp32(memory_.slot(kind_of_sums(tensor.experts), each.stage, set) + each.accumulator, tensor.shape);
+    if (each.use == use) return fp32(memory_.slot(kind_of_sums(tensor.experts.present()), each.stage, set) + each.accumulator, tensor.shape);
   }
   fail(ExitCode::internal, "runtime.stage_shard", "use {} of {} is not on this rank", use, tensor.name);
 }

@@ -56,8 +56,8 @@ class StageShard {
   /// The accumulator that holds the step's gradient of a tensor once all sums are complete: that of the tensor's first use on this
   /// rank.
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
-  /// The gradients of the tensors of which this rank is the owner, in model order, and the f64 array for their sums of squares, which
-  /// the host can read.
+  /// The gradients of the tensors of which this rank is the owner, in model order, those of weights of experts by expert
+  /// (StoredParameter::parts), and the f64 array for their sums of squares, which the host can read.
   [[nodiscard]] std::span<const kernels::Tensor> owned_gradients() const noexcept { return owned_gradients_; }
   [[nodiscard]] kernels::Tensor square_sums() const;
   /// The gradients of parameters that are not trained, which no update zeroes.

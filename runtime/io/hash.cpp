@@ -64,6 +64,15 @@ std::vector<Hash128> copy_with_hashes(std::span<const std::byte> source, std::sp
   return hashes;
 }
 
+std::vector<ChunkRange> chunk_ranges(std::uint64_t bytes, std::uint64_t parts) {
+  std::vector<ChunkRange> ranges;
+  const std::uint64_t part = bytes / parts;
+  for (std::uint64_t begin = 0; part > 0 && begin < bytes; begin += part)
+    for (std::uint64_t offset = 0; offset < part; offset += hash_chunk_bytes)
+      ranges.push_back({begin + offset, std::min<std::uint64_t>(hash_chunk_bytes, part - offset)});
+  return ranges;
+}
+
 Hash128 hash_of_chunks(std::span<const Hash128> chunks) {
   std::string text;
   text.reserve(chunks.size() * 32);

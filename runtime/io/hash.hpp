@@ -50,6 +50,13 @@ inline constexpr std::size_t hash_chunk_bytes = std::size_t{4} << 20;
 /// Copies and hashes what it reads, chunk by chunk, so that the hashes are valid for the copy too. The spans must have the same
 /// size.
 [[nodiscard]] std::vector<Hash128> copy_with_hashes(std::span<const std::byte> source, std::span<std::byte> destination);
+/// Bytes of a tensor that are hashed together.
+struct ChunkRange {
+  std::uint64_t offset = 0, bytes = 0;
+};
+/// The chunks of `parts` equal parts of a tensor, one part after another: each begins with a chunk of its own, so that its hashes are the
+/// same wherever the part is.
+[[nodiscard]] std::vector<ChunkRange> chunk_ranges(std::uint64_t bytes, std::uint64_t parts = 1);
 /// The hash of a tensor, computed from those of its chunks.
 [[nodiscard]] Hash128 hash_of_chunks(std::span<const Hash128> chunks);
 

@@ -62,26 +62,39 @@ void SafetensorsFile::read_bytes(const FileTensor& tensor, std::uint64_t offset,
 }
 
 template <class T>
-void SafetensorsFile::read_converted(std::string_view name, std::span<T> destination) const {
-  const auto& tensor = at(name);
-  MILLRACE_CHECK(tensor.elements() == destination.size(), code_, safetensors_component, "{}: tensor '{}' has {} elements {}, expected {}",
-                 path(), name, tensor.elements(), shape_text(tensor.shape), destination.size());
+void SafetensorsFile::read_converted(const FileTensor& tensor, std::uint64_t begin, std::span<T> destination) const {
   MILLRACE_CHECK(is_plain_float(tensor.dtype), code_, safetensors_component, "{}: tensor '{}' is {}, expected F32, BF16, F16 or F64",
-                 path(), name, to_string(tensor.dtype));
+                 path(), tensor.name, to_string(tensor.dtype));
   const std::size_t width = bits_of(tensor.dtype) / 8;
   if (tensor.dtype == file_dtype(std::is_same_v<T, float> ? kernels::DType::f32 : kernels::DType::bf16))
-    return read_bytes(tensor, 0, std::as_writable_bytes(destination));
+    return read_bytes(tensor, begin * width, std::as_writable_bytes(destination));
   std::vector<std::byte> scratch(std::min<std::uint64_t>(scratch_bytes, tensor.bytes()));
   for (std::size_t first = 0; first < destination.size(); first += scratch_bytes / width) {
     const auto part = destination.subspan(first, std::min(scratch_bytes / width, destination.size() - first));
     const auto stored = std::span(scratch).first(part.size() * width);
-    read_bytes(tensor, first * width, stored);
+    read_bytes(tensor, (begin + first) * width, stored);
     convert(tensor.dtype, stored, part);
   }
 }
 
-void SafetensorsFile::read(std::string_view name, std::span<float> destination) const { read_converted(name, destination); }
-void SafetensorsFile::read(std::string_view name, std::span<kernels::BFloat16> destination) const { read_converted(name, destination); }
+template <class T>
+void SafetensorsFile::read_whole(std::string_view name, std::span<T> destination) const {
+  const auto& tensor = at(name);
+  MILLRACE_CHECK(tensor.elements() == destination.size(), code_, safetensors_component, "{}: tensor '{}' has {} elements {}, expected {}",
+                 path(), name, tensor.elements(), shape_text(tensor.shape), destination.size());
+  read_converted(tensor, 0, destination);
+}
+
+void SafetensorsFile::read(std::string_view name, std::span<float> destination) const { read_whole(name, destination); }
+void SafetensorsFile::read(std::string_view name, std::span<kernels::BFloat16> destination) const { read_whole(name, destination); }
+
+void SafetensorsFile::read_part(std::string_view name, std::uint64_t first, std::span<float> destination) const {
+  const auto& tensor = at(name);
+  MILLRACE_CHECK(first <= tensor.elements() && destination.size() <= tensor.elements() - first, code_, safetensors_component,
+                 "{}: tensor '{}' has {} elements {}, expected {} from {} on", path(), name, tensor.elements(), shape_text(tensor.shape),
+                 destination.size(), first);
+  read_converted(tensor, first, destination);
+}
 
 SafetensorsLayout write_safetensors_to(File& file, std::vector<FileTensor> tensors, const Metadata& metadata,
                                        const TensorProducer& producer) {

@@ -35,12 +35,16 @@ class SafetensorsFile {
   /// type is not a plain float.
   void read(std::string_view name, std::span<float> destination) const;
   void read(std::string_view name, std::span<kernels::BFloat16> destination) const;
+  /// Reads elements [first, first + destination.size()) of the tensor as fp32. Throws if it has fewer.
+  void read_part(std::string_view name, std::uint64_t first, std::span<float> destination) const;
 
   void drop_cache() const { file_.drop_cache(); }
 
  private:
   template <class T>
-  void read_converted(std::string_view name, std::span<T> destination) const;
+  void read_whole(std::string_view name, std::span<T> destination) const;
+  template <class T>
+  void read_converted(const FileTensor& tensor, std::uint64_t begin, std::span<T> destination) const;
 
   ExitCode code_;
   File file_;

@@ -135,6 +135,9 @@ const SafetensorsFile& TensorSource::file_of(std::string_view name) const {
 const FileTensor& TensorSource::at(std::string_view name) const { return file_of(name).at(name); }
 void TensorSource::read(std::string_view name, std::span<float> destination) const { file_of(name).read(name, destination); }
 void TensorSource::read(std::string_view name, std::span<kernels::BFloat16> destination) const { file_of(name).read(name, destination); }
+void TensorSource::read_part(std::string_view name, std::uint64_t first, std::span<float> destination) const {
+  file_of(name).read_part(name, first, destination);
+}
 void TensorSource::read_bytes(std::string_view name, std::uint64_t offset, std::span<std::byte> destination) const {
   file_of(name).read_bytes(at(name), offset, destination);
 }

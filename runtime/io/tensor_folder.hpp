@@ -36,6 +36,8 @@ class TensorSource {
 
   void read(std::string_view name, std::span<float> destination) const;
   void read(std::string_view name, std::span<kernels::BFloat16> destination) const;
+  /// Reads elements [first, first + destination.size()) as fp32.
+  void read_part(std::string_view name, std::uint64_t first, std::span<float> destination) const;
   /// Reads the bytes as stored.
   void read_bytes(std::string_view name, std::uint64_t offset, std::span<std::byte> destination) const;
 

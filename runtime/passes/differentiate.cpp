@@ -11,6 +11,7 @@
 #include "runtime/passes/merge_backward.hpp"
 #include "runtime/passes/offload.hpp"
 #include "runtime/passes/recompute.hpp"
+#include "runtime/passes/row_groups.hpp"
 #include "runtime/program/gradient_builder.hpp"
 #include "runtime/program/ops/rules.hpp"
 
@@ -97,6 +98,7 @@ class Differentiator final : public GradientBuilder {
     value.name = parameter.name;
     value.layer = parameter.layer;
     value.use = parameter.use;
+    value.experts = parameter.experts;
     return accumulators_[id.index] = add_value(std::move(value));
   }
 
@@ -416,6 +418,7 @@ ProgramSet differentiate(ForwardProgram forward, const RematerializationPolicy& 
   leave_to_input_gradient(set);
   insert_offload(set, policy);
   note_operands_of_exchanges(set);
+  find_row_groups(set);
   set.programs[static_cast<std::size_t>(ProgramKind::backward)] =
       merge_backward(set.program(ProgramKind::input_gradient), set.program(ProgramKind::weight_gradient), set.values.size());
   hide_exchanges(set);

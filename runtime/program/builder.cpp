@@ -94,13 +94,11 @@ ValueId ProgramBuilder::boundary_in(std::int64_t width) {
 ValueId ProgramBuilder::parameter(std::string name, kernels::Shape shape, const ParameterForm& form) {
   Value value;
   value.stored = form.stored;
-  kernels::Shape whole = shape;
-  if (form.experts.present()) {
-    MILLRACE_CHECK(form.experts.first >= 0 && form.experts.first + shape[0] <= form.experts.whole, ExitCode::internal, builder_component,
-                   "'{}' is {} from expert {} on, expected at most {} experts", name, kernels::to_string(shape), form.experts.first,
-                   form.experts.whole);
-    whole.dimension(0) = form.experts.whole;
-  }
+  const auto& [first, all] = form.experts;
+  MILLRACE_CHECK(all == 0 || (shape.rank() >= 1 && first >= 0 && first + shape[0] <= all), ExitCode::internal, builder_component,
+                 "'{}' is {} from expert {} on, expected experts of the {} along its first axis", name, kernels::to_string(shape), first,
+                 all);
+  const kernels::Shape whole = whole_shape(shape, form.experts);
   if (value.stored.shape.rank() == 0) value.stored.shape = whole;
   const auto& [stored, transposed, parts] = value.stored;
   const auto count = static_cast<std::int64_t>(std::max<std::size_t>(parts.size(), 1));
@@ -194,6 +192,16 @@ ExchangeId ProgramBuilder::add_exchange(ExchangeSpec exchange, std::string_view 
   exchange.name = scope_.empty() ? std::string(name) : scope_ + "." + std::string(name);
   program_.exchanges.push_back(std::move(exchange));
   return {static_cast<std::int32_t>(program_.exchanges.size()) - 1};
+}
+
+void ProgramBuilder::set_expert_rows(ValueId table, const ExpertRows& rows) {
+  Value& value = checked(table, "expert_rows");
+  const ValueType& type = value.type;
+  const bool fits = type.dtype == kernels::DType::i32 && type.shape.rank() == 1 && rows.experts >= 1 && type.shape[0] > 1 &&
+                    (type.shape[0] - 1) % rows.experts == 0;
+  MILLRACE_CHECK(fits, ExitCode::internal, builder_component, "'{}' is {} {}, expected a table i32 [S * {} + 1]", value.name,
+                 kernels::to_string(type.dtype), kernels::to_string(type.shape), rows.experts);
+  value.expert_rows = rows;
 }
 
 const ValueType& ProgramBuilder::type(ValueId value) const { return const_cast<ProgramBuilder*>(this)->checked(value, "type").type; }

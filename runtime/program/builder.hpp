@@ -68,6 +68,8 @@ class ProgramBuilder {
   /// Adds a label to a value and to the further results that its operation keeps for the gradients (attention's log-sum-exp), so
   /// that a policy keeps them together. A value may have several labels.
   void label(ValueId value, std::string_view label);
+  /// `table`, i32 [S · rows.experts + 1], separates rows in the order of experts. That of sort_by_expert is known to.
+  void set_expert_rows(ValueId table, const ExpertRows& rows);
   [[nodiscard]] const ValueType& type(ValueId value) const;
 
   // -- exchanges, for operations.hpp ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,15 @@ class GradientBuilder;
 struct Cost {
   double flops = 0;  // multiply-adds count two
   double bytes = 0;  // read and written, each operand once
+};
+
+/// How the groups of an operation's rows (Value::rows_by) follow from its operands.
+enum class RowGroups : std::uint8_t {
+  as_operand,  // results have the groups of an operand with as many rows, if it has groups
+  by_table,    // the operand i32 [G + 1] is the table of the rows of operand 0, of the results and, where it accumulates, of operand 1
+  of_sort,     // result 1 is the table of the rows whose places are result 0
+  of_places,   // the rows of result 0 lie at the places that are operand 1
+  none,        // results are not in the order of operands' rows
 };
 
 /// Everything that is known about a kind of operation except the kernel's arithmetic. Each has its own file in ops/. Rules are
@@ -49,6 +59,7 @@ class OperationRule {
   /// The epilogues that its operations support; by default none. Which one an operation uses is in its attributes, which infer,
   /// cost and run take into account.
   [[nodiscard]] virtual Epilogues epilogues() const { return {}; }
+  [[nodiscard]] virtual RowGroups row_groups() const { return RowGroups::as_operand; }
   /// True when `outputs` are accumulators, which are read, added to and written.
   [[nodiscard]] virtual bool accumulates() const { return false; }
 };

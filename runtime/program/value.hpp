@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -53,11 +54,28 @@ struct ExpertSlice {
   friend bool operator==(const ExpertSlice&, const ExpertSlice&) = default;
 };
 
+/// The shape of the whole tensor, of which a weight of shape `own` has these experts; `own` for any other weight.
+[[nodiscard]] inline kernels::Shape whole_shape(const kernels::Shape& own, const ExpertSlice& experts) {
+  if (!experts.present()) return own;
+  kernels::Shape whole{experts.whole};
+  for (std::size_t axis = 1; axis < own.rank(); ++axis) whole.push_back(own.dimension(axis));
+  return whole;
+}
+
 /// The ranks that share the experts of a layer, each the owner of as many: `member` has experts [member · E / members, …).
 struct ExpertGroup {
   int members = 1;
   int member = 0;
   friend bool operator==(const ExpertGroup&, const ExpertGroup&) = default;
+};
+
+/// The groups of rows that a table of offsets i32 [S · experts + 1] separates: those of S sources, of each the rows of experts
+/// [first, first + experts) one after another. Rows [table[g], table[g + 1]) are of source g / experts and of expert
+/// first + g mod experts.
+struct ExpertRows {
+  std::int64_t first = 0, experts = 0;  // experts 0: it is no such table
+  [[nodiscard]] bool present() const noexcept { return experts > 0; }
+  friend bool operator==(const ExpertRows&, const ExpertRows&) = default;
 };
 
 /// A matrix from which the queries or keys of an attention are computed, which QK-clip scales by the scores of its heads.
@@ -81,7 +99,9 @@ struct Value {
   std::vector<float> data;          // for a constant
   StoredForm stored;                // for a parameter
   double active = 1;                // for a parameter: the share of the tokens that it is multiplied with; K / E for experts
-  ExpertSlice experts = {};         // for a parameter: the experts whose weights it has
+  ExpertSlice experts = {};         // for a parameter or accumulator: the experts whose weights it has
+  ExpertRows expert_rows = {};      // for a table of offsets: the rows that it separates
+  ValueId rows_by = {};             // for rows in the order of experts: their table; see runtime/passes/row_groups.hpp
   std::string router = {};          // for a bias by which a router chooses: the scope of its observation expert_load; empty: it is none
   ScoreMatrix scores = {};          // for a matrix that QK-clip scales
   bool trained = true;              // for a parameter: false if no gradient may flow to it and optimizers leave it as it is

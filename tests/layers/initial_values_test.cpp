@@ -100,5 +100,17 @@ TEST(InitialValues, LogarithmsOfEvenNumbers) {
   }
 }
 
+TEST(InitialValues, OfSomeExpertsAreThoseInTheWhole) {
+  auto whole = spec("experts", {6, 3, 7});
+  whole.experts = {0, 6};
+  std::vector<float> all(6 * 21), some(2 * 21), tail(5);
+  initial_values(whole, 0.5, 42, 0, all);
+  const auto slice = slice_of(whole, 3, 2);
+  initial_values(slice, 0.5, 42, 0, some);
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + 3 * 21));
+  initial_values(slice, 0.5, 42, 37, tail);  // from an element on, as threads ask for them
+  EXPECT_TRUE(std::equal(tail.begin(), tail.end(), some.begin() + 37));
+}
+
 }  // namespace
 }  // namespace millrace::layers

@@ -175,6 +175,58 @@ TEST(Weights, StackedPartsAreReadAndWrittenOneByOne) {
   tests::expect_error([&] { FolderWeights(folder.path(), {missing, turned}, FamilyTraits{}, false); }, ExitCode::model, {"experts.2.up"});
 }
 
+/// A rank that has some of a layer's experts reads these: tensors of their own, rows of a stack, or rows of a stack of all layers.
+TEST(Weights, SomeOfTheExpertsAreReadAsOfTheWhole) {
+  int slices = 0, folders = 0;
+  for (const std::string& name : golden_folders()) {
+    SCOPED_TRACE(name);
+    const auto config = read_config_file(name).model;
+    const auto weights = open_weights(name, config);
+    const int before = slices;
+    for (const ParameterSpec& whole : model_parameters(config)) {
+      if (!whole.experts.present()) continue;
+      EXPECT_EQ(whole.experts.whole, whole.shape[0]) << whole.name;
+      std::vector<float> expected(static_cast<std::size_t>(whole.shape.elements()));
+      weights->read(whole, expected);
+      for (const std::int64_t count : {whole.shape[0] / 2, std::int64_t{1}}) {
+        std::vector<float> joined;
+        for (std::int64_t first = 0; first < whole.shape[0]; first += count) {
+          const ParameterSpec slice = slice_of(whole, first, count);
+          std::vector<float> values(static_cast<std::size_t>(slice.shape.elements()));
+          weights->read(slice, values);
+          joined.insert(joined.end(), values.begin(), values.end());
+          ++slices;
+        }
+        EXPECT_EQ(joined, expected) << whole.name << " by " << count;
+      }
+    }
+    folders += slices > before ? 1 : 0;
+  }
+  EXPECT_GE(folders, 20) << "with experts";
+}
+
+/// A stack that is stored transposed has the experts along its last axis; parts may be more than one of an expert.
+TEST(Weights, ExpertsNeedNotBeInOrderInTheFile) {
+  ParameterSpec turned, halves;
+  turned.name = "experts.turned";
+  turned.shape = {4, 3};
+  turned.experts = {0, 4};
+  turned.stored = {.shape = {3, 4}, .transposed = true};
+  halves.name = "experts.halves";
+  halves.shape = {2, 2, 3};
+  halves.experts = {0, 2};
+  halves.stored = {.shape = {3}, .parts = {"experts.0.a", "experts.0.b", "experts.1.a", "experts.1.b"}};
+  const std::vector<ParameterSpec> specs{turned, halves};
+  std::vector<float> values(12);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const tests::TemporaryFolder folder;
+  write_weights(folder.path(), specs, kernels::DType::f32, [&](const ParameterSpec&) { return std::span<const float>(values); });
+  const FolderWeights weights(folder.path(), specs, FamilyTraits{}, false);
+  EXPECT_EQ(read(weights, turned), values);
+  EXPECT_EQ(read(weights, slice_of(turned, 1, 2)), (std::vector<float>{3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(read(weights, slice_of(halves, 1, 1)), (std::vector<float>{6, 7, 8, 9, 10, 11}));
+}
+
 /// transformers keeps xielu's ½ and ε beside its learned numbers, as scalars.
 TEST(Weights, TheScalarsOfXieluGoAlong) {
   ParameterSpec alpha;

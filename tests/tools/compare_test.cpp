@@ -97,23 +97,26 @@ TEST_F(Compare, OneFlippedBitOfAWeightIsFound) {
                             ": 1 of ", " elements differ; the first at [2, 6]: "});
 }
 
-/// The base's recording with another hash for one tensor, as if the machine had once computed it differently.
-TEST_F(Compare, NamesTheOperationAndTellsThatTheRunDoesNotLeaveItAgain) {
-  fs::copy(run("base"), run("odd"), fs::copy_options::recursive);
-  fs::remove_all(run("odd") + "/hashes");
-  const runtime::HashRecording recording(run("base"));
-  {
-    runtime::HashRecorder recorder(run("odd"), 0, 1, 0);
-    for (const auto& [step, sum] : recording.steps()) {
-      recorder.begin_step(step);
-      for (const auto& recorded : recording.read(step)) {
-        auto record = recorded.record;
-        record.name = recorder.name(recorded.operation, recorded.place.tensor);
-        const bool odd = step == 3 && record.microbatch == 2 && recorded.operation == "layers.1.mlp.swiglu";
-        recorder.add_hash(record, odd ? record.hash ^ 1 : record.hash);
-      }
+/// A copy of a run whose recording has another hash for one tensor in step 3 and microbatch 2, as if the machine had once computed it
+/// differently.
+void record_other_hash(const std::string& run, const std::string& odd_run, const std::string& tensor) {
+  fs::copy(run, odd_run, fs::copy_options::recursive);
+  fs::remove_all(odd_run + "/hashes");
+  const runtime::HashRecording recording(run);
+  runtime::HashRecorder recorder(odd_run, 0, 1, 0);
+  for (const auto& [step, sum] : recording.steps()) {
+    recorder.begin_step(step);
+    for (const auto& recorded : recording.read(step)) {
+      auto record = recorded.record;
+      record.name = recorder.name(recorded.operation, recorded.place.tensor);
+      const bool odd = step == 3 && record.microbatch == 2 && recorded.place.tensor == tensor;
+      recorder.add_hash(record, odd ? record.hash ^ 1 : record.hash);
     }
   }
+}
+
+TEST_F(Compare, NamesTheOperationAndTellsThatTheRunDoesNotLeaveItAgain) {
+  record_other_hash(run("base"), run("odd"), "layers.1.mlp.swiglu");
   const auto result = compare("base", "odd");
   EXPECT_EQ(result.code, 1) << result.err;
   expect_parts(
@@ -121,6 +124,34 @@ TEST_F(Compare, NamesTheOperationAndTellsThatTheRunDoesNotLeaveItAgain) {
       {"2 of them identical",
        "first difference: step 3, microbatch 2, stage 1, forward, operation layers.1.mlp.swiglu, tensor layers.1.mlp.swiglu\n1 of the ",
        "odd: the step was run again and gave other values than recorded", "when run again, both give the same values"});
+}
+
+/// Weights of experts and the rows in their order have the names of their experts.
+TEST_F(Compare, ExpertsAreComparedOneByOne) {
+  const auto mixture = [](const char* ranks) {
+    return Words{"model.family=mixtral", "model.experts=4", "model.experts_per_token=2", std::string("pipeline.ranks=") + ranks};
+  };
+  train("mixture", mixture("2"), on_processes(2));
+  train("mixture_flipped", mixture("1"));
+  const auto same = compare("mixture", "mixture_flipped");
+  EXPECT_EQ(same.code, 0) << same.out << same.err;
+
+  record_other_hash(run("mixture"), run("mixture_odd"), "layers.1.mlp.down_proj#expert2");
+  const auto odd = compare("mixture", "mixture_odd");
+  EXPECT_EQ(odd.code, 1) << odd.err;
+  expect_parts(odd.out, {"forward, operation layers.1.mlp.down_proj, tensor layers.1.mlp.down_proj#expert2\n1 of the ",
+                         "mixture_odd: the step was run again and gave other values than recorded", "both give the same values"});
+  EXPECT_EQ(odd.out.find("mixture: the step was run again"), std::string::npos) << odd.out;
+
+  const std::string weight = "model.layers.2.block_sparse_moe.experts.w1.weight";
+  const auto shape = runtime::CheckpointReader(checkpoint("mixture_flipped", 2)).at(weight).shape;
+  const std::int64_t expert = shape.at(1) * shape.at(2);
+  flip_bit(run("mixture_flipped"), checkpoint("mixture_flipped", 2), weight, static_cast<std::size_t>(expert + 3));
+  train("mixture_flipped", mixture("1"));
+  const auto flipped = compare("mixture", "mixture_flipped");
+  EXPECT_EQ(flipped.code, 1) << flipped.err;
+  expect_parts(flipped.out, {"2 of them identical", "weight " + weight + "#expert1\n",
+                             ": 1 of " + std::to_string(expert) + " elements differ; the first at [0, 0, 3]: "});
 }
 
 TEST_F(Compare, RefusesWhatIsNoRecording) {

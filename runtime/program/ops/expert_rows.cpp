@@ -33,6 +33,7 @@ struct SortByExpertOptions {
 class SortByExpert final : public OperationRule {
  public:
   std::string_view name() const override { return "sort_by_expert"; }
+  RowGroups row_groups() const override { return RowGroups::of_sort; }
   std::string_view output_suffix(std::size_t i) const override { return i == 0 ? "" : "offsets"; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
@@ -57,6 +58,7 @@ class SortByExpert final : public OperationRule {
 class RowProducts final : public OperationRule {
  public:
   std::string_view name() const override { return "row_products"; }
+  RowGroups row_groups() const override { return RowGroups::none; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(inputs.size() == 3 && are_tokens_with_places(inputs[0], inputs[2]) && inputs[1] == rows_of(inputs[0], inputs[2]), name(),
@@ -95,6 +97,7 @@ const OperationRule& combine_rows_rule();
 class GatherRows final : public OperationRule {
  public:
   std::string_view name() const override { return "gather_rows"; }
+  RowGroups row_groups() const override { return RowGroups::of_places; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require((inputs.size() == 2 || has_weights(inputs.size())) && are_tokens_with_places(inputs[0], inputs[1]) &&
@@ -129,6 +132,7 @@ const OperationRule& gather_rows_rule() {
 class CombineRows final : public OperationRule {
  public:
   std::string_view name() const override { return "combine_rows"; }
+  RowGroups row_groups() const override { return RowGroups::none; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     bool fits = (inputs.size() == 2 || has_weights(inputs.size())) && rules::is_matrix(inputs[0]) && are_choices(inputs[1]) &&

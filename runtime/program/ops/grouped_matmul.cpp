@@ -64,6 +64,7 @@ class GroupedProduct : public OperationRule {
     return {.packed = Epilogues::Weight{1, transpose_b_ ? WeightForm::packed_turned : WeightForm::packed}};
   }
 
+  RowGroups row_groups() const override { return RowGroups::by_table; }
   KernelRows kernel_rows() const override { return {&kernels::table::grouped_matmul}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes& attributes, kernels::Scratch scratch) const override {
@@ -117,6 +118,7 @@ class GroupedWeightGradient : public OperationRule {
     return kernels::grouped_weight_gradient_scratch_bytes(inputs[0].shape, inputs[1].shape, inputs[0].dtype, processor);
   }
 
+  RowGroups row_groups() const override { return RowGroups::by_table; }
   KernelRows kernel_rows() const override { return {&kernels::table::grouped_weight_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch scratch) const override {
@@ -144,6 +146,7 @@ class GroupedBiasGradient final : public OperationRule {
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 
+  RowGroups row_groups() const override { return RowGroups::by_table; }
   KernelRows kernel_rows() const override { return {&kernels::table::grouped_bias_gradient}; }
   void run(const kernels::ExecutionContext& context, std::span<const kernels::Tensor> inputs, std::span<const kernels::Tensor> outputs,
            const Attributes&, kernels::Scratch) const override {

@@ -147,6 +147,22 @@ TEST(Norm, AddsInModelOrderAndEachTensorOnce) {
   tests::expect_error([&] { (void)global_norm(twice); }, ExitCode::internal, {"tensor 1"});
 }
 
+// Expert by expert within a tensor, then tensor by tensor: not all experts in one chain.
+TEST(Norm, AddsTheExpertsOfATensorInOrder) {
+  const std::vector<TensorSquareSum> sums = {{1, 1.0, 2, 3}, {0, 1e16}, {1, 1.0, 0, 3}, {1, 1.0, 1, 3}};
+  EXPECT_EQ(global_norm(sums), std::sqrt(1e16 + 3.0));
+  const auto without = [&](std::size_t which) {
+    auto some = sums;
+    some.erase(some.begin() + static_cast<std::ptrdiff_t>(which));
+    return some;
+  };
+  tests::expect_error([&] { (void)global_norm(without(0)); }, ExitCode::internal, {"tensor 1 has no more after 2 of its 3"});
+  tests::expect_error([&] { (void)global_norm(without(2)); }, ExitCode::internal, {"tensor 1 has that of part 1 of 3 after 0 of its 3"});
+  auto twice = sums;
+  twice.push_back(sums[0]);
+  tests::expect_error([&] { (void)global_norm(twice); }, ExitCode::internal, {"tensor 1", "part 2 of 3 after 3 of its 3"});
+}
+
 TEST(Clip, ScalesDownOnly) {
   EXPECT_EQ(clip_scale(0.5, 1.0), 1.0F);
   EXPECT_FLOAT_EQ(clip_scale(4.0, 1.0), 0.25F);

@@ -82,7 +82,7 @@ TEST(CheckpointRecords, RefusesWhatAManifestCannotSay) {
   const struct {
     const char *from, *to, *word;
   } table[] = {
-      {"\"schema\": 1", "\"schema\": 2", "schema = 2, expected 1"},
+      {"\"schema\": 1", "\"schema\": 3", "schema = 3, expected 1 to 2"},
       {"\"schema\": 1", "\"schema\": \"1\"", "schema = \"1\", expected an integer from 0"},
       {"\"step\": 7", "\"steps\": 7", "step is missing"},
       {"\"step\": 7", "\"step\": -7", "step = -7, expected an integer from 0"},
@@ -115,6 +115,64 @@ TEST(CheckpointRecords, RefusesWhatAManifestCannotSay) {
   auto twice = small();
   twice.shards.push_back(twice.shards[0]);
   EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)Manifest::from_text(twice.text(), "m"); }), "'s' is not a file name"));
+}
+
+/// Two of four experts in each of two files.
+Manifest sliced() {
+  auto manifest = small();
+  manifest.shards.push_back({"t", 100, hash_of(std::string_view("x"))});
+  std::vector<Hash128> chunks;
+  for (const char* expert : {"0", "1", "2", "3"}) chunks.push_back(hash_of(std::string_view(expert)));
+  manifest.tensors.push_back({"c", FileDType::f32, {4, 3}, "", chunks, 4, {{"s", 0, 2}, {"t", 2, 2}}});
+  manifest.state = manifest.state_hash();
+  return manifest;
+}
+
+TEST(CheckpointRecords, AManifestWithExpertsHasASchemaOfItsOwn) {
+  const auto manifest = sliced();
+  const auto text = manifest.text();
+  EXPECT_TRUE(contains(text, "\"schema\": 2"));
+  const auto read = Manifest::from_text(text, "m");
+  EXPECT_EQ(read.text(), text);
+  ASSERT_EQ(read.tensors.at(2).slices.size(), 2U);
+  EXPECT_EQ(read.tensors.at(2).slices[1].shard, "t");
+  // Who wrote which expert is not part of the state.
+  auto other = manifest;
+  other.tensors[2].slices = {{"t", 0, 4}};
+  EXPECT_EQ(Manifest::from_text(other.text(), "m").state, manifest.state);
+}
+
+TEST(CheckpointRecords, RefusesExpertsThatAreNotInOrder) {
+  const auto text = sliced().text();
+  const struct {
+    const char *from, *to, *word;
+  } table[] = {
+      {"\"schema\": 2", "\"schema\": 1", "tensor 'c' has slices, expected none in a manifest of schema 1"},
+      {"\"first\": 2", "\"first\": 1", "tensor 'c' has experts 0 to 1 (s) and 1 to 2 (t), expected 0 to 3, each once"},
+      {"\"first\": 2", "\"first\": 4", "first = 4, expected an integer from 0 to 3"},
+      {"\"count\": 2", "\"count\": 5", "count = 5, expected an integer from 1 to 4"},
+      {"\"count\": 2", "\"count\": 1", "tensor 'c' has 4 chunk hashes, expected 3"},
+      {"\"experts\": 4", "\"experts\": 2", "experts = 2, expected 4, the size of the tensor's first axis"},
+      {"\"shard\": \"t\"", "\"shard\": \"u\"", "tensor 'c' is in the unlisted file 'u'"},
+  };
+  for (const auto& [from, to, word] : table) {
+    const auto message =
+        error_of(ExitCode::checkpoint, [&, f = from, t = to] { (void)Manifest::from_text(replaced(text, f, t), "a/manifest.json"); });
+    EXPECT_TRUE(contains(message, word)) << to << ": " << message;
+  }
+}
+
+TEST(CheckpointRecords, SlicesOfDifferentTensorsAreNotJoined) {
+  const auto hash = hash_of(std::string_view("x"));
+  const TensorRecord first{"c", FileDType::f32, {2, 3}, "", {hash}, 2, {{"s", 0, 1}}};
+  TensorRecord second{"c", FileDType::f32, {2, 3}, "", {hash}, 2, {{"t", 1, 1}}};
+  EXPECT_EQ(joined({second, first}, "here").at(0).chunks.size(), 2U);
+  second.shape = {2, 4};
+  EXPECT_TRUE(contains(error_of(ExitCode::internal,
+                                [&] {
+                                  (void)joined({second, first}, "here");
+                                }),
+                       "here: tensor 'c' is F32 [2,3] of 2 experts in one file and F32 [2,4] of 2 experts in another"));
 }
 
 TEST(CheckpointRecords, ACommitIsReadOnlyAsItIsWritten) {

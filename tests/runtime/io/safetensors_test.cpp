@@ -49,6 +49,12 @@ TEST(Safetensors, ReturnsWhatWasWritten) {
   file.read("nothing", std::span(nothing));
   EXPECT_EQ(weight, Small{}.weight);
   EXPECT_EQ(scale, (std::vector<float>{1, 2}));
+  std::vector<float> middle(3), last(1);
+  file.read_part("weight", 2, middle);
+  file.read_part("scale", 1, last);
+  EXPECT_EQ(middle, (std::vector<float>{3, 4, 5}));
+  EXPECT_EQ(last, (std::vector<float>{2}));
+  EXPECT_TRUE(contains(error_of(ExitCode::model, [&] { file.read_part("weight", 4, middle); }), "expected 3 from 4 on"));
   std::vector<kernels::BFloat16> narrow(6);
   file.read("weight", std::span(narrow));
   EXPECT_EQ(narrow[5].bits, 0x40c0);

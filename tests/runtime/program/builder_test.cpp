@@ -205,6 +205,26 @@ TEST(Builder, ObservationsAreReadByNobody) {
   expect_words(message_of([&] { (void)other.finish(); }), {"embedding reads 'tokens', which is observed"});
 }
 
+TEST(Builder, AWeightMayHaveSomeOfTheExperts) {
+  auto builder = small_builder();
+  const auto slice = builder.parameter("up", {2, 4, 6}, {.experts = {3, 8}});
+  const auto parts = builder.parameter("down", {2, 4, 6}, {.stored = {.shape = {4, 6}, .parts = {"0", "1", "2", "3"}}, .experts = {2, 4}});
+  expect_words(message_of([&] {
+                 (void)builder.parameter("a", {2, 4}, {.experts = {7, 8}});
+               }),
+               {"'a' is [2, 4] from expert 7 on, expected experts of the 8"});
+  expect_words(message_of([&] {
+                 (void)builder.parameter("b", {2, 4}, {.stored = {.shape = {4}, .parts = {"0", "1"}}, .experts = {0, 4}});
+               }),
+               {"'b' is [4, 4] and stored as 2 tensors [4]"});
+  expect_words(message_of([&] { builder.set_expert_rows(slice, {0, 2}); }), {"'up'", "expected a table i32 [S * 2 + 1]"});
+  builder.set_boundary_out(embedding(builder, builder.batch("tokens"), builder.parameter("table", {61, 16}), "embedding"));
+  const auto program = builder.finish();
+  EXPECT_EQ(program.value(slice).experts, (ExpertSlice{3, 8}));
+  EXPECT_EQ(program.value(slice).stored.shape, (kernels::Shape{8, 4, 6})) << "that of the whole tensor";
+  EXPECT_EQ(program.value(parts).stored.parts.size(), 4U);
+}
+
 TEST(Builder, AStoredFormHasAsManyElements) {
   auto builder = small_builder();
   EXPECT_EQ(builder.type(builder.parameter("a", {4, 6}, {.stored = {.shape = {2, 2, 6}}})).shape, (kernels::Shape{4, 6}));

@@ -21,5 +21,6 @@ millrace_add_test(runtime_program_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rig.cpp
   ${CMAKE_CURRENT_LIST_DIR}/route_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/router_losses_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/row_groups_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/rules_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/small_net.cpp)
