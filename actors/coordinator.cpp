@@ -300,9 +300,10 @@ void Coordinator::handle(const EvaluationReport& message) {
       return std::ranges::find(report.losses, loss.bad->stage, &runtime::LossTermSums::stage) != report.losses.end();
     };
     const auto rank = std::ranges::find_if(evaluations_, has_it) - evaluations_.begin();
-    return fail_step(ExitCode::numerics,
-                     fmt::format("{}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and the run ends",
-                                 setup_.rank_text(rank), loss.bad->stage, describe(), term_text(loss), loss.bad->microbatch, loss.bad->value));
+    return fail_step(
+        ExitCode::numerics,
+        fmt::format("{}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and the run ends",
+                    setup_.rank_text(rank), loss.bad->stage, describe(), term_text(loss), loss.bad->microbatch, loss.bad->value));
   }
   port_.evaluated({step_, loss.main, setup_.evaluation_targets, loss.shown()});
   save_and_go_on();
@@ -364,8 +365,8 @@ void Coordinator::handle(const StageFailed& message) {
   const auto code = static_cast<ExitCode>(message.code);
   if (!bad_step_.empty()) return fail_step(code, fmt::format("{}. Run again: {}", bad_step_, message.cause));
   fail_step(code, message.action.empty() ? fmt::format("{}: {}", setup_.rank_text(message.rank), message.cause)
-                                         : fmt::format("{}, stage {}, {}, microbatch {}, action {}: {}", setup_.rank_text(message.rank), message.stage,
-                                                       describe(), message.microbatch, message.action, message.cause));
+                                         : fmt::format("{}, stage {}, {}, microbatch {}, action {}: {}", setup_.rank_text(message.rank),
+                                                       message.stage, describe(), message.microbatch, message.action, message.cause));
 }
 
 /// The failure that stopped the ranks cannot affect a checkpoint that all ranks have staged, so its steps are still saved.

@@ -21,7 +21,7 @@ namespace millrace::actors {
 /// What the coordinator knows about the run before it starts.
 struct CoordinatorSetup {
   int ranks = 1;
-  int model_stages = 1;         // of one replica; those of the others follow
+  int model_stages = 1;  // of one replica; those of the others follow
   std::function<std::string(std::int64_t rank)> rank_text = [](std::int64_t rank) { return fmt::format("rank {}", rank); };
   std::int64_t first_step = 0;  // number of steps in the checkpoint that was resumed
   runtime::TrainConfig train;

@@ -14,7 +14,9 @@ caf::behavior LoaderActor::make_behavior() {
 void LoaderActor::load(const LoadBatch& request) {
   try {
     const auto view = rank_.compute().batch(request.slot);
-    if (request.held_out) {
+    if (request.held_out && rank_.is_empty(runtime::MicrobatchId(request.microbatch))) {
+      runtime::pad(view);
+    } else if (request.held_out) {
       batches_.fill_evaluation(request.microbatch, view);
     } else {
       batches_.fill(request.step, request.microbatch, view);

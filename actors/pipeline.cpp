@@ -204,6 +204,13 @@ ProgressSlot::Reading Pipeline::progress(std::size_t index) const {
   reading.reported = runtime::steady_now();
   progress.for_ms = static_cast<std::int32_t>(std::min<std::int64_t>((reading.reported - reading.since) / 1'000'000, 2'000'000'000));
   if (!rings_known_.load(std::memory_order_acquire)) return reading;
+  if (progress.exchange >= 0) {
+    const auto missing = ranks_[index]->exchange().missing(progress.exchange);
+    progress.members = static_cast<std::int32_t>(ranks_[index]->exchange().members());
+    progress.missing = static_cast<std::int32_t>(missing.size());
+    for (const int rank : missing)
+      if (rank != progress.rank && progress.peer < 0) progress.peer = rank;
+  }
   for (const auto* link : rings_[index]) {
     auto& ring = link->spec().kind == cluster::ChannelKind::activation ? progress.activations : progress.gradients;
     const auto counters = link->counters();

@@ -30,8 +30,9 @@ void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runt
       own.stage = stage->stage().value;
       own.term = stage->losses()[term].term;
       own.sums.clear();
-      for_each_forward(list, stage->stage(),
-                       [&](runtime::MicrobatchId microbatch) { own.sums.push_back(stage->loss_sum(term, result_slot(rank, microbatch))); });
+      for_each_forward(list, stage->stage(), [&](runtime::MicrobatchId microbatch) {
+        if (trains || !rank.is_empty(microbatch)) own.sums.push_back(stage->loss_sum(term, result_slot(rank, microbatch)));
+      });
       if (!own.sums.empty()) ++used;  // with fewer microbatches than replicas, some have none
     }
   }
@@ -71,7 +72,7 @@ std::vector<float> logits_of(const Rank& rank, const runtime::RankPlan& list, st
   std::vector<float> row;
   const auto vocabulary = rank.plan().model.vocab_size;
   for (const runtime::Stage* stage : rank.compute().stages()) {
-    if (!rank.plan().is_last(stage->stage())) continue;
+    if (!rank.plan().is_last(stage->stage()) || rank.plan().schedule.placement.replica_of(stage->stage()) > 0) continue;
     for_each_forward(list, stage->stage(), [&](runtime::MicrobatchId) {
       const float* logits = rank.compute().logits(stage->stage());
       row.assign(logits + position * vocabulary, logits + (position + 1) * vocabulary);

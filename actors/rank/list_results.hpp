@@ -15,8 +15,8 @@ namespace millrace::actors {
 void losses_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::LossTermSums>& losses);
 /// The same for the observations of the rank's stages: integers added over the microbatches, f64 entries by microbatch.
 void observations_of(const Rank& rank, const runtime::RankPlan& list, std::vector<runtime::ObservedSums>& observed);
-/// Row `position` of the logits that a head of this rank computed in `list`, a logits pass that has just ended; empty if it runs
-/// no head here.
+/// Row `position` of the logits that the first replica's head computed in `list`, a logits pass that has just ended; empty if it is
+/// not on this rank.
 [[nodiscard]] std::vector<float> logits_of(const Rank& rank, const runtime::RankPlan& list, std::int64_t position);
 
 }  // namespace millrace::actors

@@ -108,6 +108,11 @@ class Rank {
   [[nodiscard]] int training_batches() const noexcept { return blueprint_.training_batches; }
   [[nodiscard]] int evaluation_batches() const noexcept { return blueprint_.evaluation_batches; }
 
+  /// Whether a held-out microbatch is behind the last one and has no tokens: ranks that share experts all run as many.
+  [[nodiscard]] bool is_empty(runtime::MicrobatchId held_out) const noexcept {
+    return held_out.value >= setup_.needs.evaluation_microbatches;
+  }
+
   // -- channels --------------------------------------------------------------------------------------------------------------------------
   /// This rank's ends of a channel, given where the other end is. Ring memory belongs to the rank.
   void add_ends(cluster::ChannelEnds& ends, RankEvents& events) const;

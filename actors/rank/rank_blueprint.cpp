@@ -80,10 +80,13 @@ RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, con
     training_batches = std::max(training_batches, batches_in_flight(smaller_training.back()) + batches_ahead);
   }
   const auto& placement = plan.schedule.placement;
-  logits = runtime::make_rank_plan(runtime::forward_only(placement, 1), rank, slots, forward_shapes);
+  // Ranks that share experts need each other: every copy has as many forwards, the last ones perhaps of empty microbatches.
+  const int replicas = plan.replicas(), at_least = plan.mesh.expert > 1 ? replicas : 1;
+  logits = runtime::make_rank_plan(runtime::forward_only(placement, at_least), rank, slots, forward_shapes);
   if (needs.evaluation_microbatches > 0) {
-    evaluation = runtime::make_rank_plan(runtime::forward_only(placement, static_cast<int>(needs.evaluation_microbatches)), rank, slots,
-                                         forward_shapes);
+    const auto count = static_cast<int>(needs.evaluation_microbatches);
+    const auto lists = runtime::forward_only(placement, (count + at_least - 1) / at_least * at_least);
+    evaluation = runtime::make_rank_plan(lists, rank, slots, forward_shapes);
     evaluation_batches = batches_in_flight(evaluation) + batches_ahead;
   }
 }

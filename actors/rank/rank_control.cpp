@@ -189,6 +189,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   }
   if (table == Table::evaluation) evaluation_batches_.begin(evaluation_uses_);
   wait_ = WaitClock();
+  actions_done_ = 0;
   begun_batches_.assign(static_cast<std::size_t>(plan.microbatches), false);
   step_begin_ = runtime::steady_now();
   abandoned_ = false;
@@ -198,7 +199,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   request_batches();
   if (plan.entries.empty()) return;  // an evaluation with fewer microbatches than copies has ended here already
   // Batches that were loaded ahead.
-  if (table == Table::logits) return carry_out(engine_.batch_ready(runtime::MicrobatchId(0)));
+  if (table == Table::logits) return carry_out(engine_.batch_ready(runtime::MicrobatchId(plan.own.number(0))));
   if (table == Table::training) {
     const std::int64_t ready = std::min<std::int64_t>(training_batches_.loaded() - batches_before(step), plan.own_microbatches);
     for (std::int64_t n = 0; n < ready; ++n) carry_out(engine_.batch_ready(runtime::MicrobatchId(plan.own.number(n))));
@@ -332,6 +333,7 @@ void RankControl::action_done(const ActionDone& action) {
   if (setup_.action_costs != nullptr && table_ == Table::training)
     setup_.action_costs->add(step_, action.action, action.segment, action.end - action.begin, action.host);
   const bool ends_action = list_->entries[static_cast<std::size_t>(engine_.finished())].ends_action();
+  actions_done_ += ends_action ? 1 : 0;
   if (ends_action && table_ == Table::training) training_batches_.used(own_place(action.action.microbatch));
   if (ends_action && table_ == Table::evaluation) evaluation_batches_.used(own_place(action.action.microbatch));
   request_batches();
@@ -346,8 +348,17 @@ void RankControl::note_wait() {
   const std::int64_t since = engine_.finished() == 0 ? step_begin_ : finished_at_;
   wait_.blocked(wait, since);
   std::array<char, sizeof(cluster::Progress::action)> text;  // on the stack, since this runs between actions
-  const auto end = fmt::format_to_n(text.data(), text.size(), "waits for {}", to_string(wait.reason));
+  const auto end = fmt::format_to_n(text.data(), text.size(), "waits for {}", awaited(wait));
   show({text.data(), std::min(end.size, text.size())}, wait.action.stage, wait.action.microbatch, wait);
+}
+
+/// What the next entry waits for: of an exchange its name in the program, "layers.3.mlp.dispatch".
+std::string_view RankControl::awaited(const runtime::Wait& wait) const {
+  if (wait.reason != runtime::WaitReason::exchange) return to_string(wait.reason);
+  const runtime::Pass pass = table_ == Table::training ? runtime::pass_of(wait.action.kind) : runtime::Pass::evaluate;
+  const runtime::Stage& stage = rank_.compute().stage(wait.action.stage);
+  const runtime::ExchangeId id = stage.segments(pass).at(static_cast<std::size_t>(wait.segment)).awaits;
+  return stage.programs(pass).exchanges.at(static_cast<std::size_t>(id.index)).name;
 }
 
 void RankControl::show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch, const runtime::Wait& wait) {
@@ -359,7 +370,8 @@ void RankControl::show(std::string_view what, runtime::StageId stage, runtime::M
   progress.peer = wait.peer.value;
   progress.peer_stage = wait.stage.value;
   progress.wait = static_cast<std::int32_t>(wait.reason);
-  if (table_ == Table::training) progress.finished = static_cast<std::int32_t>(engine_.finished());
+  progress.exchange = wait.exchange;
+  if (table_ == Table::training) progress.finished = actions_done_;
   progress.set_action(what);
   rank_.set_progress(progress);
 }

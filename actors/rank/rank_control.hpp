@@ -104,6 +104,7 @@ class RankControl {
   void copies_of(const runtime::Issue& issue, Execute& execute) const;
   void list_finished();
   void note_wait();
+  [[nodiscard]] std::string_view awaited(const runtime::Wait& wait) const;
   void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch, const runtime::Wait& wait = {});
   // -- after a training list
   void send_sums();
@@ -126,7 +127,8 @@ class RankControl {
   Table table_ = Table::none;
   const runtime::RankPlan* list_ = nullptr;
   std::int64_t step_ = -1;
-  bool begun_ = false;  // an action was issued
+  bool begun_ = false;    // an action was issued
+  int actions_done_ = 0;  // of the list
   std::int64_t logits_position_ = 0;
   std::int64_t step_begin_ = 0, finished_at_ = 0;  // steady clock: begin of the list; end of the newest finished action
   WaitClock wait_;

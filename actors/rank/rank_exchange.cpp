@@ -37,6 +37,13 @@ void RankExchange::divide(Way& way, const kernels::Tensor& tensor, std::span<con
   }
 }
 
+std::vector<int> RankExchange::missing(std::int64_t sequence) const {
+  std::vector<int> ranks;
+  if (exchange_ == nullptr) return ranks;
+  for (const int place : exchange_->missing(sequence)) ranks.push_back(ranks_.at(static_cast<std::size_t>(place)));
+  return ranks;
+}
+
 void RankExchange::post(const runtime::ExchangePost& post) {
   MILLRACE_CHECK(exchange_ != nullptr, ExitCode::internal, rank_exchange_component, "a rank without a group posts exchange {}", next_);
   divide(out_, post.send, post.send_table);

@@ -18,7 +18,7 @@ runtime::WaitReason reason_of(const Progress& progress) { return static_cast<run
 
 bool same(const Progress& left, const Progress& right) {
   return left.stage == right.stage && left.microbatch == right.microbatch && left.step == right.step && left.finished == right.finished &&
-         left.wait == right.wait && left.action == right.action;
+         left.wait == right.wait && left.exchange == right.exchange && left.action == right.action;
 }
 
 std::string span_text(std::chrono::steady_clock::duration span) { return fmt::format("{:.1f} s", Seconds(span).count()); }
@@ -77,6 +77,9 @@ std::string StallWatch::wait_text(const Seen& waiter, Clock::time_point now) con
       return fmt::format("{} waits for the batch of microbatch {} ({})", rank, doing.microbatch, time);
     case runtime::WaitReason::credit:
       return fmt::format("{} waits for a free slot towards stage {} on {} ({})", rank, doing.peer_stage, peer, time);
+    case runtime::WaitReason::exchange:
+      return fmt::format("{} {} of microbatch {}: {} of {} members have not delivered ({})", rank, doing.action.data(), doing.microbatch,
+                         doing.missing, doing.members, time);
     default:
       return fmt::format("{} waits for the {} of microbatch {} from stage {} on {} ({})", rank, to_string(reason_of(doing)),
                          doing.microbatch, doing.peer_stage, peer, time);

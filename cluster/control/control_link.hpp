@@ -34,6 +34,8 @@ struct Progress {
   std::int32_t peer = -1, peer_stage = -1;  ///< during a wait within a step: the rank and stage whose boundary or slot is missing
   std::int32_t finished = -1;               ///< completed actions of the training step's list; -1 outside of one
   std::int32_t wait = 0;                    ///< of a wait inside of a step: its reason, a runtime::WaitReason; 0: there is none
+  std::int64_t exchange = -1;               ///< during a wait for an exchange: its number
+  std::int32_t members = 0, missing = 0;    ///< of its group: how many there are, and from how many something is missing
   void set_action(std::string_view text);
 };
 /// "rank 2: forward, stage 3, microbatch 5, step 17".
