@@ -283,6 +283,13 @@ void pipeline_keys(std::vector<Key>& keys) {
                    "interleaved, interleaved-zb: microbatches that pass through one chunk before the next. 0: chosen by the schedule.",
                    MEMBER(pipeline.group)),
               0, 1 << 20, "microbatches"));
+  keys.push_back(
+      among(bind("pipeline.weave", layout,
+                 "Where ranks share experts (mesh.expert): off: actions run one after another, and exchanges are hidden under weight "
+                 "gradients and shared experts alone; neighbours: two neighbouring actions of different microbatches run segment by "
+                 "segment, so that one computes while the rows of the other are under way.",
+                 MEMBER(pipeline.weave)),
+            {"off", "neighbours"}));
 }
 
 void mesh_keys(std::vector<Key>& keys) {

@@ -102,6 +102,8 @@ struct PipelineConfig {
   std::int64_t warmup = -1;  // 1f1b: forwards before the first backward on rank 0; -1: ranks - 1
   // interleaved, interleaved-zb: microbatches that pass through one chunk before the next; 0: chosen by the schedule
   std::int64_t group = 0;
+  // off | neighbours: whether segments of two actions are woven where ranks share experts
+  std::string weave = "off";
   std::vector<std::string> costs;  // "part,F,I,W,B" in milliseconds, written by millrace plan for millrace rehearse
 
   bool operator==(const PipelineConfig&) const = default;

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "actors/setup/woven_schedules.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
@@ -184,14 +185,7 @@ void add_smaller_schedules(PipelinePlan& plan, const PlanRequest& request) {
         "schedule {} has another kind of backward or other stages for {} microbatches than for {}, expected the same: a stage has one "
         "kind of programs",
         plan.schedule.name, microbatches, plan.schedule.microbatches);
-    const auto ledger = runtime::replicate(runtime::make_ledger(one), one.placement, plan.mesh.data);
-    for (std::size_t i = 0; i < ledger.stages.size(); ++i) {
-      auto& slots = plan.ledger.stages.at(i);
-      slots.stash_input = std::max(slots.stash_input, ledger.stages[i].stash_input);
-      slots.stash_weight = std::max(slots.stash_weight, ledger.stages[i].stash_weight);
-      slots.handoff = std::max(slots.handoff, ledger.stages[i].handoff);
-    }
-    for (std::size_t i = 0; i < ledger.depths.size(); ++i) plan.ledger.depths.at(i) = std::max(plan.ledger.depths[i], ledger.depths[i]);
+    plan.ledger = runtime::larger_of(plan.ledger, runtime::replicate(runtime::make_ledger(one), one.placement, plan.mesh.data));
     plan.smaller_schedules.push_back(std::move(schedule));
   }
 }
@@ -291,6 +285,7 @@ PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& sche
   for (int replica = 1; replica < plan.replicas(); ++replica)
     plan.layout.insert(plan.layout.end(), model_layout.begin(), model_layout.end());
   plan.edge_bytes = bytes_of_edges(plan);
+  choose_pairs(plan, pipeline.weave);
   return plan;
 }
 

@@ -103,4 +103,15 @@ Ledger make_ledger(const Schedule& schedule) {
   return ledger;
 }
 
+Ledger larger_of(Ledger ledger, const Ledger& other) {
+  for (std::size_t i = 0; i < other.stages.size(); ++i) {
+    StashSlots& slots = ledger.stages.at(i);
+    slots.stash_input = std::max(slots.stash_input, other.stages[i].stash_input);
+    slots.stash_weight = std::max(slots.stash_weight, other.stages[i].stash_weight);
+    slots.handoff = std::max(slots.handoff, other.stages[i].handoff);
+  }
+  for (std::size_t i = 0; i < other.depths.size(); ++i) ledger.depths.at(i) = std::max(ledger.depths[i], other.depths[i]);
+  return ledger;
+}
+
 }  // namespace millrace::runtime

@@ -30,4 +30,7 @@ struct Ledger {
 /// of steps needs no more. The schedule must be well formed and live. Time O(actions · ranks).
 [[nodiscard]] Ledger make_ledger(const Schedule& schedule);
 
+/// Enough slots for both of two schedules with the same stages.
+[[nodiscard]] Ledger larger_of(Ledger ledger, const Ledger& other);
+
 }  // namespace millrace::runtime

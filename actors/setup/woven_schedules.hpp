@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "actors/setup/pipeline_plan.hpp"
+
+namespace millrace::actors {
+
+/// Replaces the schedules of a plan whose ranks exchange rows by those that pipeline.weave asks for, and counts their slots: "off": the
+/// halves of overlapped pairs run in order, as they do where nothing is exchanged; "neighbours": they are woven, and further neighbouring
+/// actions are paired (runtime/schedule/weave_pairs.hpp). The same in every process. Everything else of the plan must be there.
+void choose_pairs(PipelinePlan& plan, const std::string& weave);
+
+}  // namespace millrace::actors
