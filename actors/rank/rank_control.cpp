@@ -44,7 +44,9 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       tasks_(rank_, exchange_),
       nan_hook_(rank_, setup_.nan_folder) {
   if (!setup_.hash_directory.empty()) {
-    hash_hook_.emplace(rank_, setup_.hash_directory, setup_.first_step);
+    const auto& plan = rank_.plan();
+    hash_hook_.emplace(rank_, setup_.hash_directory, setup_.first_step,
+                       SourceMicrobatches{plan.expert_group(rank_.id()).group.member, plan.expert_groups()});
     hash_hook_->next = rank_.set_hook(&*hash_hook_);
   }
   records_.reserve(2 * rank_.training_plan().entries.size() + 8);  // an entry and a wait each, then the records at the end of a step
