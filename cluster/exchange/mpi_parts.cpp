@@ -14,13 +14,14 @@ namespace {
 
 using ExchangeClock = std::chrono::steady_clock;
 
-/// MPI sends a message up to this size at once (over shared memory up to 4 KiB with its header). It keeps a longer one until the receiver
-/// takes it, which then rings the sender.
-constexpr int immediate_bytes = 4000;
+/// Over shared memory MPI has sent a message up to this size when MPI_Isend returns (256 bytes with its header). A longer one ends when
+/// the receiver has taken it, which then rings the sender.
+constexpr int inline_bytes = 128;
 
-/// So a longer part is sent as its first bytes, followed by the others: they inform the receiving transport that a transfer is in progress
-/// and needs polling, so that it does not sleep in the middle of it.
-constexpr std::int64_t announcing_bytes = 1024;
+/// A part longer than this (4 KiB with its header) MPI sends only when its receive is posted, in several steps. So its first bytes are sent
+/// ahead: they inform the receiving transport that a transfer is in progress and needs polling, so that it does not sleep in the middle of
+/// it.
+constexpr std::int64_t eager_bytes = 4000;
 
 /// A sender may sleep when the receiver posts much later, and without single-copy transfers (which containers may forbid) MPI moves a long
 /// message part by part, each during a poll of the sender and of the receiver. So the receiver rings it this often during a transfer.
@@ -209,8 +210,8 @@ class MpiParts final : public RemoteParts {
   /// The next message of a flow.
   void post_message(std::size_t index) {
     Flow& flow = flows_[index];
-    const bool announces = flow.moved == 0 && flow.bytes > immediate_bytes;
-    flow.message = static_cast<int>(std::min({flow.bytes - flow.moved, piece_bytes_, announces ? announcing_bytes : flow.bytes}));
+    const bool announces = flow.moved == 0 && flow.bytes > eager_bytes;
+    flow.message = static_cast<int>(std::min({flow.bytes - flow.moved, piece_bytes_, announces ? inline_bytes : flow.bytes}));
     std::byte* const data = flow.data + flow.moved;
     if (flow.sends) {
       check_mpi(MPI_Isend(data, flow.message, MPI_BYTE, flow.process, flow.tag, communicator_, &requests_[index]), "MPI_Isend");
@@ -230,7 +231,7 @@ class MpiParts final : public RemoteParts {
       const bool transferring =
           flow.sends ? now - flow.posted < std::chrono::milliseconds(1) + std::chrono::nanoseconds(2 * flow.message) : flow.moved > 0;
       if (transferring) return Activity::transferring;
-      if (flow.sends) most = std::max(most, flow.message <= immediate_bytes ? Activity::unsignalled : Activity::sending);
+      if (flow.sends) most = std::max(most, flow.message <= inline_bytes ? Activity::unsignalled : Activity::sending);
     }
     return most;
   }
@@ -274,14 +275,14 @@ class MpiParts final : public RemoteParts {
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     if (!flow.sends && (code == MPI_ERR_TRUNCATE || (code == MPI_SUCCESS && bytes != flow.message))) refuse_size(flow, bytes);
     check_mpi(code, flow.sends ? "MPI_Isend" : "MPI_Irecv");
-    if (!flow.sends && flow.message > immediate_bytes) transport_.wake(flow.process);
+    if (!flow.sends && flow.message > inline_bytes) transport_.wake(flow.process);
     flow.moved += flow.message;
   }
 
   [[noreturn]] void refuse_size(const Flow& flow, int found) const {
     const LocalGroup& group = flow.member->group();
     // A message as long as the first one of a longer part may be just that.
-    const bool more = (flow.moved == 0 && found == announcing_bytes) || found == piece_bytes_;
+    const bool more = (flow.moved == 0 && found == inline_bytes) || found == piece_bytes_;
     fail(ExitCode::internal, "cluster.exchange", "{}: {} sent {} bytes{} to {}, which expected {}", group.text(flow.posting->sequence),
          group.member_text(flow.peer), flow.moved + found, more ? " or more" : "", group.member_text(flow.member->place()), flow.bytes);
   }

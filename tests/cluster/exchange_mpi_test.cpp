@@ -106,7 +106,7 @@ TEST(ExchangeOverMpi, EmptyPartsAreNotWaitedFor) {
 // A sender sleeps when nobody takes what it has sent, and is rung by the one that takes it.
 TEST(ExchangeOverMpi, AMemberMayPostMuchLaterThanWhatIsSentToIt) {
   const Topology topology = ranks_per_process(1);
-  for (const std::int64_t bytes : {100, 40'000, 2'000'000}) {
+  for (const std::int64_t bytes : {100, 1000, 40'000, 2'000'000}) {
     run_exchanges(topology, transport.get(),
                   {.groups = {group_of_all(topology)},
                    .exchanges = 5,
@@ -198,13 +198,13 @@ TEST(ExchangeOverMpi, LongPartsOfAWrongSizeAreAnError) {
   refuse_size(50'000, 40'000, "50000 bytes");
 }
 
-// A part of more than 4000 bytes is sent as its first 1024 bytes, then the others. The last of these leaves a message that nobody takes, so
+// A part of more than 4000 bytes is sent as its first 128 bytes, then the others. The last of these leaves a message that nobody takes, so
 // it is the last test.
 TEST(ExchangeOverMpi, AnnouncedPartsOfAWrongSizeAreAnError) {
   refuse_size(300'000, 300'001, "300000 bytes");
   refuse_size(1'500'000, 1'000'000, "1500000 bytes");
   refuse_size(2'000, 1'000'000, "2000 bytes");
-  refuse_size(1'000'000, 2'000, "1024 bytes or more");
+  refuse_size(1'000'000, 2'000, "128 bytes or more");
 }
 
 }  // namespace
