@@ -1,0 +1,54 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.hpp"
+#include "tests/training/command.hpp"
+#include "tests/training/expert_models.hpp"
+#include "tests/training/small_run.hpp"
+
+// Ranks that share the experts of their layers have the bits of one rank that has them all. A sample is here, all families and layouts are
+// in expert_parallel_full_test.cpp.
+namespace millrace::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void expect_the_numbers_of_one_rank(const std::string& model, int processes, const Words& layout) {
+  const Outcome expected = run_small(1, expert_run(model, {})), found = run_small(processes, expert_run(model, layout));
+  ASSERT_EQ(expected.code, 0) << expected.said;
+  ASSERT_EQ(found.code, 0) << found.said;
+  EXPECT_EQ(found.lines, expected.lines);
+  EXPECT_EQ(found.hash, expected.hash);
+}
+
+TEST(ExpertParallel, TwoOwnersInOneProcess) { expect_the_numbers_of_one_rank("mixtral", 1, {"mesh.expert=2"}); }
+
+TEST(ExpertParallel, FourOwnersInTwoProcesses) { expect_the_numbers_of_one_rank("deepseek_v3", 2, {"mesh.expert=4"}); }
+
+TEST(ExpertParallel, InAPipelineWithSplitBackward) {
+  expect_the_numbers_of_one_rank("qwen3_moe", 4, {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=zb-v", "pipeline.chunks=2"});
+}
+
+TEST(ExpertParallel, WovenPairsInABf16Pipeline) {
+  expect_the_numbers_of_one_rank("gpt_oss", 2,
+                                 {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=1f1b", "pipeline.weave=neighbours",
+                                  "rematerialize.policy=full"});
+}
+
+// Numbers that depend on who owns an expert would show here, in every tensor of every operation.
+TEST(ExpertParallel, RecordsTheTensorsOfOneRank) {
+  const TemporaryFolder folder;
+  write_small_texts(folder, "text");
+  for (const auto& [name, layout] :
+       std::vector<std::pair<std::string, Words>>{{"one", {}}, {"two", {"mesh.expert=2", "pipeline.ranks=2", "pipeline.weave=neighbours"}}}) {
+    Words words = expert_run("mixtral", layout);
+    words.insert(words.begin(), {"train", "model.preset=tiny", "data.text=" + folder / "text", "train.batch=2", "train.sequence=32",
+                                 "train.threads=1", "train.steps=2", "run.record=hashes", "run.directory=" + folder / name});
+    const auto job = run_job(1, words);
+    ASSERT_EQ(job.code, 0) << job.out << job.err;
+  }
+  const auto compared = run_job(1, {"compare", folder / "one", folder / "two"});
+  EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
+}
+
+}  // namespace
+}  // namespace millrace::tests
