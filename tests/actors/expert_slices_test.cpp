@@ -37,8 +37,8 @@ PipelinePlan mixture_plan(const std::string& optimizer = "adamw") {
   PlanRequest request;
   request.model.family = "mixtral";
   request.model.vocab_size = 31;
-  request.model.hidden_size = 48;
-  request.model.intermediate_size = 100;  // the values of an expert are neither whole chunks of a norm nor blocks of random words
+  request.model.hidden_size = 46;
+  request.model.intermediate_size = 101;  // the values of an expert are neither whole chunks of a norm nor blocks of random words
   request.model.layers = 2;
   request.model.heads = request.model.kv_heads = 2;
   request.model.head_dim = 8;
@@ -140,7 +140,8 @@ std::map<std::string, std::vector<std::uint32_t>> state_of(const Owners& owners)
     for (const StoredParameter& tensor : shard.tensors()) {
       if (!tensor.is_owner()) continue;
       const auto add = [&](const std::string& name, std::span<const float> values) {
-        for (const float value : values) state[name].push_back(std::bit_cast<std::uint32_t>(value));
+        auto& bits = state[name];
+        for (const float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
       };
       add(tensor.name, shard.master(tensor.name));
       for (std::size_t i = 0; i < shard.states().size(); ++i)

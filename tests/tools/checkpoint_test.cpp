@@ -26,20 +26,42 @@ class CheckpointCommand : public ::testing::Test {
     run_ = folder_ / "run";
   }
 
-  void save(std::uint64_t step) {
+  /// Each of the writers has an equal part of the experts, and the first has everything else.
+  void save(std::uint64_t step, int writers = 1) {
     runtime::CheckpointStore store(run_);
-    std::vector<runtime::CheckpointTensor> tensors;
+    std::vector<std::vector<runtime::CheckpointTensor>> tensors(static_cast<std::size_t>(writers));
     std::vector<std::vector<float>> memory;
     for (const auto& spec : layers::model_parameters(config_.model)) {
       auto& elements = memory.emplace_back(static_cast<std::size_t>(spec.shape.elements()));
       for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = value(step, spec, i);
-      std::vector<std::int64_t> shape;
-      for (std::size_t axis = 0; axis < spec.shape.rank(); ++axis) shape.push_back(spec.shape[axis]);
-      tensors.push_back({spec.name, runtime::FileDType::f32, shape, std::as_bytes(std::span(elements)), {}});
+      auto shape = spec.shape.sizes();
+      const auto bytes = std::as_bytes(std::span(elements));
+      if (!spec.experts.present()) {
+        tensors[0].push_back({spec.name, runtime::FileDType::f32, shape, bytes, {}});
+        continue;
+      }
+      shape[0] /= writers;
+      const std::size_t each = bytes.size() / tensors.size();
+      for (std::size_t writer = 0; writer < tensors.size(); ++writer)
+        tensors[writer].push_back({spec.name,
+                                   runtime::FileDType::f32,
+                                   shape,
+                                   bytes.subspan(writer * each, each),
+                                   {},
+                                   static_cast<std::int64_t>(writer) * shape[0],
+                                   spec.experts.whole});
     }
     const auto folder = store.begin(step, 1 << 20);
-    const std::vector reports{runtime::write_shard(folder, 0, 1, tensors)};
+    std::vector<runtime::ShardReport> reports;
+    for (int writer = 0; writer < writers; ++writer)
+      reports.push_back(runtime::write_shard(folder, writer, writers, tensors[static_cast<std::size_t>(writer)]));
     store.commit(folder, reports, {step, step * 8, configs::identity(config_), {}});
+  }
+  void use_mixture() {
+    configs::LoadRequest request;
+    request.overrides = {"model.preset=tiny", "train.threads=1", "model.family=mixtral", "model.experts=4", "model.experts_per_token=2"};
+    request.complete = false;
+    config_ = configs::load(request).config;
   }
 
   static float value(std::uint64_t step, const layers::ParameterSpec& spec, std::size_t i) {
@@ -125,6 +147,30 @@ TEST_F(CheckpointCommand, WhatIsNoRunIsSaid) {
     expect_failure(run_millrace({"ckpt", word, folder_ / "nowhere"}), ExitCode::checkpoint, {"no such folder"});
     expect_failure(run_millrace({"ckpt", word, folder_.path().string()}), ExitCode::checkpoint, {"neither a run directory"});
   }
+}
+
+TEST_F(CheckpointCommand, ExpertsOfSeveralWritersAreThoseOfOne) {
+  use_mixture();
+  std::string hash;
+  for (const int writers : {1, 2, 4}) {
+    const std::string out = folder_ / ("hf" + std::to_string(writers));
+    std::filesystem::remove_all(run_);
+    save(10, writers);
+    const auto verified = run_millrace({"ckpt", "verify", run_}), hashed = run_millrace({"ckpt", "hash", run_});
+    EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+    expect_parts(verified.out, {"tensors in " + std::to_string(writers) + " files"});
+    if (hash.empty()) hash = hashed.out;
+    EXPECT_EQ(hashed.out, hash);
+    ASSERT_EQ(run_millrace({"ckpt", "export-hf", run_, out}).code, 0);
+    const layers::FolderWeights weights(out, config_.model);
+    for (const auto& spec : layers::model_parameters(config_.model)) {
+      std::vector<float> elements(static_cast<std::size_t>(spec.shape.elements()));
+      weights.read(spec, elements);
+      for (std::size_t i = 0; i < elements.size(); ++i) ASSERT_EQ(elements[i], value(10, spec, i)) << spec.name << " " << i;
+    }
+  }
+  std::filesystem::resize_file(checkpoint(10) + "/" + runtime::shard_name(3, 4), 100);
+  expect_failure(run_millrace({"ckpt", "hash", run_}), ExitCode::checkpoint, {runtime::shard_name(3, 4)});
 }
 
 TEST_F(CheckpointCommand, ExportHasTheBitsAndTheModel) {

@@ -172,7 +172,7 @@ TEST(CheckpointRecords, SlicesOfDifferentTensorsAreNotJoined) {
                                 [&] {
                                   (void)joined({second, first}, "here");
                                 }),
-                       "here: tensor 'c' is F32 [2,3] of 2 experts in one file and F32 [2,4] of 2 experts in another"));
+                       "here: tensor 'c' is F32 [2, 3] of 2 experts in one file and F32 [2, 4] of 2 experts in another"));
 }
 
 TEST(CheckpointRecords, ACommitIsReadOnlyAsItIsWritten) {
