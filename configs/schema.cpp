@@ -257,9 +257,10 @@ void evaluate_keys(std::vector<Key>& keys) {
 }
 
 void pipeline_keys(std::vector<Key>& keys) {
-  keys.push_back(
-      between(bind("pipeline.ranks", layout, "Number of pipeline ranks, a multiple of the number of processes.", MEMBER(pipeline.ranks)), 1,
-              1 << 16));
+  keys.push_back(between(
+      bind("pipeline.ranks", layout, "Number of pipeline ranks, of each copy. The ranks of all copies are a multiple of the processes.",
+           MEMBER(pipeline.ranks)),
+      1, 1 << 16));
   keys.push_back(between(bind("pipeline.chunks", layout, "Stages per rank (Megatron: virtual pipeline stages).", MEMBER(pipeline.chunks)),
                          1, 1 << 10));
   keys.push_back(among(bind("pipeline.schedule", layout, "The order of forwards and backwards on each rank.", MEMBER(pipeline.schedule)),

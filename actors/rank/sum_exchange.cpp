@@ -181,7 +181,8 @@ std::vector<ExchangedSums::ReplicatedSum> ExchangedSums::replicated_sums(const R
     ReplicatedSum sum{.gradient = own_sum(rank, weight.own, weight.own.sums.front())};
     for (std::size_t i = 1; i < weight.own.sums.size(); ++i) sum.others.push_back(own_sum(rank, weight.own, weight.own.sums[i]));
     int own = weight.own.sums.front();  // the part that it is in now
-    for (const runtime::PartAddition& parts : runtime::divide_sum_tree(shared.parts, shared.copies).across) {
+    const runtime::DividedSumTree tree = runtime::divide_sum_tree(shared.parts, shared.copies);
+    for (const runtime::PartAddition& parts : tree.across) {
       Use& into = weight.places.at(parts.into);
       Use& from = weight.places.at(parts.from);
       if (parts.from == own) {

@@ -155,7 +155,12 @@ runtime::Schedule generated_schedule(const PlanRequest& request, std::int64_t mi
   schedule.microbatches = static_cast<int>(microbatches / request.mesh.copies());
   if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
   schedule.group = static_cast<int>(pipeline.group);
-  return runtime::make_schedule(schedule);
+  try {
+    return runtime::make_schedule(schedule);
+  } catch (const Error& error) {
+    if (request.mesh.copies() == 1) throw;
+    throw Error(error.code(), fmt::format("{} (of each of the {} copies: mesh.data)", error.what(), request.mesh.copies()));
+  }
 }
 
 bool splits_backward(const runtime::Schedule& schedule) {

@@ -47,7 +47,8 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
       sum.sets.push_back(fp32(memory_.slot(kind, layout_.stage, set) + place.offset, place.shape));
       accumulators_[static_cast<std::size_t>(set)].push_back(sum.sets.back());
     }
-    for (const PartAddition& parts : divide_sum_tree(section->slots * layout_.copies, layout_.copies).own.front())
+    const DividedSumTree tree = divide_sum_tree(section->slots * layout_.copies, layout_.copies);
+    for (const PartAddition& parts : tree.own.front())
       sum.additions.push_back({parts.into / layout_.copies, parts.from / layout_.copies});
   }
   for (const StoredParameter& tensor : tensors()) {

@@ -225,13 +225,13 @@ TEST(Coordinator, AddsTheLossesOfReplicasInTheOrderOfMicrobatches) {
   for (const bool finite : {true, false}) {
     RecordingPort port;
     auto setup = two_ranks(1);
-    setup.model_stages = 2;  // microbatches 0 and 1 end in stage 1 on rank 1, 2 and 3 in its replica, stage 3 on rank 0
+    setup.model_stages = 2;  // microbatches 0 and 2 end in stage 1 on rank 1, 1 and 3 in its replica, stage 3 on rank 0
     Coordinator coordinator(setup, port);
     coordinator.receive(RankReady{0, 0});
     coordinator.receive(RankReady{1, 0});
-    // In this order the sum is 1, in the other 0, because adding to 1e30 is lost in rounding.
-    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, lm_loss({0.0, finite ? 1.0 : std::numeric_limits<double>::infinity()}, 3), {}};
-    StepReport second{1, 0, {{1, 1.0}}, lm_loss({1e30, -1e30}), {}};
+    // In this order the sum is 1; replica after replica it would be 0, because adding to 1e30 is lost in rounding.
+    StepReport first{0, 0, {{0, 1.0}, {2, 1.0}}, lm_loss({-1e30, finite ? 0.0 : std::numeric_limits<double>::infinity()}, 3), {}};
+    StepReport second{1, 0, {{1, 1.0}}, lm_loss({1e30, 1.0}), {}};
     coordinator.receive(first);
     coordinator.receive(second);
     if (!finite) {
