@@ -231,7 +231,6 @@ PlanRequest with_experts(PlanRequest request, int experts) {
   request.model.family = "mixtral";
   request.model.experts = experts;
   request.model.experts_per_token = 2;
-  request.model.moe_intermediate_size = 16;
   return request;
 }
 
