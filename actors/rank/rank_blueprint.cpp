@@ -20,11 +20,6 @@ bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
   return std::any_of(plan.entries.begin(), plan.entries.end(), [&](const auto& planned) { return planned.action.stage == stage; });
 }
 
-/// Forward-only jobs use only the first replica: its stages, ranks and activation edges are those of a plain pipeline.
-runtime::Placement forward_placement(const runtime::Placement& placement) {
-  return placement.replicas() == 1 ? placement : runtime::Placement::single(placement.ranks());
-}
-
 }  // namespace
 
 runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage) {
@@ -115,6 +110,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.accumulators = plan_.accumulators;
   options.expert_accumulators = plan_.expert_accumulators;
   options.copies = plan_.replicas();
+  options.expert_copies = plan_.expert_groups();
   options.workspaces = weaves(training) ? 2 : 1;
   options.batches = training_batches + evaluation_batches;
   options.training = needs_.training;

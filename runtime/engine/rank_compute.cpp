@@ -61,7 +61,10 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
   if (options.training && options.optimizer != nullptr)
     require_kernels(options.optimizer->kernel_rows(), options.device, "runtime.rank_compute", "the optimizer's update");
   RankShards shards = shards_of(stages, options);
-  for (ShardLayout& shard : shards.stages) shard.copies = options.copies;
+  for (ShardLayout& shard : shards.stages) {
+    shard.copies = options.copies;
+    shard.expert_copies = options.expert_copies;
+  }
   RankMemoryRequest demand{.accumulators = options.accumulators,
                            .expert_accumulators = options.expert_accumulators,
                            .training = options.training,

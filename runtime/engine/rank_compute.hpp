@@ -37,6 +37,7 @@ struct RankOptions {
   std::shared_ptr<const Optimizer> optimizer = nullptr;  // null: gradients are computed, and nothing is updated
   int expert_accumulators = 1;                           // the sets of gradient sums of the weights of experts
   int copies = 1;                                        // of the model, each with as many sets
+  int expert_copies = 1;                                 // of each expert
   int workspaces = 1;                                    // 2: a list of the rank weaves actions
   [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
 };

@@ -105,7 +105,8 @@ struct ShardLayout {
   Part copy;                              // of Region::copy
   std::size_t accumulator_bytes = 0;      // of one set
   std::size_t expert_accumulator_bytes = 0;
-  int copies = 1;               // of the model: how many have the parts of the gradients that are not here (GlobalOrder)
+  // How many copies of the model, and of each expert, have the parts of the gradients that are not here (GlobalOrder).
+  int copies = 1, expert_copies = 1;
   std::size_t state_bytes = 0;  // of all states of the optimizer
 
   /// The parts of all its tensors (StoredParameter::parts).

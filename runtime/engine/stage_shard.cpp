@@ -47,9 +47,9 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
       sum.sets.push_back(fp32(memory_.slot(kind, layout_.stage, set) + place.offset, place.shape));
       accumulators_[static_cast<std::size_t>(set)].push_back(sum.sets.back());
     }
-    const DividedSumTree tree = divide_sum_tree(section->slots * layout_.copies, layout_.copies);
-    for (const PartAddition& parts : tree.own.front())
-      sum.additions.push_back({parts.into / layout_.copies, parts.from / layout_.copies});
+    const int copies = place.experts ? layout_.expert_copies : layout_.copies;
+    const DividedSumTree tree = divide_sum_tree(section->slots * copies, copies);
+    for (const PartAddition& parts : tree.own.front()) sum.additions.push_back({parts.into / copies, parts.from / copies});
   }
   for (const StoredParameter& tensor : tensors()) {
     packs_ = packs_ || std::ranges::count(tensor.packed, true) > 0;
@@ -105,7 +105,8 @@ kernels::Tensor StageShard::copy(const StoredParameter& tensor) const {
 
 kernels::Tensor StageShard::accumulator(const StoredParameter& tensor, int use, int set) const {
   for (const StoredParameter::Use& each : tensor.uses) {
-    if (each.use == use) return fp32(memory_.slot(kind_of_sums(tensor.experts.present()), each.stage, set) + each.accumulator, tensor.shape);
+    if (each.use == use)
+      return fp32(memory_.slot(kind_of_sums(tensor.experts.present()), each.stage, set) + each.accumulator, tensor.shape);
   }
   fail(ExitCode::internal, "runtime.stage_shard", "use {} of {} is not on this rank", use, tensor.name);
 }
