@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/grouped_matmul.hpp"
 #include "layers/initial_values.hpp"
 #include "runtime/engine/rank_compute.hpp"
 #include "runtime/passes/differentiate.hpp"
@@ -166,6 +167,10 @@ class Layers {
     stage().run_segment(pass, segment, context_, slots(0), nullptr, port);
   }
 
+  [[nodiscard]] std::vector<std::byte> output(DType compute) const {
+    const auto bytes = buffers_[1].bytes().first(kGroupTokens * kGroupWidth * kernels::size_of(compute));
+    return {bytes.begin(), bytes.end()};
+  }
   /// What the microbatch has left: the output, the gradient of the input, and the loss terms.
   [[nodiscard]] std::vector<std::byte> results(DType compute) const {
     std::vector<std::byte> all;
@@ -233,6 +238,12 @@ void expect_bits_of_one_rank(const ModelConfig& config, const Way& way, int memb
       ASSERT_EQ(group[static_cast<std::size_t>(member)]->results(way.compute), one.results(way.compute))
           << "microbatch " << round * members + member;
     }
+  }
+  run(Pass::evaluate);
+  for (int member = 0; member < members; ++member) {
+    one.fill(members + member, way.compute, alike);
+    one.run(Pass::evaluate, 0);
+    ASSERT_EQ(group[static_cast<std::size_t>(member)]->output(way.compute), one.output(way.compute)) << "evaluation by member " << member;
   }
   for (int member = 0; member < members; ++member) {
     const Layers& own = *group[static_cast<std::size_t>(member)];
@@ -321,6 +332,25 @@ TEST(ExpertGroup, TheSharedExpertStandsBetweenPostAndAwait) {
     ASSERT_EQ(program.exchanges.size(), 3U) << name;
     // Each of 2 members may get 3 rows for each of 14 tokens of both.
     EXPECT_EQ(program.value(program.exchanges[1].receive).type.shape[0], 2 * kGroupTokens * 3) << name;
+  }
+}
+
+// Bits depend on the tile of a product, so it follows from the rows that one rank has for all experts.
+TEST(ExpertGroup, TilesAreThoseOfOneRank) {
+  for (const char* name : {"qwen3_moe", "maxtext mixtral"}) {
+    ModelConfig config = group_model(name);
+    config.experts = 8, config.experts_per_token = 3;
+    for (const int members : {1, 2, 8}) {
+      // 3 · 1365 rows are just less than 512 for each of 8 experts.
+      const auto program = build_stage(config, {.layer_count = 1}, {.sequence = 1365, .experts = {members, 0}});
+      int products = 0;
+      for (const runtime::Operation& operation : program.operations)
+        if (operation.rule->name().starts_with("grouped_linear")) {
+          EXPECT_EQ(operation.attributes.as<kernels::GroupedMatmulOptions>().tile, 64) << operation.name << " of " << members;
+          ++products;
+        }
+      EXPECT_EQ(products, 3) << name;
+    }
   }
 }
 
