@@ -84,6 +84,7 @@ struct Way {
   DType compute;
   BackwardMode mode;
   const char* rematerialize;
+  [[nodiscard]] int threads() const { return mode == BackwardMode::fused ? 1 : 2; }
 };
 
 /// All layers of the model, on one rank of a group.
@@ -93,7 +94,7 @@ class Layers {
       : config_(config),
         losses_{.balance_loss = 0.1, .router_z_loss = 0.05},
         layout_{.layer_count = static_cast<int>(config.layers)},
-        team_(2),
+        team_(way.threads()),
         context_(team_),
         specs_(parameters(config, layout_, losses_, group)) {
     runtime::RankStage stage;
@@ -107,7 +108,8 @@ class Layers {
     std::vector<runtime::RankStage> stages;
     stages.push_back(std::move(stage));
     rank_ = std::make_unique<runtime::RankCompute>(
-        std::move(stages), runtime::RankOptions{.compute = way.compute, .mode = way.mode, .accumulators = accumulators, .threads = 2});
+        std::move(stages),
+        runtime::RankOptions{.compute = way.compute, .mode = way.mode, .accumulators = accumulators, .threads = way.threads()});
     rank_->set_loss_scales({kGroupTokens, 8});
     for (auto& buffer : buffers_) buffer = kernels::Buffer(kGroupTokens * kGroupWidth * sizeof(float));
   }
