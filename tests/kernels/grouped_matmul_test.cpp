@@ -418,7 +418,7 @@ TEST(GroupedMatmul, GradientsOfSeveralSourcesHaveTheBitsOfACallForEach) {
   const std::int64_t experts = 4, sources = 3;
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Implementation implementation : kImplementations)
-      for (int batch = 0; batch < (on_device() ? 2 : 8); ++batch) {
+      for (int batch = 0; batch < (on_device() ? 3 : 8); ++batch) {
         const std::int64_t m = batch % 2 == 0 ? 40 : 290, n = batch % 3 == 2 ? 264 : 33;
         const Counts counts = random_counts(random, static_cast<std::size_t>(sources * experts), 150);
         const Data a(dtype, {total(counts) + 2, m}, 1), b(dtype, {total(counts) + 2, n}, 2);
