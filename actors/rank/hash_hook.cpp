@@ -44,7 +44,8 @@ void HashHook::after(const Call& call) {
   if (trains(rank_.running().pass)) {
     const runtime::Action& action = rank_.running().action;
     parts_.note(call, action);
-    for (std::size_t output = 0; output < call.outputs.size(); ++output) {
+    const std::size_t outputs = call.operation.rule->is_of_exchange() ? 0 : call.outputs.size();
+    for (std::size_t output = 0; output < outputs; ++output) {
       runtime::TensorHash record;
       record.operation = static_cast<std::uint32_t>(call.index);
       record.stage = static_cast<std::uint16_t>(action.stage.value);

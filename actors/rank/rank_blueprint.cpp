@@ -32,7 +32,7 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
           .use = spec.use,
           .order = spec.order,
           .decays = plan.decay.decays(spec.name, whole),
-          .copy = plan.schedule.placement.replica_of(stage) > 0,
+          .copy = plan.is_copy(spec, stage),
           .router = spec.router,
           .trained = plan.is_trained(spec),
           .scores = spec.scores,

@@ -201,7 +201,11 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   request_batches();
   if (plan.entries.empty()) return;  // an evaluation with fewer microbatches than copies has ended here already
   // Batches that were loaded ahead.
-  if (table == Table::logits) return carry_out(engine_.batch_ready(runtime::MicrobatchId(plan.own.number(0))));
+  if (table == Table::logits) {
+    // Every replica that the rank has a stage of runs the same tokens.
+    for (int n = 0; n < plan.own_microbatches; ++n) carry_out(engine_.batch_ready(runtime::MicrobatchId(plan.own.number(n))));
+    return;
+  }
   if (table == Table::training) {
     const std::int64_t ready = std::min<std::int64_t>(training_batches_.loaded() - batches_before(step), plan.own_microbatches);
     for (std::int64_t n = 0; n < ready; ++n) carry_out(engine_.batch_ready(runtime::MicrobatchId(plan.own.number(n))));

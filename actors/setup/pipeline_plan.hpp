@@ -123,6 +123,11 @@ struct PipelinePlan {
   [[nodiscard]] int expert_accumulator_set(std::int64_t microbatch) const {
     return runtime::GlobalOrder(expert_groups()).set(microbatch, expert_parts());
   }
+  /// Whether another stage owns the weight: the same of the first replica or, of a weight of experts, of the first group.
+  [[nodiscard]] bool is_copy(const layers::ParameterSpec& parameter, runtime::StageId stage) const {
+    const int replica = schedule.placement.replica_of(stage);
+    return (parameter.experts.present() ? replica % expert_groups() : replica) > 0;
+  }
   /// The ranks that share the experts of this stage with its rank, and that rank's place among them.
   [[nodiscard]] ExpertRanks expert_group(runtime::StageId stage) const;
   /// The same for a rank whose stages all belong to one replica; with two directions, for its first stage.

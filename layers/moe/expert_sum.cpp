@@ -37,6 +37,7 @@ class RowExchange {
   /// Tells the other ranks how many rows they get. `offsets` i32 [E + 1]: where this rank's rows of every expert begin.
   RowExchange(ProgramBuilder& builder, const ExpertsSpec& spec, ValueId offsets, const std::string& module)
       : builder_(builder),
+        spec_(spec),
         offsets_(offsets),
         module_(module),
         members_(builder.options().experts.members),
@@ -49,6 +50,8 @@ class RowExchange {
   /// Posts the rows [T·K, D] of this rank's tokens. Where each group of the rows that it will receive begins is known from here on.
   [[nodiscard]] runtime::PostedExchange post_to_owners(ValueId rows) {
     received_ = group_offsets(builder_, await_rows(builder_, counts_), module_ + ".groups");
+    const OwnExperts own = own_experts(builder_, spec_);
+    builder_.set_expert_rows(received_, {own.slice.first, own.count});
     return post_rows(builder_, rows, {offsets_, received_}, builder_.bounded_by(received_, capacity_), module_ + ".dispatch");
   }
   [[nodiscard]] ValueId groups() const { return received_; }
@@ -59,6 +62,7 @@ class RowExchange {
 
  private:
   ProgramBuilder& builder_;
+  const ExpertsSpec& spec_;
   ValueId offsets_, received_;
   const std::string& module_;
   std::int64_t members_, capacity_ = 0;

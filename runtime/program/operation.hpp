@@ -60,6 +60,9 @@ class OperationRule {
   /// cost and run take into account.
   [[nodiscard]] virtual Epilogues epilogues() const { return {}; }
   [[nodiscard]] virtual RowGroups row_groups() const { return RowGroups::as_operand; }
+  /// Whether it exists only where ranks exchange rows: recordings leave its results out, so that they can be compared with those of one
+  /// rank.
+  [[nodiscard]] virtual bool is_of_exchange() const { return false; }
   /// True when `outputs` are accumulators, which are read, added to and written.
   [[nodiscard]] virtual bool accumulates() const { return false; }
 };

@@ -29,6 +29,8 @@ bool is_table(const ValueType& type) {
 /// executor calls the transport; a post and an await compute nothing.
 class ExchangeRule : public OperationRule {
  public:
+  [[nodiscard]] bool is_of_exchange() const override { return true; }
+  [[nodiscard]] RowGroups row_groups() const override { return RowGroups::none; }
   Cost cost(std::span<const ValueType>, std::span<const ValueType>, const Attributes&) const override { return {}; }
   KernelRows kernel_rows() const override { return {}; }
 

@@ -13,6 +13,8 @@ bool are_fixed_integers(std::span<const ValueType> inputs) {
 class GroupCounts final : public OperationRule {
  public:
   std::string_view name() const override { return "group_counts"; }
+  bool is_of_exchange() const override { return true; }
+  RowGroups row_groups() const override { return RowGroups::none; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(are_fixed_integers(inputs) && inputs[0].shape.rank() == 1 && inputs[0].shape[0] >= 2, name(), inputs,
@@ -34,6 +36,8 @@ class GroupCounts final : public OperationRule {
 class GroupOffsets final : public OperationRule {
  public:
   std::string_view name() const override { return "group_offsets"; }
+  bool is_of_exchange() const override { return true; }
+  RowGroups row_groups() const override { return RowGroups::none; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes&) const override {
     rules::require(are_fixed_integers(inputs), name(), inputs, "counts i32, one for each of G groups");
