@@ -1,7 +1,7 @@
 // DualPipe: microbatches enter at both ends, through two copies of the model that run in opposite directions; in the steady state
 // each forward is issued as one block with a backward of the other direction. Mirror placement. DeepSeek-AI, "DeepSeek-V3
-// Technical Report", 2024, arXiv 2412.19437, section 3.2.1. Upper case is replica 0, lower case replica 1, whose microbatches
-// M/2…M−1 are numbered from 0 here.
+// Technical Report", 2024, arXiv 2412.19437, section 3.2.1. Upper case is replica 0, lower case replica 1; the microbatches of
+// each, 0, 2, 4, … and 1, 3, 5, …, are numbered from 0 here.
 //
 //     r0|F0 F1 F2 f0 i0 w0 f1 F3&b1====.  f2&B0====b2====.  f3&B1====b3====I2 W2 I3 W3 |
 //     r1|.  F0 f0 F1 f1 F2 b0====f2&B0====F3&b1====f3&B1====b2====B2====.  i3 I3 w3 W3 |
