@@ -26,6 +26,7 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
   const kernels::Shape whole = runtime::whole_shape(spec.shape, spec.experts);
   kernels::MatrixForm matrices = plan.matrices.matrices(spec.name, whole, spec.stored);
   if (spec.experts.present()) matrices.count = matrices.count / spec.experts.whole * spec.shape[0];
+  // The first replica with a weight owns it: of experts that are shared, the first with these experts.
   return {.name = spec.name,
           .shape = spec.shape,
           .stage = stage,

@@ -19,7 +19,7 @@ LayoutCase mesh_run(const MeshPipeline& pipeline, int copies, int processes, boo
   Numbers numbers{dtype, tied};
   numbers.accumulators = accumulators == 0 ? copies * pipeline.directions : accumulators;
   numbers.microbatches = 16;
-  numbers.steps = 3;
+  numbers.steps = 6;
   auto words = pipeline.words;
   words.push_back(fmt::format("mesh.data={}", copies));
   return {numbers, {fmt::format("{}_copies_of_{}_in_{}", copies, pipeline.name, processes), processes, std::move(words)}};
