@@ -14,9 +14,9 @@ struct LiveRun {
   std::string model;      // "llama | 869.8k parameters | …"
   std::string dtype, schedule, layout;
   int processes = 1, ranks = 1;
-  int copies = 1;  // of the pipeline, each with as many of the ranks
   std::int64_t first_step = 0, steps = 0, microbatches = 0;
   double peak_flops = 0;  // of all cores that compute; 0: not known
+  int copies = 1;         // of the pipeline, each with as many of the ranks
 };
 
 /// One rank, as process 0 knows it.
