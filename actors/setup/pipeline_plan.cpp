@@ -177,11 +177,11 @@ void add_smaller_schedules(PipelinePlan& plan, const PlanRequest& request) {
   for (const std::int64_t microbatches : sizes) {
     if (microbatches == plan.schedule.microbatches) continue;
     const std::int64_t steps = request.train.accumulation_steps;
-    const int sums = std::lcm(plan.parts(), plan.expert_parts());
-    MILLRACE_CHECK(microbatches % sums == 0 && microbatches % steps == 0, ExitCode::config, plan_component,
-                   "a step of {} microbatches while the batch grows, expected a multiple of the {} gradient sums (train.accumulators, {}) "
-                   "and of train.accumulation_steps = {}",
-                   microbatches, sums, replicas_text(plan.schedule.placement), steps);
+    const int parts = plan.parts(), expert_parts = plan.has_experts() ? plan.expert_parts() : 1;
+    MILLRACE_CHECK(microbatches % std::lcm(parts, expert_parts) == 0 && microbatches % steps == 0, ExitCode::config, plan_component,
+                   "a step of {} microbatches while the batch grows, expected a multiple of train.accumulators = {}, of "
+                   "train.expert_accumulators = {} and of train.accumulation_steps = {}",
+                   microbatches, parts, expert_parts, steps);
     const auto one = runtime::with_one_kind_of_backward(generated_schedule(request, microbatches));
     auto schedule = runtime::replicate(one, plan.mesh.data);
     MILLRACE_CHECK(

@@ -109,6 +109,7 @@ class Owner {
     stage.stage = only_stage;
     stage.master = layout().master.bytes;
     stage.accumulator = layout().accumulator_bytes;
+    stage.expert_accumulator = layout().expert_accumulator_bytes;
     stage.state = layout().state_bytes;
     stage.square = layout().parts() * sizeof(double);
     for (const StoredParameter& tensor : layout().tensors)

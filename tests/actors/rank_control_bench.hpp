@@ -147,6 +147,7 @@ class Bench {
     void on_writable(int channel, std::int64_t sequence) override {
       bench.post("credit", [this, channel, sequence] { control->slot_writable(channel, sequence); });
     }
+    void on_exchanged(int, std::int64_t) override { ADD_FAILURE() << "no rank of the bench shares experts"; }
     void failed(const TaskFailed& failure) override { control->failed(failure); }
 
     /// The activity that the rank reports.
