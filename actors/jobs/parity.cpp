@@ -99,6 +99,8 @@ PlanRequest parity_request(const ParitySettings& settings, const layers::ConfigF
   request.pipeline.schedule = settings.schedule;
   request.pipeline.layout = settings.layout;
   request.rematerialize.policy = {settings.rematerialize};
+  request.mesh.expert = settings.expert;
+  request.train.accumulators = settings.accumulators > 0 ? settings.accumulators : settings.expert;
   return request;
 }
 

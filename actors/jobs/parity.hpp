@@ -18,6 +18,8 @@ struct ParitySettings {
   std::string dtype = "fp32";  // fp32 | bf16
   std::string device = "cpu";  // cpu | cuda
   int ranks = 1, chunks = 1;
+  std::int64_t expert = 1;        // ranks that share the experts of a layer: as many copies of the pipeline
+  std::int64_t accumulators = 0;  // 0: as many
   std::string schedule = "1f1b";
   std::string layout;
   std::string rematerialize = "none";

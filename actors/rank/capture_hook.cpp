@@ -97,7 +97,8 @@ void CaptureHook::after(const Call& call) {
     if (loss != nullptr)
       keep(fmt::format("loss_sums.{}.{}/{}", loss->term.name, call.programs.value(id).name, rank_.running().action.microbatch),
            call.outputs[i]);
-    if (rank_.running().pass == runtime::Pass::logits && id == call.programs.logits)
+    const bool first = rank_.plan().schedule.placement.replica_of(rank_.running().action.stage) == 0;  // others have the same
+    if (rank_.running().pass == runtime::Pass::logits && id == call.programs.logits && first)
       keep(fmt::format("logits/{}", logits_microbatch_++), call.outputs[i]);
   }
 }

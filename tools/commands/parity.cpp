@@ -1,5 +1,7 @@
 #include "actors/jobs/parity.hpp"
 
+#include <algorithm>
+
 #include "kernels/base/device.hpp"
 #include "tools/commands/command.hpp"
 
@@ -17,7 +19,10 @@ int parity(const Arguments& parsed) {
     settings.dtype = parsed.text("dtype");
     settings.device = parsed.text("device");
     static_cast<void>(kernels::parse_device(settings.device));
-    settings.ranks = static_cast<int>(parsed.integer("ranks", session.launch().processes, 1, 4096));
+    settings.expert = parsed.integer("expert", 1, 4096);
+    settings.accumulators = parsed.integer("accumulators", 0, 1 << 20);
+    settings.ranks =
+        static_cast<int>(parsed.integer("ranks", std::max<std::int64_t>(session.launch().processes / settings.expert, 1), 1, 4096));
     settings.chunks = static_cast<int>(parsed.integer("chunks", 1, 4096));
     settings.schedule = parsed.text("schedule", settings.chunks > 1 ? "looped-bfs" : "1f1b");
     settings.layout = parsed.text("layout");
@@ -25,7 +30,7 @@ int parity(const Arguments& parsed) {
     settings.tolerance = parsed.real("tolerance");
     settings.threads = static_cast<int>(parsed.integer("threads", 1, 4096));
   });
-  session.connect(settings.ranks, settings.cluster);
+  session.connect(settings.ranks * static_cast<int>(settings.expert), settings.cluster);
   bool within = false;
   session.carry_out([&] { within = actors::run_parity(session, settings); });
   return within ? 0 : static_cast<int>(ExitCode::difference);
@@ -42,12 +47,17 @@ Command parity_command() {
               "same for every layout.",
           .options = {{.name = "dtype", .value = "TYPE", .help = "Compute dtype.", .fallback = "fp32", .choices = {"fp32", "bf16"}},
                       {.name = "device", .value = "DEVICE", .help = "cpu, cuda or cuda:N.", .fallback = "cpu"},
-                      {.name = "ranks", .value = "P", .help = "Ranks of the pipeline. Default: one per process."},
+                      {.name = "ranks", .value = "P", .help = "Ranks of the pipeline. Default: one per process, of X processes each."},
                       {.name = "chunks", .value = "V", .help = "Stages per rank.", .fallback = "1"},
                       {.name = "schedule",
                        .value = "NAME",
                        .help = "Default: 1f1b, or looped-bfs with several stages per rank.",
                        .offer = offer_schedules},
+                      {.name = "expert", .value = "X", .help = "Ranks that share the experts of a layer.", .fallback = "1"},
+                      {.name = "accumulators",
+                       .value = "A",
+                       .help = "Gradient sums of a step, a multiple of X. The hash depends on it. 0: as many as X.",
+                       .fallback = "0"},
                       {.name = "layout", .value = "LAYOUT", .help = "Layers of each stage, such as \"E t*2 | t H\"."},
                       {.name = "rematerialize", .value = "POLICY", .help = "The same as rematerialize.policy.", .fallback = "none"},
                       {.name = "tolerance", .value = "X", .help = "Factor on the tolerances of the folder.", .fallback = "1"},
