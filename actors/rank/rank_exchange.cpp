@@ -2,6 +2,7 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/dtype.hpp"
+#include "runtime/io/fault.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -46,6 +47,7 @@ std::vector<int> RankExchange::missing(std::int64_t sequence) const {
 
 void RankExchange::post(const runtime::ExchangePost& post) {
   MILLRACE_CHECK(exchange_ != nullptr, ExitCode::internal, rank_exchange_component, "a rank without a group posts exchange {}", next_);
+  runtime::fault_point("exchange.post");
   divide(out_, post.send, post.send_table);
   divide(in_, post.receive, post.receive_table);
   exchange_->post(next_++, static_cast<const std::byte*>(post.send.data), static_cast<std::byte*>(post.receive.data),

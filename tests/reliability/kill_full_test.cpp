@@ -68,9 +68,15 @@ INSTANTIATE_TEST_SUITE_P(
         Recipe{"qk_clip", with(deepseek, {"train.qk_clip=0.01", "train.routed_bias_update_rate=0.01"})},
         Recipe{"ramp_up", {"train.microbatches=6", "train.ramp_microbatches=2", "train.ramp_increment=2", "train.ramp_rows=50"}},
         Recipe{"average", {"train.average_decay=0.9", "train.first_moment=bf16", "evaluate.average=true"}},
+        Recipe{"shared_experts", with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2"})},
         Recipe{"modules", {"model.mtp_layers=2"}}, Recipe{"n_gram_memories", engram},
         Recipe{"trainable", {"train.trainable=[\"mlp\", \"embed\"]", "train.decay=rsqrt"}}),
     [](const auto& recipe) { return std::string(recipe.param.name); });
+
+TEST(SharedExperts, KilledAtAnyExchangeTheyResumeToTheBit) {
+  Training training(with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2", "pipeline.weave=neighbours"}));
+  for (int trial = 0; trial < 20; ++trial) kill_and_resume(training, Blow::at_an_exchange, 500 + trial);
+}
 
 }  // namespace
 }  // namespace millrace::tests

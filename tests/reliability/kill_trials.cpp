@@ -30,6 +30,11 @@ Fault choose_fault(Random& random, Blow blow) {
     return {"io:path=" + path + ":op=write:call=" + std::to_string(between(random, 1, 30)) + ":kill:rank=" + std::to_string(process),
             process};
   }
+  if (blow == Blow::at_an_exchange) {
+    const int process = between(random, 0, processes - 1);
+    const std::string hit = std::to_string(between(random, 1, 400));
+    return {"point=exchange.post:hit=" + hit + ":kill:rank=" + std::to_string(process), process};
+  }
   if (blow != Blow::at_a_point) return {};
   constexpr std::array<const char*, 6> points = {"after_begin",       "after_shard",  "after_manifest",
                                                  "after_commit_file", "after_rename", "after_commit"};

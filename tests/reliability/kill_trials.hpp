@@ -11,9 +11,10 @@ enum class Blow {
   launcher,       // SIGKILL to mpirun
   before_commit,  // SIGKILL before anything was committed, including during start-up
   in_a_write,     // in the middle of a write to a checkpoint, metrics or journal
-  at_a_point      // at a named point of a save
+  at_a_point,     // at a named point of a save
+  at_an_exchange  // before a member posts an exchange of experts' rows: only in runs that share them
 };
-inline constexpr int blows = 6;
+inline constexpr int blows = 6;  // those that fit every run
 
 /// Whether millrace itself names the process as lost. mpirun prints a line of its own about it, which does not count.
 [[nodiscard]] bool says_lost(const std::string& err, int process);

@@ -11,7 +11,8 @@ const std::map<std::string, Words>& words_of_models() {
   static const std::map<std::string, Words> models{
       {"mixtral", {"model.family=mixtral", "model.experts=8", "model.experts_per_token=2", "train.balance_loss=0.01"}},
       {"qwen3_moe",
-       {"model.family=qwen3_moe", "model.experts=8", "model.experts_per_token=3", "model.moe_intermediate_size=24", "train.optimizer=muon"}},
+       {"model.family=qwen3_moe", "model.experts=8", "model.experts_per_token=3", "model.moe_intermediate_size=24",
+        "train.optimizer=muon"}},
       {"gpt_oss", {"model.family=gpt_oss", "model.experts=4", "model.experts_per_token=2", "train.dtype=bf16"}},
       {"deepseek_v3",
        {"model.family=deepseek_v3", "model.experts=8", "model.experts_per_token=2", "model.moe_intermediate_size=24", "model.kv_heads=4",

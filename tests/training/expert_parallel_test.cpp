@@ -29,17 +29,17 @@ TEST(ExpertParallel, InAPipelineWithSplitBackward) {
 }
 
 TEST(ExpertParallel, WovenPairsInABf16Pipeline) {
-  expect_the_numbers_of_one_rank("gpt_oss", 2,
-                                 {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=1f1b", "pipeline.weave=neighbours",
-                                  "rematerialize.policy=full"});
+  expect_the_numbers_of_one_rank(
+      "gpt_oss", 2,
+      {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=1f1b", "pipeline.weave=neighbours", "rematerialize.policy=full"});
 }
 
 // Numbers that depend on who owns an expert would show here, in every tensor of every operation.
 TEST(ExpertParallel, RecordsTheTensorsOfOneRank) {
   const TemporaryFolder folder;
   write_small_texts(folder, "text");
-  for (const auto& [name, layout] :
-       std::vector<std::pair<std::string, Words>>{{"one", {}}, {"two", {"mesh.expert=2", "pipeline.ranks=2", "pipeline.weave=neighbours"}}}) {
+  for (const auto& [name, layout] : std::vector<std::pair<std::string, Words>>{
+           {"one", {}}, {"two", {"mesh.expert=2", "pipeline.ranks=2", "pipeline.weave=neighbours"}}}) {
     Words words = expert_run("mixtral", layout);
     words.insert(words.begin(), {"train", "model.preset=tiny", "data.text=" + folder / "text", "train.batch=2", "train.sequence=32",
                                  "train.threads=1", "train.steps=2", "run.record=hashes", "run.directory=" + folder / name});
