@@ -49,8 +49,7 @@ Topology::Topology(int ranks, int processes, int process) : ranks_(ranks), proce
   MILLRACE_CHECK(ranks >= 1, ExitCode::usage, "cluster.topology", "{} ranks, expected 1 or more", ranks);
   MILLRACE_CHECK(processes >= 1 && ranks % processes == 0, ExitCode::usage, "cluster.topology",
                  "{} processes for {} ranks (pipeline.ranks x mesh.data): the number of processes must divide the number of ranks; start "
-                 "it with mpirun -np "
-                 "one of {}",
+                 "it with mpirun -np one of {}",
                  processes, ranks, divisors_text(ranks));
   MILLRACE_CHECK(process >= 0 && process < processes, ExitCode::internal, "cluster.topology", "process {} of {}", process, processes);
 }

@@ -127,7 +127,7 @@ TEST_F(BadInput, TokensThatAreNone) {
 
 TEST_F(BadInput, ProcessesThatDoNotDivideTheRanks) {
   expect_failure(run_millrace({"train", "configs/runs/tiny.toml", "run.directory=", "pipeline.ranks=3"}, on_processes(2)), ExitCode::usage,
-                 {"pipeline.ranks = 3"});
+                 {"2 processes for 3 ranks", "mpirun -np one of 1, 3"});
 }
 
 }  // namespace
