@@ -36,7 +36,7 @@ std::vector<runtime::RankStage> build_stages(const ModelConfig& config, const Lo
                                   .decays = runtime::DecayRule(options.train).decays(spec.name, spec.shape),
                                   .router = spec.router,
                                   .trained = spec.trained,
-                                  .experts = spec.experts.present()});
+                                  .experts = spec.experts});
     }
     stages.push_back(std::move(stage));
   }
