@@ -238,15 +238,23 @@ class Checker {
   void mesh() const {
     const auto& mesh = config_.mesh;
     const std::int64_t copies = mesh.copies(), experts = config_.model.experts;
+    const bool follows = !run_.given("mesh.data");  // there are as many copies as ranks that share experts
     want(copies % mesh.expert == 0, "mesh.expert", "expected a divisor of mesh.data = {}; nearest legal: {}", copies,
          divisor(copies, copies, mesh.expert));
     if (config_.model.layers > 0) {
       want(mesh.expert == 1 || experts > 0, "mesh.expert", "but the model has no experts, expected 1");
+      want(!follows || mesh.expert == 1 || experts % mesh.expert == 0, "mesh.expert",
+           "expected a divisor of model.experts = {}; nearest legal: {}", experts, divisor(experts, experts, mesh.expert));
       want(mesh.expert == 1 || experts % mesh.expert == 0, "mesh.expert",
            "expected a divisor of mesh.data = {} and of model.experts = {}; nearest legal: {}", copies, experts,
            divisor(copies, experts, mesh.expert));
     }
-    want(config_.train.microbatches % copies == 0, "train.microbatches", "expected a multiple of the {} copies (mesh.data)", copies);
+    const std::int64_t microbatches = config_.train.microbatches;
+    if (run_.given("train.microbatches"))
+      want(microbatches % copies == 0, "train.microbatches", "expected a multiple of the {} copies (mesh.data); nearest legal: {}", copies,
+           std::max(copies, (microbatches + copies / 2) / copies * copies));
+    want(microbatches % copies == 0, follows ? "mesh.expert" : "mesh.data",
+         "expected a divisor of train.microbatches = {}; nearest legal: {}", microbatches, divisor(microbatches, microbatches, copies));
     want(config_.train.microbatches % config_.train.expert_accumulators == 0, "train.expert_accumulators",
          "which does not divide train.microbatches = {}", config_.train.microbatches);
   }
@@ -301,6 +309,7 @@ class Checker {
     }
     if (train.decay == "constant" || train.decay == "rsqrt")
       warn("train.final_learning_rate", fmt::format("train.decay is {}", train.decay));
+    if (config_.mesh.expert == 1) warn("pipeline.weave", "mesh.expert is 1");
     if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan determines the order of actions");
     if (!config_.rematerialize.stages.empty()) warn("rematerialize.policy", "rematerialize.stages has a policy for each stage");
     if (config_.tensorboard && config_.directory.empty()) warn("run.tensorboard", "run.directory, where the files go, is empty");

@@ -100,11 +100,12 @@ void train_keys(std::vector<Key>& keys) {
                               "for 2 where there is one copy.",
                               MEMBER(train.accumulators)),
                          1, 1 << 20));
-  keys.push_back(
-      between(bind("train.expert_accumulators", identity,
-                   "The same for the weights of experts. A multiple of the copies that each expert has: mesh.data / mesh.expert.",
-                   MEMBER(train.expert_accumulators)),
-              1, 1 << 20));
+  keys.push_back(between(bind("train.expert_accumulators", identity,
+                              "The same for the weights of experts. Where they are shared (mesh.expert), it is the number of owners of "
+                              "each: mesh.data / mesh.expert, "
+                              "twice as many for dualpipe; else a multiple of the copies.",
+                              MEMBER(train.expert_accumulators)),
+                         1, 1 << 20));
   keys.push_back(among(bind("train.numerics", identity,
                             "Whose training rules: hf are those of PyTorch and transformers; maxtext are MaxText's learning rate (0 in the "
                             "first step of the warm-up, final in the last step), clipping, and weight decay on all parameters.",

@@ -38,16 +38,34 @@ std::string replicas_text(const runtime::Placement& placement) {
 }
 
 /// A number of gradient sums, of which each of `groups` has as many. One sum of a single copy with two directions means one for each.
-int sums_of_each(const char* key, std::int64_t sums, int groups, const runtime::Placement& placement, const std::string& text) {
+int sums_of_each(const char* key, std::int64_t sums, int groups, const Mesh& mesh, const runtime::Placement& placement,
+                 const std::string& text) {
   if (placement.copies() == 1 && sums == 1) return 1;
   const int directions = placement.directions();
   const std::int64_t data = fewer_copies(placement.copies(), [&](std::int64_t copies) {
     return groups * copies % placement.copies() == 0 && sums % (groups * copies / placement.copies()) == 0;
   });
   MILLRACE_CHECK(sums % groups == 0, ExitCode::config, plan_component,
-                 "{} = {}, expected a multiple of {}; nearest legal: mesh.data = {}{}, or {} = {} for a new run", key, sums, text, data,
-                 data == 1 && directions > 1 ? " with another schedule" : "", key, nearest_multiple(sums, groups));
+                 "{} = {}, expected a multiple of {}; nearest legal: mesh.data = {}{}{}, or {} = {} for a new run", key, sums, text, data,
+                 data % mesh.expert == 0 ? "" : " with mesh.expert = 1", data == 1 && directions > 1 ? " with another schedule" : "", key,
+                 nearest_multiple(sums, groups));
   return static_cast<int>(sums / groups);
+}
+
+/// Where experts are shared, an owner adds the rows of all members of its group to one sum, so that each owner has one.
+void check_shared_sums(const PipelinePlan& plan, std::int64_t sums) {
+  const int groups = plan.expert_groups(), replicas = plan.replicas();
+  if (sums == groups) return;
+  std::string nearest;
+  for (int expert = 1; expert <= plan.mesh.data && nearest.empty(); ++expert)
+    if (plan.mesh.data % expert == 0 && plan.model.experts % expert == 0 &&
+        (expert == 1 ? sums % replicas == 0 : sums == replicas / expert))
+      nearest = fmt::format("mesh.expert = {}, or ", expert);
+  const bool mirror = plan.schedule.placement.directions() > 1;
+  fail(ExitCode::config, plan_component,
+       "train.expert_accumulators = {}, expected {}: each of the {} owners of an expert (mesh.data / mesh.expert{}) has one gradient sum; "
+       "nearest legal: {}train.expert_accumulators = {} for a new run",
+       sums, groups, groups, mirror ? ", in each of the schedule's two directions" : "", nearest, groups);
 }
 
 /// How many sums of gradients each rank has.
@@ -61,12 +79,12 @@ void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) 
                    "train.microbatches = {}, expected a multiple of {}", plan.schedule.microbatches, what);
   };
   divides(replicas_text(placement));
-  plan.accumulators = sums_of_each("train.accumulators", train.accumulators, placement.replicas(), placement, replicas_text(placement));
+  plan.accumulators =
+      sums_of_each("train.accumulators", train.accumulators, placement.replicas(), plan.mesh, placement, replicas_text(placement));
   if (!plan.has_experts()) return;
-  const int groups = plan.expert_groups();
-  plan.expert_accumulators = sums_of_each(
-      "train.expert_accumulators", train.expert_accumulators, groups, placement,
-      plan.mesh.expert == 1 ? replicas_text(placement) : fmt::format("the {} replicas of each expert (mesh.data / mesh.expert)", groups));
+  if (plan.mesh.expert > 1) return check_shared_sums(plan, train.expert_accumulators);
+  plan.expert_accumulators = sums_of_each("train.expert_accumulators", train.expert_accumulators, placement.replicas(), plan.mesh,
+                                          placement, replicas_text(placement));
 }
 
 /// The copies and what they share, checked against the model.
@@ -74,8 +92,10 @@ Mesh mesh_of(const PlanRequest& request) {
   const Mesh mesh{static_cast<int>(request.mesh.copies()), static_cast<int>(request.mesh.expert)};
   MILLRACE_CHECK(mesh.data >= 1 && mesh.expert >= 1 && mesh.data % mesh.expert == 0, ExitCode::config, plan_component,
                  "mesh.expert = {}, expected a divisor of mesh.data = {}", mesh.expert, mesh.data);
-  MILLRACE_CHECK(mesh.expert == 1 || (request.model.experts > 0 && request.model.experts % mesh.expert == 0), ExitCode::config,
-                 plan_component, "mesh.expert = {}, expected a divisor of model.experts = {}", mesh.expert, request.model.experts);
+  MILLRACE_CHECK(mesh.expert == 1 || request.model.experts > 0, ExitCode::config, plan_component,
+                 "mesh.expert = {}, but the model has no experts, expected 1", mesh.expert);
+  MILLRACE_CHECK(mesh.expert == 1 || request.model.experts % mesh.expert == 0, ExitCode::config, plan_component,
+                 "mesh.expert = {}, expected a divisor of model.experts = {}", mesh.expert, request.model.experts);
   MILLRACE_CHECK(request.train.microbatches % mesh.data == 0, ExitCode::config, plan_component,
                  "train.microbatches = {}, expected a multiple of the {} copies (mesh.data)", request.train.microbatches, mesh.data);
   return mesh;

@@ -90,7 +90,7 @@ struct PipelinePlan {
   runtime::LossWeights losses;
   std::int64_t accumulation_steps = 1;
   int accumulators = 1;         // parts of a replica's microbatches, with a gradient sum each
-  int expert_accumulators = 1;  // the same for the weights of experts
+  int expert_accumulators = 1;  // the same for the weights of experts; 1 where they are shared
   bool split_backward = false;  // the table has I and W
   std::shared_ptr<const runtime::Optimizer> optimizer;
   runtime::DecayRule decay;         // which parameters the optimizer lets decay
@@ -118,7 +118,7 @@ struct PipelinePlan {
   [[nodiscard]] int expert_groups() const { return replicas() / mesh.expert; }
   /// The same as parts() for the weights of experts: the train.expert_accumulators of the one-rank run with the same bits.
   [[nodiscard]] int expert_parts() const { return expert_groups() * expert_accumulators; }
-  /// The index of the gradient sums that a microbatch adds to, on each rank that has it.
+  /// The index of the gradient sums that a microbatch adds to, on each rank that has it; of weights of experts on each of their owners.
   [[nodiscard]] int accumulator_set(std::int64_t microbatch) const { return runtime::GlobalOrder(replicas()).set(microbatch, parts()); }
   [[nodiscard]] int expert_accumulator_set(std::int64_t microbatch) const {
     return runtime::GlobalOrder(expert_groups()).set(microbatch, expert_parts());

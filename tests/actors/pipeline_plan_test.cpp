@@ -325,7 +325,7 @@ TEST(Mesh, RefusalsNameTheNearestLegalOne) {
   refused(experts, {"mesh.expert = 3, expected a divisor of mesh.data = 2"});
   auto dense = with_copies(request("1f1b", 2, 8, false), 2, 2);
   dense.mesh.expert = 2;
-  refused(dense, {"mesh.expert = 2, expected a divisor of model.experts = 0"});
+  refused(dense, {"mesh.expert = 2, but the model has no experts, expected 1"});
 }
 
 TEST(PipelinePlan, RefusesATableOfForwardsAlone) {
