@@ -1,6 +1,7 @@
 #include "actors/debug/recapture_tensor.hpp"
 
 #include <string_view>
+#include <vector>
 
 #include "actors/jobs/stepper.hpp"
 #include "actors/rank/recorded_parts.hpp"
@@ -40,30 +41,47 @@ kernels::Tensor part_of(kernels::Tensor tensor, const RecordedPart& part) {
 /// Copies the operation's result when the operation runs.
 class Watcher final : public runtime::OperationHook {
  public:
-  explicit Watcher(const runtime::RecordedHash& recorded) : recorded_(recorded), sought_(recorded.place.tensor) {}
+  Watcher(const PipelinePlan& plan, const runtime::RecordedHash& recorded)
+      : plan_(plan), recorded_(recorded), sought_(recorded.place.tensor) {
+    for (int index = 0; index < plan.ranks(); ++index)
+      parts_.emplace_back(SourceMicrobatches{plan.expert_group(runtime::RankId(index)).group.member, plan.expert_groups()});
+  }
+
+  /// The next action, of the recorded step. An owner of experts computes the rows of all members of its group, whose microbatches are as
+  /// many from the beginning as its own.
+  void watch(runtime::RankId of_rank, const runtime::Action& next) {
+    rank_ = of_rank;
+    action_ = next;
+    const int microbatch = next.microbatch.value, sought = recorded_.place.microbatch, groups = plan_.expert_groups();
+    watching_ = microbatch / plan_.replicas() == sought / plan_.replicas() && microbatch % groups == sought % groups;
+  }
+  void look_away() { watching_ = false; }
 
   void after(const Call& call) override {
-    if (!watching || copy) return;
-    parts_.note(call, action);
+    if (!watching_ || copy) return;
+    RecordedParts& own = parts_[rank_.index()];
+    own.note(call, action_);
     if (call.operation.name != recorded_.operation) return;
     const bool forward = call.kind == runtime::ProgramKind::forward;
     if (forward != (recorded_.place.moment == runtime::TensorMoment::forward)) return;
     for (std::size_t output = 0; output < call.outputs.size(); ++output) {
       if (call.programs.value(call.operation.outputs[output]).name != sought_.tensor) continue;
-      for (const RecordedPart& part : parts_.parts_of(call, output, action))
+      for (const RecordedPart& part : own.parts_of(call, output, action_))
         if (part.expert == sought_.expert && part.microbatch == recorded_.place.microbatch)
           copy = copy_of(part_of(call.outputs[output], part));
     }
   }
 
-  bool watching = false;  // whether the current action is of the right step and microbatch
-  runtime::Action action{runtime::no_stage, runtime::ActionKind::forward, runtime::no_microbatch};  // the current one
   std::optional<RecapturedTensor> copy;
 
  private:
+  const PipelinePlan& plan_;
   const runtime::RecordedHash& recorded_;
   Sought sought_;
-  RecordedParts parts_;
+  std::vector<RecordedParts> parts_;  // by rank
+  bool watching_ = false;             // whether the current action is of the right step and may have the microbatch's rows
+  runtime::RankId rank_;              // the current one
+  runtime::Action action_{runtime::no_stage, runtime::ActionKind::forward, runtime::no_microbatch};
 };
 
 std::optional<RecapturedTensor> weight_of(const Stepper& stepper, const std::string& name) {
@@ -84,15 +102,17 @@ std::optional<RecapturedTensor> weight_of(const Stepper& stepper, const std::str
 std::optional<RecapturedTensor> recapture_tensor(const SteppedRun& run, std::int64_t step, const runtime::RecordedHash& recorded) {
   Stepper stepper(run.setup());
   const auto& place = recorded.place;
-  Watcher watcher(recorded);
+  Watcher watcher(stepper.plan(), recorded);
   stepper.set_hook(&watcher);
   while (!stepper.ended() && stepper.step() < step && !watcher.copy) {
     const bool there = stepper.step() + 1 == step;
     if (there && place.moment == runtime::TensorMoment::weight) return weight_of(stepper, place.tensor);
     const auto rank = stepper.next_rank();
     if (rank == runtime::no_rank) break;
-    watcher.action = stepper.next(rank)->action;
-    watcher.watching = there && watcher.action.microbatch.value == place.microbatch;
+    if (there)
+      watcher.watch(rank, stepper.next(rank)->action);
+    else
+      watcher.look_away();
     stepper.run(rank);
   }
   return std::move(watcher.copy);

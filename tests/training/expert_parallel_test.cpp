@@ -50,5 +50,33 @@ TEST(ExpertParallel, RecordsTheTensorsOfOneRank) {
   EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
 }
 
+// A difference is shown with values, whoever has computed it.
+TEST(ExpertParallel, ShowsTheValuesOfAnOwnersRows) {
+  const TemporaryFolder folder;
+  write_small_texts(folder, "text");
+  const auto train = [&](const std::string& name, const Words& more) {
+    Words words = expert_run("mixtral", more);
+    words.insert(words.begin(), {"train", "model.preset=tiny", "data.text=" + folder / "text", "train.batch=2", "train.sequence=32",
+                                 "train.threads=1", "train.steps=2", "run.record=hashes", "run.directory=" + folder / name});
+    const auto job = run_job(1, words);
+    EXPECT_EQ(job.code, 0) << job.out << job.err;
+  };
+  train("one", {});
+  // Two owners of each expert add their sums, and one rank has one sum: the last bits of weight gradients differ.
+  train("four", {"mesh.data=4", "mesh.expert=2", "train.expert_accumulators=2"});
+  const auto compared = run_job(1, {"compare", folder / "one", folder / "four"});
+  EXPECT_EQ(compared.code, 1) << compared.out << compared.err;
+  EXPECT_NE(compared.out.find("#expert"), std::string::npos) << compared.out;
+  EXPECT_EQ(compared.out.find("did not compute this tensor"), std::string::npos) << compared.out;
+}
+
+TEST(ExpertParallel, RefusesSumsThatOwnersDoNotHave) {
+  const Outcome refused = run_small(1, expert_run("mixtral", {"mesh.expert=2", "train.expert_accumulators=2"}));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_NE(refused.said.find("train.expert_accumulators = 2, expected 1"), std::string::npos) << refused.said;
+  EXPECT_NE(refused.said.find("nearest legal: mesh.expert = 1, or train.expert_accumulators = 1 for a new run"), std::string::npos)
+      << refused.said;
+}
+
 }  // namespace
 }  // namespace millrace::tests
