@@ -69,7 +69,9 @@ std::string operations_text(const actors::Stepper& stepper, const DebugCursor& s
   if (action == nullptr) return fmt::format("rank {} has no action to run\n", standing.rank);
   const auto& programs = stepper.rank(standing.rank).compute().stage(action->action.stage).programs(action->pass);
   const auto& program = programs.program(runtime::program_of(action->pass));
-  const std::size_t at = standing.call != nullptr ? standing.call->index + (standing.after ? 1 : 0) : 0;
+  const auto segments = programs.segments(runtime::program_of(action->pass));
+  const std::size_t first = segments.at(static_cast<std::size_t>(action->segment)).first;
+  const std::size_t at = standing.call != nullptr ? standing.call->index + (standing.after ? 1 : 0) : first;
   auto text = fmt::format("{} on rank {}, {} of stage {}:\n", action->action, standing.rank, runtime::to_string(action->pass),
                           action->action.stage);
   for (std::size_t index = 0; index < program.size(); ++index) {
@@ -89,6 +91,7 @@ std::string standing_text(const actors::Stepper& stepper, const DebugCursor& sta
   if (action == nullptr) return fmt::format("step {}, rank {} has nothing that it can run", stepper.step() + 1, standing.rank);
   auto text = fmt::format("step {}, {} on rank {} ({} of stage {}, microbatch {})", stepper.step() + 1, action->action, standing.rank,
                           runtime::to_string(action->pass), action->action.stage, action->action.microbatch);
+  if (action->segments > 1) text += fmt::format(", segment {} of {}", action->segment, action->segments);
   if (standing.call != nullptr) {
     text += fmt::format(", {} operation {} of {}, {}", standing.after ? "after" : "before", standing.call->index,
                         standing.call->programs.program(standing.call->kind).size(), standing.call->operation.name);

@@ -70,6 +70,10 @@ int replay(const Arguments& parsed) {
   const auto recorded = runtime::read_exact_steps(runtime::join_path(directory, "metrics.jsonl"));
   const auto run = run_before(settings, directory, step);
   const auto& plan = run->plan();
+  MILLRACE_CHECK(!parsed.given("stage") || plan.mesh.expert == 1, ExitCode::usage, replay_component,
+                 "--stage in a run whose ranks share experts (mesh.expert = {}): its stages exchange rows with other ranks, expected a run "
+                 "without; mesh.expert=1 behind the options replays it with all experts on each rank, to the same bits",
+                 plan.mesh.expert);
   const long stage = parsed.integer("stage", 0, plan.stages() - 1);
   auto setup = run->setup();
   fmt::print("from {}, {} ranks, schedule {}, {} threads per rank\n",
