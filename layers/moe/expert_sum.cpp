@@ -45,6 +45,7 @@ class RowExchange {
     // A token has at most as many rows for one owner as the owner has experts.
     const std::int64_t chosen = std::min(spec.route.experts_per_token, spec.experts / members_);
     capacity_ = members_ * builder.tokens_count() * chosen;
+    mean_ = builder.tokens_count() * spec.route.experts_per_token;  // what all members receive together, shared out evenly
   }
 
   /// Posts the rows [T·K, D] of this rank's tokens. Where each group of the rows that it will receive begins is known from here on.
@@ -52,7 +53,7 @@ class RowExchange {
     received_ = group_offsets(builder_, await_rows(builder_, counts_), module_ + ".groups");
     const OwnExperts own = own_experts(builder_, spec_);
     builder_.set_expert_rows(received_, {own.slice.first, own.count});
-    return post_rows(builder_, rows, {offsets_, received_}, builder_.bounded_by(received_, capacity_), module_ + ".dispatch");
+    return post_rows(builder_, rows, {offsets_, received_}, builder_.bounded_by(received_, capacity_, mean_), module_ + ".dispatch");
   }
   [[nodiscard]] ValueId groups() const { return received_; }
   /// Sends the results back to where the rows came from.
@@ -65,7 +66,7 @@ class RowExchange {
   const ExpertsSpec& spec_;
   ValueId offsets_, received_;
   const std::string& module_;
-  std::int64_t members_, capacity_ = 0;
+  std::int64_t members_, capacity_ = 0, mean_ = 0;
   runtime::PostedExchange counts_;
 };
 

@@ -175,15 +175,15 @@ void ProgramBuilder::label(ValueId value, std::string_view label) {
   for (const auto sibling : made->outputs) add(sibling);
 }
 
-kernels::Dimension ProgramBuilder::bounded_by(ValueId table, std::int64_t capacity) {
+kernels::Dimension ProgramBuilder::bounded_by(ValueId table, std::int64_t capacity, std::int64_t mean) {
   const auto& type = checked(table, "bounded_by").type;
   MILLRACE_CHECK(type.dtype == kernels::DType::i32 && type.shape.rank() == 1 && !type.shape.bounded() && type.shape[0] >= 1,
                  ExitCode::internal, builder_component, "'{}' bounds an axis and is {} {}, expected i32 [n]", program_.value(table).name,
                  kernels::to_string(type.dtype), kernels::to_string(type.shape));
   auto& counts = program_.counts;
-  const auto found = std::ranges::find(counts, table);
+  const auto found = std::ranges::find(counts, table, &RowCount::table);
   const auto count = static_cast<std::int16_t>(found - counts.begin());
-  if (found == counts.end()) counts.push_back(table);
+  if (found == counts.end()) counts.push_back({table, mean});
   return {capacity, count};
 }
 

@@ -73,9 +73,9 @@ class ProgramBuilder {
   [[nodiscard]] const ValueType& type(ValueId value) const;
 
   // -- exchanges, for operations.hpp ------------------------------------------------------------------------------------------------------
-  /// An axis of as many entries as the last one of `table` i32 [n] says, and of `capacity` at most. An executor reads the table just before
-  /// the operations that have such an operand.
-  [[nodiscard]] kernels::Dimension bounded_by(ValueId table, std::int64_t capacity);
+  /// An axis of as many entries as the last one of `table` i32 [n] says, and of `capacity` at most; costs are counted with `mean`. An
+  /// executor reads the table just before the operations that have such an operand.
+  [[nodiscard]] kernels::Dimension bounded_by(ValueId table, std::int64_t capacity, std::int64_t mean);
   /// Adds an exchange of the current layer; `name` is put after the scope.
   [[nodiscard]] ExchangeId add_exchange(ExchangeSpec exchange, std::string_view name);
   [[nodiscard]] ExchangeSpec& exchange(ExchangeId id) { return program_.exchanges.at(static_cast<std::size_t>(id.index)); }

@@ -20,7 +20,7 @@ std::size_t index(ProgramKind kind) { return static_cast<std::size_t>(kind); }
 Executor::Executor(const ProgramSet& programs, const MemoryPlan& plan) : programs_(programs), plan_(plan) {
   MILLRACE_CHECK(plan.placements.size() == programs.values.size(), ExitCode::internal, executor_component,
                  "the plan places {} values, the programs have {}", plan.placements.size(), programs.values.size());
-  for (const ValueId table : programs.counts) {
+  for (const auto& [table, mean] : programs.counts) {
     const Value& value = programs.value(table);
     Place last = plan.placements[index(table)];
     last.offset += bytes_of(value.type) - sizeof(std::int32_t);

@@ -39,7 +39,7 @@ void for_counts(const ProgramSet& programs, const Operation& operation, Visit&& 
       const auto& shape = programs.value(id).type.shape;
       for (std::size_t axis = 0; axis < shape.rank(); ++axis)
         if (const auto& dimension = shape.dimension(axis); dimension.bounded())
-          visit(programs.counts.at(static_cast<std::size_t>(dimension.count)));
+          visit(programs.counts.at(static_cast<std::size_t>(dimension.count)).table);
     }
 }
 
@@ -163,7 +163,7 @@ class Planner {
     if (programs_.exchanges.empty() && programs_.counts.empty()) return;
     MILLRACE_CHECK(facts.host_readable, ExitCode::config, memory_plan_component,
                    "device {} cannot run a stage whose ranks exchange rows of experts ({}), expected device cpu", facts.name,
-                   programs_.exchanges.empty() ? programs_.value(programs_.counts.front()).name : programs_.exchanges.front().name);
+                   programs_.exchanges.empty() ? programs_.value(programs_.counts.front().table).name : programs_.exchanges.front().name);
   }
 
   /// Ports lie in the order of the boundary, whatever the programs do with them: the neighbour's programs find them there.

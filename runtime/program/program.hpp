@@ -32,6 +32,12 @@ struct StageLoss {
   ValueId scale;  // f32 [1] that its gradient begins with (LossTerm::gradient_scale); invalid if no gradient flows from it
 };
 
+/// A count of rows that a program itself computes.
+struct RowCount {
+  ValueId table;          // i32 [n], whose last entry it is
+  std::int64_t mean = 0;  // over the members of a group, by which costs are counted
+};
+
 /// The forward operations of one stage as layers wrote them, and the table of its values. Made by ProgramBuilder, immutable
 /// afterwards.
 struct ForwardProgram {
@@ -45,7 +51,7 @@ struct ForwardProgram {
   std::vector<StageLoss> losses;   // in the order in which layers declared them; any stage may have some, none has them with logits
   std::vector<StageObservation> observations;  // in the order in which layers declared them; none with logits
   std::vector<ExchangeSpec> exchanges;         // by ExchangeId
-  std::vector<ValueId> counts;                 // by index of the count: the table i32 [n] whose last entry it is
+  std::vector<RowCount> counts;                // by index of the count that bounds an axis
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
 };
 
@@ -64,7 +70,7 @@ struct ProgramSet {
   std::vector<ExchangeSpec> exchanges;  // by ExchangeId; those of I and of recomputed operations have ids of their own
   // What bounds axes (kernels::Dimension), by index of the count: the table i32 [n] whose last entry it is. F or the evaluation writes it
   // before any operation with such an operand, and it is kept for I and W.
-  std::vector<ValueId> counts;
+  std::vector<RowCount> counts;
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id.index)); }
   [[nodiscard]] const ExchangeSpec& exchange(ExchangeId id) const { return exchanges.at(static_cast<std::size_t>(id.index)); }
   [[nodiscard]] const std::vector<Operation>& program(ProgramKind kind) const { return programs[static_cast<std::size_t>(kind)]; }

@@ -25,7 +25,7 @@ ForwardProgram exchange_net(const ExpertGroup& group, kernels::DType compute) {
   const auto choices = b.type(rows).shape.dimension(0);
   if (group.members > 1) {
     received = group_offsets(b, await_rows(b, post_parts(b, group_counts(b, sorted.offsets, "counts"), "counts")), "groups");
-    const auto capacity = b.bounded_by(received, group.members * b.tokens_count() * std::min(chosen, own));
+    const auto capacity = b.bounded_by(received, group.members * b.tokens_count() * std::min(chosen, own), b.tokens_count() * chosen);
     const auto posted = post_rows(b, rows, {sorted.offsets, received}, capacity, "dispatch");
     append_beside();
     rows = await_rows(b, posted);

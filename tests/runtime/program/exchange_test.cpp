@@ -370,8 +370,8 @@ TEST(Exchanges, WrongExchangesAreRefusedWhenTheyAreBuilt) {
   b.enter(3, "layers.3");
   const auto x = b.boundary_in(8), offsets = fixed_offsets(b, b.batch("tokens"), "offsets");
   refused([&] { (void)post_rows(b, x, {offsets, b.batch("tokens")}, 8, "rows"); }, {"layers.3.rows.post", "two tables"});
-  refused([&] { (void)b.bounded_by(x, 8); }, {"bounds an axis", "expected i32 [n]"});
-  EXPECT_EQ(b.bounded_by(offsets, 8), b.bounded_by(offsets, 8));
+  refused([&] { (void)b.bounded_by(x, 8, 4); }, {"bounds an axis", "expected i32 [n]"});
+  EXPECT_EQ(b.bounded_by(offsets, 8, 4), b.bounded_by(offsets, 8, 4));
   ProgramBuilder other({DType::f32, 2, 4});
   const auto y = other.boundary_in(8);
   const auto posted = post_parts(other, y, "parts");
@@ -394,6 +394,12 @@ TEST(Exchanges, DevicesWhoseMemoryTheHostCannotReadAreRefused) {
         (void)plan_memory(set, BackwardMode::fused, places, {kernels::Device{kernels::DeviceKind::cuda, 0}, 1});
       },
       ExitCode::config, {"device cuda", "layers.0.counts"});
+}
+
+// A member computes as many rows as one rank does, on average; it plans memory for more.
+TEST(Exchanges, CostWhatAnEvenShareOfTheRowsCosts) {
+  const ProgramSet alone = set_of(1), shared = set_of(2);
+  for (const ProgramKind kind : all_program_kinds) EXPECT_EQ(shared.cost(kind).flops, alone.cost(kind).flops) << to_string(kind);
 }
 
 }  // namespace

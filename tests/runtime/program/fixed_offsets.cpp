@@ -45,7 +45,7 @@ ValueId products_of_experts(ProgramBuilder& builder, ValueId x, bool input_major
 
 ValueId received_rows(ProgramBuilder& builder, ValueId x, const std::string& name) {
   const auto offsets = fixed_offsets(builder, builder.batch("tokens"), name + ".offsets");
-  return exchange_rows(builder, x, {offsets, offsets}, builder.bounded_by(offsets, 8), name + ".received");
+  return exchange_rows(builder, x, {offsets, offsets}, builder.bounded_by(offsets, 8, 8), name + ".received");
 }
 
 }  // namespace millrace::runtime::testing
