@@ -257,7 +257,7 @@ struct BatchReady {
 };
 
 /// Rank-wide work that the compute worker has completed.
-enum class RankTaskKind : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot, exchange };
+enum class RankTaskKind : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot, averages };
 struct TaskDone {
   RankTaskKind work = RankTaskKind::sums;
   std::int64_t begin = 0, end = 0;  // steady clock, nanoseconds

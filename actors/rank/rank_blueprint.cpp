@@ -58,17 +58,22 @@ int batches_in_flight(const runtime::RankPlan& plan) {
   return static_cast<int>(most);
 }
 
-std::vector<runtime::StageShape> RankBlueprint::shapes(runtime::StageShape (*of)(const runtime::ProgramSet&)) const {
+RankBlueprint::Shapes RankBlueprint::shapes() const {
   if (plan_.mesh.expert == 1) return {};
-  std::vector<runtime::StageShape> shapes(static_cast<std::size_t>(plan_.stages()));
-  for (const auto stage : plan_.schedule.placement.stages_of(rank_)) shapes[stage.index()] = of(plan_.programs(stage));
+  const std::vector<runtime::StageShape> whole(static_cast<std::size_t>(plan_.stages()));
+  Shapes shapes{whole, whole};
+  for (const auto stage : plan_.schedule.placement.stages_of(rank_)) {
+    const runtime::ProgramSet programs = plan_.programs(stage);
+    shapes.training[stage.index()] = runtime::training_shape(programs);
+    shapes.forward_only[stage.index()] = runtime::forward_only_shape(programs);
+  }
   return shapes;
 }
 
 RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, const RankResources& needs)
     : plan_(plan), rank_(rank), needs_(needs) {
   auto slots = plan.ledger.stages;
-  const auto training_shapes = shapes(runtime::training_shape), forward_shapes = shapes(runtime::forward_only_shape);
+  const auto [training_shapes, forward_shapes] = shapes();
   training = runtime::make_rank_plan(plan.schedule, rank, slots, training_shapes);
   training_batches = batches_in_flight(training) + batches_ahead;
   for (const auto& schedule : plan.smaller_schedules) {

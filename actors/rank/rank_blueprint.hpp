@@ -43,8 +43,11 @@ struct RankBlueprint {
   [[nodiscard]] std::unique_ptr<runtime::RankCompute> build(bool plan_only) const;
 
  private:
-  /// The segments of the actions of the rank's stages, by StageId; empty if no rank exchanges.
-  [[nodiscard]] std::vector<runtime::StageShape> shapes(runtime::StageShape (*of)(const runtime::ProgramSet&)) const;
+  /// The segments of the actions of the rank's stages, by StageId, in training steps and in forward-only lists; empty if no rank exchanges.
+  struct Shapes {
+    std::vector<runtime::StageShape> training, forward_only;
+  };
+  [[nodiscard]] Shapes shapes() const;
 
   const PipelinePlan& plan_;
   runtime::RankId rank_;

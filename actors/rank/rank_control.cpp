@@ -40,8 +40,8 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       evaluation_batches_(rank_.evaluation_batches()),
       training_uses_(uses_of(rank_.training_plan())),
       evaluation_uses_(uses_of(rank_.evaluation_plan())),
-      exchange_(rank_.plan(), rank_.id()),
-      tasks_(rank_, exchange_),
+      sum_exchange_(rank_.plan(), rank_.id()),
+      tasks_(rank_, sum_exchange_),
       nan_hook_(rank_, setup_.nan_folder) {
   if (!setup_.hash_directory.empty()) {
     const auto& plan = rank_.plan();
@@ -68,7 +68,7 @@ void RankControl::receive(const ToRank& message) {
 void RankControl::boundary_arrived(const cluster::Arrival& arrival) {
   const auto channel = static_cast<std::size_t>(arrival.channel);
   if (channel >= rank_.plan().edges.size()) {
-    if (exchange_.arrived(arrival)) add_sums();
+    if (sum_exchange_.arrived(arrival)) add_sums();
     return;
   }
   const auto slot = static_cast<std::size_t>(arrival.sequence) % arrived_[channel].size();
@@ -79,7 +79,7 @@ void RankControl::boundary_arrived(const cluster::Arrival& arrival) {
 
 void RankControl::slot_writable(int channel, std::int64_t sequence) {
   if (static_cast<std::size_t>(channel) >= rank_.plan().edges.size()) {
-    if (exchange_.writable()) report_step();
+    if (sum_exchange_.writable()) report_step();
     return;
   }
   carry_out(engine_.credit_returned(runtime::EdgeId(channel), sequence));
@@ -102,7 +102,7 @@ void RankControl::handle(const RunStep& message) {
     training_batches_ = BatchWindow(rank_.training_batches(), batches_before(step_));
     ++batches_turn_;
   }
-  exchange_.begin();
+  sum_exchange_.begin();
   trace_mark_ = rank_.trace().count();
   start(Table::training, rank_.training_plan(microbatches), step_);
 }
@@ -115,8 +115,8 @@ void RankControl::handle(const Evaluate& message) {
   }
   step_ = message.step;
   evaluation_batches_ = BatchWindow(rank_.evaluation_batches());
-  exchanged_ = message.average;
-  if (exchanged_) port_.work({RankTaskKind::exchange, {}});  // before the actions, which the worker gets after it
+  averages_in_place_ = message.average;
+  if (averages_in_place_) port_.work({RankTaskKind::averages, {}});  // before the actions, which the worker gets after it
   start(Table::evaluation, rank_.evaluation_plan(), message.step);
 }
 
@@ -388,7 +388,7 @@ void RankControl::list_finished() {
     case Table::training:
       return port_.work({RankTaskKind::sums, {}});
     case Table::evaluation: {
-      if (std::exchange(exchanged_, false)) port_.work({RankTaskKind::exchange, {}});
+      if (std::exchange(averages_in_place_, false)) port_.work({RankTaskKind::averages, {}});
       EvaluationReport report{rank_.id().value, {}};
       losses_of(rank_, *list_, report.losses);
       return port_.report(report);
@@ -426,15 +426,15 @@ void RankControl::work_done(const TaskDone& finished) {
       return;
     case RankTaskKind::sums:
       trace(runtime::SpanKind::optimizer, step_);
-      if (exchange_.there()) return send_sums();
+      if (sum_exchange_.there()) return send_sums();
       return port_.work({RankTaskKind::squares, {}});
     case RankTaskKind::sums_added:
       trace(runtime::SpanKind::optimizer, step_);
-      if (exchange_.next_round()) return send_sums();
+      if (sum_exchange_.next_round()) return send_sums();
       return port_.work({RankTaskKind::squares, {}});
     case RankTaskKind::sums_sent:
       trace(runtime::SpanKind::optimizer, step_);
-      if (exchange_.sent()) add_sums();
+      if (sum_exchange_.sent()) add_sums();
       return;
     case RankTaskKind::squares:
       trace(runtime::SpanKind::optimizer, step_);
@@ -442,7 +442,7 @@ void RankControl::work_done(const TaskDone& finished) {
     case RankTaskKind::optimizer:
       trace(runtime::SpanKind::optimizer, step_);
       return port_.report(Optimized{rank_.id().value, step_});
-    case RankTaskKind::exchange:
+    case RankTaskKind::averages:
       return;
     case RankTaskKind::snapshot: {
       TakeSnapshot snapshot = std::move(snapshots_.front());
@@ -464,7 +464,7 @@ void RankControl::send_sums() {
 void RankControl::add_sums() { port_.work({RankTaskKind::sums_added, {}}); }
 
 void RankControl::report_step() {
-  if (!exchange_.may_report()) return;
+  if (!sum_exchange_.may_report()) return;
   const std::int64_t now = runtime::steady_now();
   runtime::TraceRecord record;
   record.begin = step_begin_;

@@ -137,7 +137,7 @@ class RankControl {
   BatchWindow training_batches_, evaluation_batches_;
   std::int32_t batches_turn_ = 0;
   std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: number of the table's actions
-  SumExchangeState exchange_;
+  SumExchangeState sum_exchange_;
   RankTasks tasks_;
   NanHook nan_hook_;
   std::optional<HashHook> hash_hook_;
@@ -150,7 +150,7 @@ class RankControl {
   bool starting_ = false, failed_ = false;
   // An abandoned evaluation: its actions are completed without computing, in order, after those that the worker already has.
   bool abandoned_ = false, passing_over_ = false;
-  bool exchanged_ = false;  // parameters are exchanged with their moving averages, for the evaluation that runs
+  bool averages_in_place_ = false;  // parameters are exchanged with their moving averages, for the evaluation that runs
   std::deque<runtime::Issue> passed_over_;
 };
 

@@ -46,7 +46,7 @@ void RankTasks::perform(const RankTask& task) {
         runtime::update_biases(rank_.context(), bias_update_, shard);
         runtime::apply_qk_clip(rank_.context(), qk_clip_, shard);
       });
-    case RankTaskKind::exchange:
+    case RankTaskKind::averages:
       return for_each_shard([this](const auto& shard) {
         shard.after_snapshot(rank_.context());
         shard.exchange_average(rank_.context());
