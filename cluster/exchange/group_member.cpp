@@ -126,7 +126,7 @@ void GroupMember::post(std::int64_t sequence, const std::byte* from, std::byte* 
   check_overlap(sequence, from, into, table);
   const int messages = fill(own, from, into, table);
 
-  // Of two members here, the one that takes the mutex later copies both ways. The earlier one's exchange cannot end before.
+  // When two members of this process post, the one that takes the mutex later copies both ways. Until then neither exchange can end.
   claimed_.clear();
   {
     const std::lock_guard lock(group_.mutex);

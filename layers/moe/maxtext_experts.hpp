@@ -49,7 +49,7 @@ struct MaxTextExperts {
 ///   gate.kernel [D, E], in the compute dtype unless spec.router_in_f32; gate.bias f32 [E], if the route has a bias
 ///   per_expert_scale f32 [E], if experts have scales
 ///   wi_0, wi_1 [E, D, F], wo [E, F, D]; wi_0_bias, wi_1_bias f32 [E, F] and wo_bias f32 [E, D], if experts have biases
-/// Of the stacks and their biases a program has those of its own experts. Declares the router's loss terms (router_losses.hpp).
+/// A program has the stacks and biases of its own experts only. Declares the router's loss terms (router_losses.hpp).
 /// `meanwhile` and labels: as of sum_of_experts.
 [[nodiscard]] runtime::ValueId maxtext_experts(runtime::ProgramBuilder& builder, runtime::ValueId x, runtime::ValueId router_input,
                                                const ModelSpec& model, const ExpertsSpec& spec, const std::string& layer,

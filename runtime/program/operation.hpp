@@ -59,6 +59,7 @@ class OperationRule {
   /// The epilogues that its operations support; by default none. Which one an operation uses is in its attributes, which infer,
   /// cost and run take into account.
   [[nodiscard]] virtual Epilogues epilogues() const { return {}; }
+  /// How its results' rows are grouped by experts; by default as those of its operands.
   [[nodiscard]] virtual RowGroups row_groups() const { return RowGroups::as_operand; }
   /// Whether it exists only where ranks exchange rows: recordings leave its results out, so that they can be compared with those of one
   /// rank.

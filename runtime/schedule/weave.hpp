@@ -30,9 +30,9 @@ struct WovenSegment {
 /// The order in which a rank runs the segments of two actions, so that one computes while the rows of the other are under way. Each action
 /// keeps its own order. List scheduling, unless one action after the other takes less time: of the two next segments the one goes first
 /// that can begin earlier, exchanges taking turns on one link; of two that can begin at once the one with more left to do. A pure function
-/// of its arguments, so that the members of an exchange, whose lists must be equal, find the same order. `same_program`: both actions run
-/// one program of one stage; then segment k of the second stays behind segment k of the first, so that sums take their microbatches in
-/// order.
+/// of its arguments, so that the members of an exchange, whose lists must be equal, find the same order. Lists of ranks are woven without
+/// costs: every segment and exchange counts as one. `same_program`: both actions run one program of one stage; then segment k of the second
+/// stays behind segment k of the first, so that sums take their microbatches in order.
 [[nodiscard]] std::vector<WovenSegment> weave(const WovenAction& first, const WovenAction& second, bool same_program);
 
 /// The time that this order takes, exchanges included, on one compute lane and one link.

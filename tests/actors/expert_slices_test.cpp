@@ -153,9 +153,9 @@ std::map<std::string, std::vector<std::uint32_t>> state_of(const Owners& owners)
 }
 
 void expect_same_state(const Owners& owners, const Owners& expected) {
-  const auto found = state_of(owners), wanted = state_of(expected);
-  ASSERT_EQ(found.size(), wanted.size());
-  for (const auto& [name, bits] : wanted) EXPECT_TRUE(found.at(name) == bits) << name << " of " << owners.size() << " owners";
+  const auto found = state_of(owners), whole = state_of(expected);
+  ASSERT_EQ(found.size(), whole.size());
+  for (const auto& [name, bits] : whole) EXPECT_TRUE(found.at(name) == bits) << name << " of " << owners.size() << " owners";
 }
 
 /// Saves the owners' state as the checkpoint of step 1 of a run.

@@ -346,7 +346,7 @@ TEST(Exchanges, WrongRunsAreRefused) {
   refused([&] { rig.run(ProgramKind::forward); }, {"the forward program has 4 segments"});
   refused([&] { rig.run_segment(ProgramKind::forward, 4, nullptr); }, {"segment 4 of the forward program, expected 0 to 3"});
   refused([&] { rig.run_segment(ProgramKind::forward, 0, nullptr); }, {"layers.0.counts.post", "without a port"});
-  // A member that is told of more rows than it has memory for.
+  // The table says that a member receives more rows than its memory was planned for.
   struct Silent final : ExchangePort {
     void post(const ExchangePost& post) override {
       if (post.receive.dtype != DType::i32) return;

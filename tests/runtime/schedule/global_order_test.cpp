@@ -12,12 +12,12 @@ TEST(GlobalOrder, DealsMicrobatchesAndParts) {
   EXPECT_EQ(order.microbatch(2, 4), 14);
   EXPECT_EQ(order.copy(14), 2);
   EXPECT_EQ(order.ordinal(14), 4);
-  // Of 7 microbatches copy 0 has 0, 3, 6.
+  // Copy 0 has microbatches 0, 3 and 6 of the step's seven.
   EXPECT_EQ(order.count(0, 7), 3);
   EXPECT_EQ(order.count(1, 7), 2);
   EXPECT_EQ(order.count(2, 7), 2);
   EXPECT_EQ(order.count(2, 1), 0);
-  // Of 6 parts copy 1 has 1 and 4, in this order.
+  // Copy 1 has parts 1 and 4 of the six, in this order.
   EXPECT_EQ(order.set(1, 6), 0);
   EXPECT_EQ(order.set(4, 6), 1);
   EXPECT_EQ(order.set(10, 6), 1);
