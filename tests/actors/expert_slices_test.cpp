@@ -218,20 +218,22 @@ TEST(ExpertSlices, HaveTheNormOfTheWhole) {
   expect_error([&] { (void)norm_of(incomplete); }, ExitCode::internal, {"square sums", "part 3 of 4 after 2 of its 4"});
 }
 
+/// Owners after one update from initial values.
+auto updated_owners(const PipelinePlan& plan, int count) {
+  auto owners = owners_of(plan, count);
+  for (const auto& owner : owners) {
+    owner->fill_from_seed(3);
+    owner->fill_gradients();
+    owner->update();
+  }
+  return owners;
+}
+
 TEST(ExpertSlices, AreUpdatedLikeTheWhole) {
   for (const char* optimizer : {"adamw", "muon"}) {
     const auto plan = mixture_plan(optimizer);
-    const auto updated = [&](int count) {
-      auto owners = owners_of(plan, count);
-      for (const auto& owner : owners) {
-        owner->fill_from_seed(3);
-        owner->fill_gradients();
-        owner->update();
-      }
-      return owners;
-    };
-    const auto whole = updated(1);
-    for (const int count : {2, 4}) expect_same_state(updated(count), whole);
+    const auto whole = updated_owners(plan, 1);
+    for (const int count : {2, 4}) expect_same_state(updated_owners(plan, count), whole);
     const auto untouched = owners_of(plan, 1);
     untouched[0]->fill_from_seed(3);
     EXPECT_NE(state_of(whole), state_of(untouched));
@@ -240,20 +242,11 @@ TEST(ExpertSlices, AreUpdatedLikeTheWhole) {
 
 TEST(ExpertSlices, CheckpointsAreReadByAnyNumberOfOwners) {
   const auto plan = mixture_plan();
-  const auto owners_with_state = [&](int count) {
-    auto owners = owners_of(plan, count);
-    for (const auto& owner : owners) {
-      owner->fill_from_seed(3);
-      owner->fill_gradients();
-      owner->update();
-    }
-    return owners;
-  };
-  const auto whole = owners_with_state(1);
+  const auto whole = updated_owners(plan, 1);
   const tests::TemporaryFolder folder;
   std::string hash;
   for (const int writers : {1, 2, 4}) {
-    const std::string place = save(owners_with_state(writers), folder / fmt::format("run{}", writers));
+    const std::string place = save(updated_owners(plan, writers), folder / fmt::format("run{}", writers));
     EXPECT_TRUE(runtime::verify_checkpoint(place).empty());
     const runtime::CheckpointReader checkpoint(place);
     if (hash.empty()) hash = checkpoint.state_hash().hex();

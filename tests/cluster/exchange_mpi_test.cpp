@@ -16,8 +16,8 @@
 #include "cluster/links/mpi_world.hpp"
 #include "cluster/links/transport.hpp"
 #include "tests/cluster/exchange_runs.hpp"
+#include "tests/cluster/transport_main.hpp"
 #include "tests/support/expect_error.hpp"
-#include "tests/support/skipped_cases.hpp"
 
 namespace millrace::cluster {
 namespace {
@@ -210,13 +210,4 @@ TEST(ExchangeOverMpi, AnnouncedPartsOfAWrongSizeAreAnError) {
 }  // namespace
 }  // namespace millrace::cluster
 
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  // If bells are shared, rings end the waits: if one side omits some of them, the test times out.
-  millrace::cluster::ClusterConfig config;
-  config.long_nap_microseconds = 30'000'000;
-  millrace::cluster::transport = std::make_unique<millrace::cluster::Transport>(config);
-  const int result = millrace::tests::run_all_tests();
-  millrace::cluster::transport.reset();
-  return result;
-}
+int main(int argc, char** argv) { return millrace::cluster::run_with_transport(argc, argv, millrace::cluster::transport); }

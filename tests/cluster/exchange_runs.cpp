@@ -10,24 +10,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <thread>
 #include <utility>
 
 #include "cluster/links/transport.hpp"
-
-namespace {
-std::atomic<std::int64_t> exchange_allocations{0};
-}
-
-// Counts heap allocations through C++ on any thread of the process. Not inlined, or the compiler would see free() paired with new.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  exchange_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/cluster/allocation_count.hpp"
 
 namespace millrace::cluster {
 namespace {
@@ -94,8 +81,8 @@ class RunMember {
         wait(earlier);
         check(buffers, earlier);
       }
-      if (sequence == run_.allocation_free_from) allocations_ = exchange_allocations.load();
-      if (sequence == run_.exchanges) allocations_after_ = exchange_allocations.load();
+      if (sequence == run_.allocation_free_from) allocations_ = tests::allocation_count();
+      if (sequence == run_.exchanges) allocations_after_ = tests::allocation_count();
       if (sequence >= run_.exchanges) continue;
       fill(buffers, sequence);
       if (run_.before_post) run_.before_post(place_);

@@ -12,7 +12,7 @@
 #include "cluster/links/doorbells.hpp"
 #include "cluster/links/link.hpp"
 #include "tests/cluster/link_world.hpp"
-#include "tests/support/skipped_cases.hpp"
+#include "tests/cluster/transport_main.hpp"
 
 namespace millrace::cluster {
 namespace {
@@ -143,13 +143,4 @@ LinkWorld& link_world() {
 
 }  // namespace millrace::cluster
 
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  // If bells are shared, rings end the waits: if one side omits some of them, the test times out.
-  millrace::cluster::ClusterConfig config;
-  config.long_nap_microseconds = 30'000'000;
-  millrace::cluster::transport = std::make_unique<millrace::cluster::Transport>(config);
-  const int result = millrace::tests::run_all_tests();
-  millrace::cluster::transport.reset();
-  return result;
-}
+int main(int argc, char** argv) { return millrace::cluster::run_with_transport(argc, argv, millrace::cluster::transport); }

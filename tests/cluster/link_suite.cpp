@@ -4,26 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <new>
 #include <thread>
 #include <utility>
 
+#include "tests/cluster/allocation_count.hpp"
 #include "tests/cluster/link_exchange.hpp"
 #include "tests/cluster/link_world.hpp"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-}
-
-// Counts heap allocations through C++ on any thread of the process. Not inlined, or the compiler would see free() paired with
-// new.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace millrace::cluster {
 namespace {
@@ -135,8 +121,8 @@ TEST(Link, TheSteadyStateAllocatesNothing) {
   std::int64_t turn = 0, before = 0, after = 0;
   ExchangePlan plan{.messages = 400, .size = full, .before_each = [&](int rank) {
                       if (rank != first) return;
-                      if (++turn == 100) before = allocations.load();
-                      if (turn == 500) after = allocations.load();
+                      if (++turn == 100) before = tests::allocation_count();
+                      if (turn == 500) after = tests::allocation_count();
                     }};
   exchange(pipeline(2, 100'000), plan);
   ASSERT_GE(turn, 500);
