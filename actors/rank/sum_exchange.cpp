@@ -77,11 +77,12 @@ void SumExchangeState::begin() {
   sent_ = report_waits_ = false;
   taken_ = 0;
   for (Round& round : rounds_)
-    for (Incoming& each : round.incoming) each.arrival.reset();
+    for (Incoming& each : round.incoming)
+      if (!each.has(sequence_)) each.arrival.reset();
 }
 
 bool SumExchangeState::complete() const {
-  return sent_ && std::ranges::all_of(round().incoming, [](const Incoming& each) { return each.arrival.has_value(); });
+  return sent_ && std::ranges::all_of(round().incoming, [this](const Incoming& each) { return each.has(sequence_); });
 }
 
 bool SumExchangeState::sent() {

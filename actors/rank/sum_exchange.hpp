@@ -24,7 +24,8 @@ class SumExchangeState {
 
   struct Incoming {
     const SumMessage* message = nullptr;
-    std::optional<cluster::Arrival> arrival = {};  // of this step
+    std::optional<cluster::Arrival> arrival = {};  // of this step, or before it begins already of the next
+    [[nodiscard]] bool has(std::int64_t sequence) const noexcept { return arrival && arrival->sequence == sequence; }
   };
   struct Round {
     SumRound round = SumRound::uses;
@@ -43,7 +44,8 @@ class SumExchangeState {
   void begin();
   /// The messages of the round were passed to their links. True if all sums of the round are here: add them.
   [[nodiscard]] bool sent();
-  /// Another rank's sums are here, of this round or already of the next. True once all of this round are: add them.
+  /// Another rank's sums are here, of this round or already of the next; of a copy that is ahead also those of the next step, which then are
+  /// kept until the step begins. True once all of this round are here: add them.
   [[nodiscard]] bool arrived(const cluster::Arrival& arrival);
   /// The sums of the round were added. True if a round follows: send its sums.
   [[nodiscard]] bool next_round();
