@@ -44,8 +44,8 @@ class SumExchangeState {
   void begin();
   /// The messages of the round were passed to their links. True if all sums of the round are here: add them.
   [[nodiscard]] bool sent();
-  /// Another rank's sums are here, of this round or already of the next; of a copy that is ahead also those of the next step, which then are
-  /// kept until the step begins. True once all of this round are here: add them.
+  /// Another rank's sums are here, of this round or already of the next; of a copy that is ahead also those of the next step, which then
+  /// are kept until the step begins. True once all of this round are here: add them.
   [[nodiscard]] bool arrived(const cluster::Arrival& arrival);
   /// The sums of the round were added. True if a round follows: send its sums.
   [[nodiscard]] bool next_round();

@@ -46,7 +46,7 @@ class NumberedBatches final : public BatchProvider {
 
 struct BenchOptions {
   std::string schedule = "1f1b";
-  int ranks = 2, microbatches = 4;
+  int copies = 1, ranks = 2, microbatches = 4;  // ranks of each copy
   std::int64_t first_step = 0, steps = 9, targets = 28;
   int issue_ahead = max_issue_ahead;
   bool tied = true;
@@ -77,16 +77,18 @@ class Bench {
     request.train.microbatches = options.microbatches;
     request.train.accumulators = options.accumulators;
     request.pipeline.ranks = options.ranks;
+    request.mesh.data = options.copies;
+    const int ranks = options.copies * options.ranks;
     request.pipeline.chunks = options.chunks;
     request.pipeline.schedule = options.schedule;
     plan = make_plan(request);
     std::vector<HostedRank> all;
-    for (int index = 0; index < options.ranks; ++index) {
+    for (int index = 0; index < ranks; ++index) {
       seats.push_back(std::make_unique<Seat>(*this));
       auto& seat = *seats.back();
       RankSetup setup;
       setup.id = runtime::RankId(index);
-      setup.needs.ranks_per_process = options.ranks;
+      setup.needs.ranks_per_process = ranks;
       setup.needs.evaluation_microbatches = 3;
       setup.needs.staging = setup.needs.logits = true;
       seat.rank = std::make_unique<Rank>(plan, setup);
@@ -102,7 +104,7 @@ class Bench {
       seat.control = std::make_unique<RankControl>(control, seat);
       all.push_back({seat.rank.get(), &seat});
     }
-    links_ = connect(plan, cluster::Topology(options.ranks, 1, 0), nullptr, all);
+    links_ = connect(plan, cluster::Topology(ranks, 1, 0), nullptr, all);
   }
 
   struct Seat final : RankPort, RankEvents {
