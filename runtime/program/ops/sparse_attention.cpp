@@ -41,10 +41,10 @@ double product_flops(double elements, const ValueType& keys, const Attributes& a
   return 2 * elements * (kernels::attention_pairs({.sequence = sequence, .window = keys.shape[1]}) / static_cast<double>(sequence));
 }
 
-std::size_t scratch_of(std::span<const ValueType> operands, const Attributes& attributes, const kernels::Processor& processor) {
+std::size_t scratch_of(std::span<const ValueType> inputs, const Attributes& attributes, const kernels::Processor& processor) {
   const auto& options = attributes.as<SparseAttentionOptions>();
-  return kernels::sparse_attention_scratch_bytes(rules::heads(operands[0].shape, options.head_dim),
-                                                 rules::heads(operands[1].shape, options.head_dim), operands[3].shape[1], operands[0].dtype,
+  return kernels::sparse_attention_scratch_bytes(rules::heads(inputs[0].shape, options.head_dim),
+                                                 rules::heads(inputs[1].shape, options.head_dim), inputs[3].shape[1], inputs[0].dtype,
                                                  options, processor);
 }
 
