@@ -85,6 +85,7 @@ void check_costs(const Costs& costs, const Placement& placement) {
   const std::size_t edges = edges_of(placement).size();
   sized(costs.stages.size(), static_cast<std::size_t>(placement.stages()), "stage costs");
   if (!costs.links.empty()) sized(costs.links.size(), edges, "link costs");
+  if (!costs.exchanges.empty()) sized(costs.exchanges.size(), costs.stages.size(), "stages with exchanges");
   if (!costs.slots.empty()) sized(costs.slots.size(), edges, "ring sizes");
   if (!costs.noise.slowdown.empty()) sized(costs.noise.slowdown.size(), static_cast<std::size_t>(placement.ranks()), "slowdowns");
   MILLRACE_CHECK(costs.issue_ahead >= 1, ExitCode::internal, component, "issue_ahead = {}, expected 1 or more", costs.issue_ahead);

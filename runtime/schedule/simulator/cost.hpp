@@ -6,6 +6,8 @@
 
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/placement.hpp"
+#include "runtime/schedule/stage_shape.hpp"
+#include "runtime/schedule/weave.hpp"
 
 namespace millrace::runtime {
 
@@ -44,6 +46,16 @@ struct LinkCost {
 /// The same latency on every edge.
 [[nodiscard]] std::vector<LinkCost> uniform_links(const Placement& placement, double latency);
 
+/// How the actions of one stage are cut at their exchanges, and what these take: `costs`, by kind, has the fraction of the action's
+/// duration that each segment takes, and the time that each exchange, in the order of the posts, occupies the rank's link to its group.
+/// Exchanges of a rank take turns. All members of a group are alike: each posts when the others do.
+struct StageExchanges {
+  StageShape shape = {};
+  std::array<SegmentCosts, all_action_kinds.size()> costs = {};
+  [[nodiscard]] const SegmentCosts& of(ActionKind kind) const { return costs[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] SegmentCosts& of(ActionKind kind) { return costs[static_cast<std::size_t>(kind)]; }
+};
+
 /// A rank that stalls once: its action at `index` lasts longer.
 struct Stall {
   RankId rank;
@@ -64,12 +76,13 @@ struct Noise {
 
 /// All costs that a simulation needs.
 struct Costs {
-  std::vector<StageCost> stages;  // by StageId
-  std::vector<PairCost> pairs;    // pairs whose duration is not the sum of their two actions
-  std::vector<LinkCost> links;    // by EdgeId; empty: all links are free
-  std::vector<int> slots;         // by EdgeId, slots of an edge's ring; empty: unbounded
-  double launch = 0;              // host time per list entry
-  int issue_ahead = 2;            // number of entries that may be launched and unfinished at a time, at least 1
+  std::vector<StageCost> stages;               // by StageId
+  std::vector<PairCost> pairs;                 // pairs whose duration is not the sum of their two actions
+  std::vector<LinkCost> links;                 // by EdgeId; empty: all links are free
+  std::vector<int> slots;                      // by EdgeId, slots of an edge's ring; empty: unbounded
+  std::vector<StageExchanges> exchanges = {};  // by StageId; empty: no action exchanges rows
+  double launch = 0;                           // host time per list entry
+  int issue_ahead = 2;                         // number of entries that may be launched and unfinished at a time, at least 1
   Noise noise;
 };
 

@@ -23,6 +23,7 @@ Json ranks_json(const Simulation& simulation, const StepMeasures& step) {
                     {"gradient", time.gradient},
                     {"link", time.link},
                     {"slot", time.slot},
+                    {"exchange", time.exchange},
                     {"launch", time.launch},
                     {"drain", time.drain}});
   }

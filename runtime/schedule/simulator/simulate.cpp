@@ -6,6 +6,7 @@
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/component.hpp"
 #include "runtime/schedule/simulator/pair_table.hpp"
+#include "runtime/schedule/simulator/segment_simulation.hpp"
 #include "runtime/schedule/simulator/waits.hpp"
 #include "runtime/schedule/wiring.hpp"
 
@@ -302,6 +303,8 @@ RankId Simulation::rank_of(std::size_t action) const {
   return RankId{std::upper_bound(first.begin(), first.end(), action) - first.begin() - 1};
 }
 
-Simulation simulate(const Schedule& schedule, const Costs& costs, bool trace) { return Simulator(schedule, costs, trace).run(); }
+Simulation simulate(const Schedule& schedule, const Costs& costs, bool trace) {
+  return costs.exchanges.empty() ? Simulator(schedule, costs, trace).run() : simulate_segments(schedule, costs);
+}
 
 }  // namespace millrace::runtime

@@ -16,6 +16,7 @@ enum class Bound : std::uint8_t {
   gradient,    // the boundary of the next stage
   slot,        // room in the ring of its output
   window,      // the host, which launches at most issue_ahead entries ahead
+  exchange,    // rows of the ranks that share its experts
 };
 
 /// Why an action began at its time: `source` (by action) ended, `transfers` boundaries of its edge were sent one after another,
@@ -34,6 +35,7 @@ struct RankTime {
   double gradient = 0;    // waits for a gradient that was not produced yet
   double link = 0;        // waits for a boundary in flight, or in the queue of its link
   double slot = 0;        // waits for room in an output ring
+  double exchange = 0;    // waits for rows of the ranks that share its experts
   double launch = 0;      // waits for the host
   double drain = 0;       // from its own last end to that of the last rank
 };
@@ -69,7 +71,7 @@ struct Simulation {
 /// host has launched it. An overlapped pair is one entry: it begins when both halves can, and both outputs appear at its end. A
 /// ring's slot is taken when the producer of the boundary begins, and freed, in order, when the consumer's last use (W or B; F in
 /// a forward-only schedule) ends. Without `trace` only times and `busy` are kept, which is faster and takes half the memory. Time
-/// O(actions). The schedule must be well formed; Error(config) if it deadlocks.
+/// O(actions). The schedule must be well formed; Error(config) if it deadlocks. Costs with exchanges: segment_simulation.hpp.
 [[nodiscard]] Simulation simulate(const Schedule& schedule, const Costs& costs, bool trace = true);
 
 }  // namespace millrace::runtime

@@ -130,13 +130,14 @@ TEST(Report, EveryColumnHasItsNumber) {
   expect_contains(print_slots(schedule, ledger), "    1     1           21       22       23");
   auto simulation = simulate(schedule, unit_costs(schedule));
   const double makespan = simulation.makespan;
-  simulation.ranks[1] = {makespan / 4, 12, 13, 14, 15, 16, 17};
+  EXPECT_EQ(print_waits(schedule, simulation).find("exchange"), std::string::npos);
+  simulation.ranks[1] = {makespan / 4, 12, 13, 14, 15, 16, 17, 18};
   const std::string waits = print_waits(schedule, simulation);
   const auto line = waits.substr(waits.rfind('\n', waits.size() - 2) + 1);
   std::istringstream words(line);
   std::vector<std::string> found;
   for (std::string word; words >> word;) found.push_back(word);
-  EXPECT_EQ(std::vector(found.begin() + 2, found.end()), (std::vector<std::string>{"12", "13", "14", "15", "16", "17", "75.0", "%", "1"}))
+  EXPECT_EQ(std::vector(found.begin() + 2, found.end()), (std::vector<std::string>{"12", "13", "14", "15", "16", "17", "18", "75.0", "%", "1"}))
       << line;
 }
 
