@@ -276,22 +276,24 @@ void pipeline_keys(std::vector<Key>& keys) {
                       "Measured times of the model's parts, written by millrace plan: \"part,F,I,W,B\" in ms per microbatch, where part is "
                       "embedding, layer, layer 0-3 or head. Used by millrace rehearse, ignored by training.",
                       MEMBER(pipeline.costs)));
-  keys.push_back(
-      between(bind("pipeline.warmup", layout, "1f1b: forwards of rank 0 before it alternates forward and backward. -1: ranks - 1.",
-                   MEMBER(pipeline.warmup)),
-              -1, 1 << 20, "microbatches"));
+  keys.push_back(between(
+      bind("pipeline.warmup", layout,
+           "1f1b: forwards of rank 0 before it alternates forward and backward. -1: ranks - 1; where neighbours are woven 2 * ranks - 1.",
+           MEMBER(pipeline.warmup)),
+      -1, 1 << 20, "microbatches"));
   keys.push_back(
       between(bind("pipeline.group", layout,
                    "interleaved, interleaved-zb: microbatches that pass through one chunk before the next. 0: chosen by the schedule.",
                    MEMBER(pipeline.group)),
               0, 1 << 20, "microbatches"));
-  keys.push_back(
-      among(bind("pipeline.weave", layout,
-                 "Where ranks share experts (mesh.expert): off: actions run one after another, and exchanges are hidden under weight "
-                 "gradients and shared experts alone; neighbours: two neighbouring actions of different microbatches run segment by "
-                 "segment, so that one computes while the rows of the other are under way.",
-                 MEMBER(pipeline.weave)),
-            {"off", "neighbours"}));
+  keys.push_back(among(
+      bind("pipeline.weave", layout,
+           "Where ranks share experts (mesh.expert): off: actions run one after another, and exchanges are hidden under weight "
+           "gradients and shared experts alone; neighbours: two neighbouring actions of different microbatches run segment by "
+           "segment, so that one computes while the rows of the other are under way; auto: neighbours if the simulator expects a shorter "
+           "step of it.",
+           MEMBER(pipeline.weave)),
+      {"off", "neighbours", "auto"}));
 }
 
 void mesh_keys(std::vector<Key>& keys) {

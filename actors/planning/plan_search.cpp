@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/base/check.hpp"
+#include "runtime/engine/exchange_costs.hpp"
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/replicate.hpp"
 #include "runtime/schedule/simulator/measures.hpp"
@@ -42,7 +43,7 @@ class Planner {
 
   PlanResult run() {
     PlanResult result;
-    Candidate uniform(*this, "1f1b", 1);
+    Candidate uniform(*this, "1f1b", 1, weaves().front());
     result.uniform = uniform.priced({counts_of(uniform.plan), {}});
     for (const auto& name : search_.schedules) add(name, result);
     std::stable_sort(result.runs.begin(), result.runs.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
@@ -53,11 +54,12 @@ class Planner {
  private:
   /// The search for one schedule and number of chunks.
   struct Candidate {
-    Candidate(Planner& of, const std::string& schedule, int chunks_of_rank)
+    Candidate(Planner& of, const std::string& schedule, int chunks_of_rank, const std::string& woven)
         : planner(of),
           name(schedule),
           chunks(chunks_of_rank),
-          plan(of.make_plan(schedule, chunks_of_rank, of.policies_.front())),
+          weave(woven),
+          plan(of.make_plan(schedule, chunks_of_rank, of.policies_.front(), woven)),
           lists(runtime::one_copy(plan.schedule)) {}
 
     /// The best layout with the same policy everywhere; within the limit if there is one and `bound` is set.
@@ -116,6 +118,7 @@ class Planner {
       const auto measures = runtime::measure(lists, runtime::simulate(lists, priced_with, false));
       PlannedRun run{name,
                      chunks,
+                     weave,
                      planner.policies_[stages.policies.front()],
                      {},
                      layers::print_layout(planner.layout_of(stages.counts)),
@@ -141,7 +144,30 @@ class Planner {
     runtime::Costs prices(const Stages& stages) {
       auto prices = planner.fixed(plan);
       prices.stages = runtime::stage_costs(lists.placement, parts(stages), stages.counts);
+      if (plan.mesh.expert > 1)
+        for (int stage = 0; stage < lists.placement.stages(); ++stage) prices.exchanges.push_back(exchanges_of(stages, stage));
       return prices;
+    }
+
+    /// The exchanges of a stage's actions, equal for stages with the same layers and policy.
+    const runtime::StageExchanges& exchanges_of(const Stages& stages, int stage) {
+      const auto position = static_cast<std::size_t>(stage) % stages.counts.size();
+      const layers::StageLayout own = planner.layout_of(stages.counts)[position];
+      const std::vector<std::size_t> key{static_cast<std::size_t>(own.first_layer), static_cast<std::size_t>(own.layer_count),
+                                         static_cast<std::size_t>(own.modules), position, stages.policies[position]};
+      const auto known = known_exchanges.find(key);
+      if (known != known_exchanges.end()) return known->second;
+      set_stages(stages);
+      const runtime::GroupLink link{plan.mesh.expert, planner.search_.latency, planner.search_.bytes_per_unit};
+      return known_exchanges[key] = runtime::exchange_costs(plan.programs(runtime::StageId(stage)), link);
+    }
+
+    void set_stages(const Stages& stages) {
+      const auto one = planner.layout_of(stages.counts);
+      plan.layout.clear();
+      for (int replica = 0; replica < plan.replicas(); ++replica) plan.layout.insert(plan.layout.end(), one.begin(), one.end());
+      for (std::size_t stage = 0; stage < stages.policies.size(); ++stage)
+        plan.rematerialize[stage] = planner.rematerialization(stages.policies[stage]);
     }
 
     std::vector<std::uint64_t> bytes_of(const Stages& stages) {
@@ -163,10 +189,7 @@ class Planner {
       }
       const auto known = known_bytes.find(key);
       if (known != known_bytes.end()) return known->second;
-      plan.layout.clear();
-      for (int replica = 0; replica < plan.replicas(); ++replica) plan.layout.insert(plan.layout.end(), one.begin(), one.end());
-      for (std::size_t stage = 0; stage < stages.policies.size(); ++stage)
-        plan.rematerialize[stage] = planner.rematerialization(stages.policies[stage]);
+      set_stages(stages);
       const actors::RankBlueprint blueprint(plan, runtime::RankId(rank), planner.search_.needs);
       return known_bytes[key] = blueprint.build(true)->memory_plan().total_bytes();
     }
@@ -174,17 +197,28 @@ class Planner {
     Planner& planner;
     std::string name;
     int chunks;
+    std::string weave;
     actors::PipelinePlan plan;  // of all copies
     runtime::Schedule lists;    // of one: all take the same time
     std::map<std::vector<std::size_t>, std::uint64_t> known_bytes;
+    std::map<std::vector<std::size_t>, runtime::StageExchanges> known_exchanges;
   };
 
   [[nodiscard]] std::vector<layers::StageLayout> layout_of(const std::vector<int>& counts) const {
     return layers::layout_of_counts(layers::chain_of(search_.request.model), counts);
   }
 
-  actors::PipelinePlan make_plan(const std::string& schedule, int chunks, const Policy& policy) const {
+  /// The values of pipeline.weave to choose from.
+  [[nodiscard]] std::vector<std::string> weaves() const {
+    const auto& request = search_.request;
+    if (request.mesh.expert == 1) return {"off"};
+    if (request.pipeline.weave != "auto") return {request.pipeline.weave};
+    return {"off", "neighbours"};
+  }
+
+  actors::PipelinePlan make_plan(const std::string& schedule, int chunks, const Policy& policy, const std::string& weave) const {
     auto request = search_.request;
+    request.pipeline.weave = weave;
     request.pipeline.schedule = schedule;
     request.pipeline.chunks = chunks;
     request.pipeline.layout.clear();
@@ -206,7 +240,7 @@ class Planner {
   const runtime::RematerializationPolicy& rematerialization(std::size_t policy) {
     const auto known = rematerializations_.find(policy);
     if (known != rematerializations_.end()) return known->second;
-    return rematerializations_.emplace(policy, make_plan("1f1b", 1, policies_[policy]).rematerialize.front()).first->second;
+    return rematerializations_.emplace(policy, make_plan("1f1b", 1, policies_[policy], "off").rematerialize.front()).first->second;
   }
 
   runtime::Costs fixed(const actors::PipelinePlan& plan) const {
@@ -229,7 +263,14 @@ class Planner {
 
   /// The best plan of one schedule; nothing if it exceeds the limit.
   std::optional<PlannedRun> best(const std::string& name, int chunks) {
-    Candidate candidate(*this, name, chunks);
+    std::optional<PlannedRun> best;
+    for (const std::string& weave : weaves())
+      if (auto run = best_woven(name, chunks, weave); run && (!best || run->step < best->step / as_fast)) best = std::move(run);
+    return best;
+  }
+
+  std::optional<PlannedRun> best_woven(const std::string& name, int chunks, const std::string& weave) {
+    Candidate candidate(*this, name, chunks, weave);
     const auto same = candidate.best(0, true);
     if (same.excess == 0) return candidate.priced({same.counts, {}});
     // First the fastest layout keeps fewer values where it must; if that is not enough, so does the layout that needs the least

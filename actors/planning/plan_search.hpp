@@ -15,6 +15,7 @@ namespace millrace::actors {
 struct PlannedRun {
   std::string schedule;
   std::int64_t chunks = 1;
+  std::string weave = "off";
   std::vector<std::string> policy;  // of rematerialisation
   std::vector<std::string> stages;  // a policy per stage if they differ, in the form of rematerialize.stages; else empty
   std::string layout;
@@ -42,8 +43,8 @@ struct PlanSearch {
   std::function<ModelCosts(const actors::PlanRequest&)> costs;  // computes the costs for the request's policy
   bool may_rematerialize = true;                                // if memory is the limit, other policies may be used too
   std::optional<std::uint64_t> memory;                          // limit per rank in bytes
-  double latency = 0;                                           // of a link, in the unit of the costs
-  double bytes_per_unit = 0;                                    // of a link, bytes for each unit of time; 0: no limit
+  double latency = 0;         // of a link, and of an exchange between the ranks that share experts, in the unit of the costs
+  double bytes_per_unit = 0;  // of a link, and of a rank's exchanges, bytes for each unit of time; 0: no limit
 };
 
 struct PlanResult {
@@ -52,9 +53,10 @@ struct PlanResult {
   std::vector<NotPlanned> others;  // schedules that are impossible here or do not fit
 };
 
-/// Finds the best layout for every schedule; schedules with several chunks are tried with two, three and four if there are enough
-/// layers. With a memory limit it searches layouts within the limit and, if there are none, policies that keep fewer values, on
-/// the stages of those ranks that need them. Error(config) if the model has no uniform layout on these ranks.
+/// Finds the best layout for every schedule, with pipeline.weave = "auto" also whether to weave; schedules with several chunks are tried
+/// with two, three and four if there are enough layers. With a memory limit it searches layouts within the limit and, if there are none,
+/// policies that keep fewer values, on the stages of those ranks that need them. Error(config) if the model has no uniform layout on these
+/// ranks.
 [[nodiscard]] PlanResult search_plans(const PlanSearch& search);
 
 }  // namespace millrace::actors

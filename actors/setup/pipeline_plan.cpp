@@ -165,6 +165,14 @@ void check_qk_clip(const PipelinePlan& plan, const runtime::TrainConfig& train) 
                  plan.model.attn_logit_softcapping);
 }
 
+/// pipeline.warmup, or its default where neighbouring actions are woven: a pair waits for what both of its halves need, so that a rank and
+/// the next one would take turns unless the first is two pairs ahead. -1: that of the schedule.
+std::int64_t warmup_of(const PlanRequest& request) {
+  const auto& pipeline = request.pipeline;
+  const bool woven = request.mesh.expert > 1 && pipeline.weave == "neighbours";
+  return pipeline.warmup < 0 && woven && pipeline.schedule == "1f1b" && pipeline.ranks > 1 ? 2 * pipeline.ranks - 1 : pipeline.warmup;
+}
+
 /// The schedule that pipeline.schedule names, of one copy, for a step of this many microbatches of all copies.
 runtime::Schedule generated_schedule(const PlanRequest& request, std::int64_t microbatches) {
   const auto& pipeline = request.pipeline;
@@ -173,7 +181,8 @@ runtime::Schedule generated_schedule(const PlanRequest& request, std::int64_t mi
   schedule.ranks = static_cast<int>(pipeline.ranks);
   schedule.chunks = static_cast<int>(pipeline.chunks);
   schedule.microbatches = static_cast<int>(microbatches / request.mesh.copies());
-  if (pipeline.warmup >= 0) schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(pipeline.warmup));
+  if (const std::int64_t warmup = warmup_of(request); warmup >= 0)
+    schedule.warmup = runtime::one_f_one_b_warmup(schedule.ranks, static_cast<int>(warmup));
   schedule.group = static_cast<int>(pipeline.group);
   try {
     return runtime::make_schedule(schedule);
@@ -252,6 +261,7 @@ std::string copies_text(const runtime::MeshConfig& mesh) {
 PipelinePlan make_plan(const PlanRequest& request) {
   check_sizes(request);
   const auto& pipeline = request.pipeline;
+  if (pipeline.weave == "auto") return choose_weave(request, [](const PlanRequest& one) { return make_plan(one); });
   if (!pipeline.plan.empty()) return make_plan(request, planned_schedule(request));
   return make_plan(request, generated_schedule(request, request.train.microbatches));
 }
@@ -265,6 +275,7 @@ const runtime::Schedule& PipelinePlan::schedule_of(std::int64_t microbatches) co
 
 PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& schedule) {
   check_sizes(request);
+  if (request.pipeline.weave == "auto") return choose_weave(request, [&](const PlanRequest& one) { return make_plan(one, schedule); });
   PipelinePlan plan;
   const auto& pipeline = request.pipeline;
   const auto& train = request.train;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/engine/exchange_costs.hpp"
 #include "runtime/engine/stage_shapes.hpp"
 #include "runtime/schedule/replicate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 #include "runtime/schedule/weave_pairs.hpp"
 
 namespace millrace::actors {
@@ -22,14 +24,35 @@ void change_schedules(PipelinePlan& plan, Change change) {
   for (auto& smaller : plan.smaller_schedules) plan.ledger = runtime::larger_of(plan.ledger, all(smaller));
 }
 
+std::vector<runtime::ProgramSet> programs_of_a_copy(const PipelinePlan& plan) {
+  std::vector<runtime::ProgramSet> programs;
+  const int stages = plan.schedule.placement.stages() / plan.mesh.data;
+  for (int stage = 0; stage < stages; ++stage) programs.push_back(plan.programs(runtime::StageId(stage)));
+  return programs;
+}
+
+/// The step that the simulator expects, with the costs of usual machines.
+double usual_step(const PipelinePlan& plan) {
+  const runtime::Costs costs = runtime::usual_costs(programs_of_a_copy(plan), plan.mesh.expert);
+  return runtime::simulate(runtime::one_copy(plan.schedule), costs, false).makespan;
+}
+
 }  // namespace
 
 void choose_pairs(PipelinePlan& plan, const std::string& weave) {
   if (plan.mesh.expert == 1 || weave == "off") return change_schedules(plan, runtime::without_pairs);
   std::vector<runtime::StageShape> shapes;
-  const int stages = plan.schedule.placement.stages() / plan.mesh.data;
-  for (int stage = 0; stage < stages; ++stage) shapes.push_back(runtime::training_shape(plan.programs(runtime::StageId(stage))));
+  for (const auto& each : programs_of_a_copy(plan)) shapes.push_back(runtime::training_shape(each));
   change_schedules(plan, [&](const runtime::Schedule& one) { return runtime::with_woven_neighbours(one, shapes); });
+}
+
+PipelinePlan choose_weave(PlanRequest request, const std::function<PipelinePlan(const PlanRequest&)>& make) {
+  request.pipeline.weave = "off";
+  PipelinePlan off = make(request);
+  if (request.mesh.expert == 1) return off;
+  request.pipeline.weave = "neighbours";
+  PipelinePlan woven = make(request);
+  return usual_step(woven) < usual_step(off) ? woven : off;
 }
 
 }  // namespace millrace::actors

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "actors/setup/pipeline_plan.hpp"
@@ -10,5 +11,9 @@ namespace millrace::actors {
 /// halves of overlapped pairs run in order, as they do where nothing is exchanged; "neighbours": they are woven, and further neighbouring
 /// actions are paired (runtime/schedule/weave_pairs.hpp). The same in every process. Everything else of the plan must be there.
 void choose_pairs(PipelinePlan& plan, const std::string& weave);
+
+/// pipeline.weave = "auto": of the plans that `make` returns for "off" and for "neighbours", the one whose step is shorter according to the
+/// simulator, with the costs of usual machines (runtime/engine/exchange_costs.hpp).
+[[nodiscard]] PipelinePlan choose_weave(PlanRequest request, const std::function<PipelinePlan(const PlanRequest&)>& make);
 
 }  // namespace millrace::actors

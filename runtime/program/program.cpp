@@ -20,17 +20,18 @@ std::string_view to_string(ProgramKind kind) {
   return "?";
 }
 
+ValueType mean_type(const ProgramSet& programs, ValueId id) {
+  ValueType type = programs.value(id).type;
+  for (std::size_t axis = 0; axis < type.shape.rank(); ++axis)
+    if (const auto dimension = type.shape.dimension(axis); dimension.bounded())
+      type.shape.dimension(axis) = programs.counts.at(static_cast<std::size_t>(dimension.count)).mean * dimension.factor;
+  return type;
+}
+
 Cost cost(const ProgramSet& programs, const Operation& operation) {
-  const auto type_of = [&](ValueId id) {
-    ValueType type = programs.value(id).type;
-    for (std::size_t axis = 0; axis < type.shape.rank(); ++axis)
-      if (const auto dimension = type.shape.dimension(axis); dimension.bounded())
-        type.shape.dimension(axis) = programs.counts.at(static_cast<std::size_t>(dimension.count)).mean * dimension.factor;
-    return type;
-  };
   std::vector<ValueType> inputs, outputs;
-  for (const auto id : operation.inputs) inputs.push_back(type_of(id));
-  for (const auto id : operation.outputs) outputs.push_back(type_of(id));
+  for (const auto id : operation.inputs) inputs.push_back(mean_type(programs, id));
+  for (const auto id : operation.outputs) outputs.push_back(mean_type(programs, id));
   return operation.rule->cost(inputs, outputs, operation.attributes);
 }
 

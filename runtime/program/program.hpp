@@ -85,6 +85,9 @@ struct ProgramSet {
   [[nodiscard]] bool is_result(ValueId id) const;
 };
 
+/// A value's type with as many rows as are expected where a count bounds them (RowCount::mean).
+[[nodiscard]] ValueType mean_type(const ProgramSet& programs, ValueId id);
+
 /// FLOPs and bytes of one operation of a set.
 [[nodiscard]] Cost cost(const ProgramSet& programs, const Operation& operation);
 

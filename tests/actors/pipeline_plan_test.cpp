@@ -6,6 +6,9 @@
 #include <set>
 
 #include "actors/rank/rank_blueprint.hpp"
+#include "runtime/engine/exchange_costs.hpp"
+#include "runtime/schedule/replicate.hpp"
+#include "runtime/schedule/simulator/simulate.hpp"
 #include "runtime/schedule/table.hpp"
 #include "tests/layers/streams_family.hpp"
 #include "tests/support/expect_error.hpp"
@@ -278,6 +281,78 @@ TEST(Mesh, CopiesThatAreNoPowerOfTwoSendSeveralSums) {
   std::size_t bytes = 0;
   for (const SumPart& part : plan.sums.front().parts) bytes += 2 * part.bytes;
   EXPECT_EQ(plan.sums.front().bytes(), bytes);
+}
+
+PlanRequest sharing_experts(const std::string& schedule, int ranks, int microbatches, const std::string& weave) {
+  auto asked = with_experts(with_copies(request(schedule, ranks, microbatches, false), 2, 2), 4);
+  asked.mesh.expert = 2;
+  asked.train.expert_accumulators = 1;
+  asked.pipeline.weave = weave;
+  return asked;
+}
+
+TEST(Mesh, PricesTheExchangesOfAStage) {
+  const auto plan = make_plan(sharing_experts("1f1b", 2, 8, "off"));
+  const runtime::ProgramSet programs = plan.programs(runtime::StageId(0));
+  constexpr double latency = 0.5, rate = 1000;
+  const auto costs = runtime::exchange_costs(programs, {2, latency, rate});
+  // Two layers; each exchanges counts, rows and results. Of the 8 · 2 rows of 32 floats a member sends half to the other.
+  const double rows = latency + 8.0 * 2 * 32 * 4 / 2 / rate, counts = latency + 4.0 * 4 / 2 / rate;
+  EXPECT_EQ(costs.of(runtime::ActionKind::forward).exchange, (std::vector<double>{counts, rows, rows, counts, rows, rows}));
+  EXPECT_EQ(costs.of(runtime::ActionKind::backward).exchange.size(), 4U);
+  for (const auto kind : runtime::all_action_kinds) {
+    EXPECT_EQ(costs.of(kind).compute.size(), costs.shape.of(kind).size());
+    double sum = 0;
+    for (const double part : costs.of(kind).compute) sum += part;
+    EXPECT_NEAR(sum, 1, 1e-12);
+  }
+  // The owner's products are between a dispatch and a combine.
+  const auto& forward = costs.of(runtime::ActionKind::forward).compute;
+  EXPECT_GT(forward[2], forward[1]);
+  EXPECT_EQ(runtime::exchange_costs(programs, {2, 0, 0}).of(runtime::ActionKind::forward).exchange, std::vector<double>(6, 0));
+}
+
+TEST(Mesh, RanksOfAWoven1f1bAreTwoPairsAheadOfEachOther) {
+  const auto forwards_first = [](const PipelinePlan& plan) {
+    std::vector<std::ptrdiff_t> counts;
+    for (const auto& list : plan.schedule.ranks) {
+      const auto first = std::ranges::find(list, runtime::ActionKind::backward, &runtime::Action::kind);
+      counts.push_back(first - list.begin());
+    }
+    return counts;
+  };
+  using Counts = std::vector<std::ptrdiff_t>;
+  EXPECT_EQ(forwards_first(make_plan(sharing_experts("1f1b", 3, 20, "off"))), (Counts{3, 2, 1, 3, 2, 1}));
+  EXPECT_EQ(forwards_first(make_plan(sharing_experts("1f1b", 3, 20, "neighbours"))), (Counts{6, 4, 1, 6, 4, 1}));
+  auto own = sharing_experts("1f1b", 3, 20, "neighbours");
+  own.pipeline.warmup = 4;
+  EXPECT_EQ(forwards_first(make_plan(own)), (Counts{5, 3, 1, 5, 3, 1}));
+}
+
+TEST(Mesh, WeavesWhereTheSimulatorExpectsAShorterStep) {
+  std::set<std::string> chosen;
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    for (const int ranks : {1, 2, 4}) {
+      const auto step = [](const PipelinePlan& plan) {
+        std::vector<runtime::ProgramSet> programs;
+        for (int stage = 0; stage < plan.schedule.placement.stages() / 2; ++stage)
+          programs.push_back(plan.programs(runtime::StageId(stage)));
+        return runtime::simulate(runtime::one_copy(plan.schedule), runtime::usual_costs(programs, 2)).makespan;
+      };
+      const auto plan = [&](const std::string& weave) { return make_plan(sharing_experts(schedule, ranks, 16, weave)); };
+      const auto off = plan("off"), woven = plan("neighbours"), best = plan("auto");
+      const bool gains = step(woven) < step(off);
+      chosen.insert(gains ? "neighbours" : "off");
+      EXPECT_EQ(best.schedule.ranks, (gains ? woven : off).schedule.ranks) << schedule << " on " << ranks;
+      EXPECT_EQ(best.text(), (gains ? woven : off).text());
+    }
+  }
+  EXPECT_EQ(chosen.size(), 2U) << "all of these choose " << *chosen.begin();
+  EXPECT_EQ(make_plan(with_copies(request("1f1b", 2, 8, false), 2, 2)).text(), [] {
+    auto asked = with_copies(request("1f1b", 2, 8, false), 2, 2);
+    asked.pipeline.weave = "auto";
+    return make_plan(asked).text();
+  }());
 }
 
 TEST(Mesh, DealsExpertsToGroups) {

@@ -72,6 +72,28 @@ TEST(Plan, PricesEveryKindOfLayerByItself) {
   EXPECT_TRUE(std::isnan(number_in(result.out, "\nlayer 1 +([0-9.]+)"))) << result.out;
 }
 
+TEST(Plan, CountsExchangesAndWeavesWhereThatHidesThem) {
+  const TemporaryFolder folder;
+  const auto costs = folder.write("costs.csv", "embedding,0,0,0\nlayer,1,1,1\nhead,1,1,1\n");
+  const auto step = [&](const Words& more, const std::string& weave) {
+    const auto result = plan(joined({"model.family=mixtral", "model.experts=4", "model.experts_per_token=2", "mesh.expert=2",
+                                     "train.accumulators=2", "model.layers=4", "--costs", costs, "--schedules", "1f1b", "--out",
+                                     folder / "plan.toml"},
+                                    more));
+    EXPECT_EQ(result.code, 0) << result.err;
+    expect_parts(result.out, {", weave " + weave + "\n"});
+    expect_parts(read_file(folder / "plan.toml"), {"\nweave = \"" + weave + "\"\n"});
+    return number_in(result.out, "a step of ([0-9.]+) ms");
+  };
+  // Of 4 · 64 tokens with 2 experts each, half of the rows of 64 floats leave a rank: 65,536 bytes, four times in each layer.
+  const double free = step({"pipeline.weave=off"}, "off"), slow = step({"pipeline.weave=off", "--link-rate", "1.31072e8"}, "off");
+  EXPECT_GE(slow - free, 0.5 * 4 * (8 + 3)) << "half a millisecond an exchange, and more for boundaries";
+  const double woven = step({"pipeline.weave=neighbours", "--link-rate", "1.31072e8"}, "neighbours");
+  EXPECT_LT(woven, slow);
+  EXPECT_EQ(step({"pipeline.weave=auto", "--link-rate", "1.31072e8"}, "neighbours"), woven);
+  EXPECT_EQ(step({"pipeline.weave=auto"}, "off"), free);
+}
+
 TEST(Plan, TakesTimesFromAFileAndWritesWhatItDecided) {
   const TemporaryFolder folder;
   // Computed by hand: one layer per rank, none on the last rank, and a head of two; 1f1b of 6, 6, 6 and 6 for each of 16

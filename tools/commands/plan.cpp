@@ -186,8 +186,8 @@ void print_choice(const Planning& planning, const actors::PlanResult& result) {
   print_ranks(result.uniform, plan);
   if (!planning.search.memory) print_room(plan);
   const auto& train = planning.config.train;
-  fmt::print("\nplan      {}, {}, {} chunk{} per rank, rematerialize {}\n", plan.layout, plan.schedule, plan.chunks,
-             plan.chunks == 1 ? "" : "s", plan.policy_text());
+  fmt::print("\nplan      {}, {}, {} chunk{} per rank, rematerialize {}{}\n", plan.layout, plan.schedule, plan.chunks,
+             plan.chunks == 1 ? "" : "s", plan.policy_text(), planning.config.mesh.expert > 1 ? ", weave " + plan.weave : "");
   fmt::print("predicts  a step of {} {}, {:.3f} x the tokens/s of uniform 1f1b ({} {})", number(plan.step), planning.costs.unit,
              result.uniform.step / plan.step, number(result.uniform.step), planning.costs.unit);
   if (planning.costs.unit == "ms")
@@ -207,6 +207,7 @@ std::string plan_file(const Planning& planning, const actors::PlanResult& result
                       policy_text(planning.config.rematerialize.policy));
   text += fmt::format("\n[pipeline]\nranks = {}\nchunks = {}\nschedule = {}\nlayout = {}\n", pipeline.ranks, plan.chunks,
                       configs::in_quotes(plan.schedule), configs::in_quotes(plan.layout));
+  if (planning.config.mesh.expert > 1) text += fmt::format("weave = {}\n", configs::in_quotes(plan.weave));
   if (planning.costs.unit == "ms") text += fmt::format("costs = {}\n", configs::to_text(actors::print_costs(plan.parts)));
   if (!pipeline.plan.empty()) text += "plan = \"\"\n";
   if (pipeline.warmup != -1) text += "warmup = -1\n";
@@ -257,8 +258,12 @@ Command plan_command() {
       {.name = "memory",
        .value = "BYTES",
        .help = "Memory per rank, such as 15GiB: choose layouts that fit and, if none does, keep less from forward to backward."},
-      {.name = "link-latency", .value = "MS", .help = "Latency of the links between ranks. Default: 0."},
-      {.name = "link-rate", .value = "BYTES_PER_SECOND", .help = "Bandwidth of the links between ranks. Default: unlimited."},
+      {.name = "link-latency",
+       .value = "MS",
+       .help = "Latency of the links between ranks, and of exchanges between ranks that share experts. Default: 0."},
+      {.name = "link-rate",
+       .value = "BYTES_PER_SECOND",
+       .help = "Bandwidth of the links between ranks, and of a rank's exchanges. Default: unlimited."},
       {.name = "out",
        .value = "FILE",
        .help = "Write a plan that train reads: `train RUN.toml FILE`, or pipeline.plan=FILE.",

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "runtime/program/program.hpp"
+#include "runtime/schedule/simulator/cost.hpp"
+
+namespace millrace::runtime {
+
+/// The connection of a rank with those that share its experts, in the unit of the costs.
+struct GroupLink {
+  int members = 1;            // of the group, the rank among them
+  double latency = 0;         // of an exchange
+  double bytes_per_unit = 0;  // that a rank sends, and receives at the same time; 0: no limit
+};
+
+/// The segments of a stage's training actions and what its exchanges take, for tokens that choose all experts equally often. A segment's
+/// fraction of the action follows from the FLOPs and bytes of its operations. A member keeps its own rows, so an exchange moves
+/// (members - 1) / members of what is sent, or received if that is more. W has no exchanges.
+[[nodiscard]] StageExchanges exchange_costs(const ProgramSet& programs, const GroupLink& link);
+
+/// The costs of these stages by their programs alone, on processors and links as they usually are, in no particular unit.
+[[nodiscard]] Costs usual_costs(const std::vector<ProgramSet>& stages, int members);
+
+}  // namespace millrace::runtime
