@@ -137,7 +137,8 @@ TEST(Report, EveryColumnHasItsNumber) {
   std::istringstream words(line);
   std::vector<std::string> found;
   for (std::string word; words >> word;) found.push_back(word);
-  EXPECT_EQ(std::vector(found.begin() + 2, found.end()), (std::vector<std::string>{"12", "13", "14", "15", "16", "17", "18", "75.0", "%", "1"}))
+  EXPECT_EQ(std::vector(found.begin() + 2, found.end()),
+            (std::vector<std::string>{"12", "13", "14", "15", "16", "17", "18", "75.0", "%", "1"}))
       << line;
 }
 
