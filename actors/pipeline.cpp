@@ -164,7 +164,7 @@ void Pipeline::begin(const Start& start) {
     setup.begun = [this] { session_.control().beat(); };
     setup.checkpoint = checkpoint_;
     rank_actors_.push_back(system_->spawn<RankActor>(setup));
-    inboxes_.push_back(std::make_unique<RankInbox>(*rank, rank_actors_.back(), start.arrival_delays));
+    inboxes_.push_back(std::make_unique<RankInbox>(*rank, rank_actors_.back(), start.links));
     hosted.push_back({rank.get(), inboxes_.back().get()});
   }
 

@@ -14,6 +14,7 @@
 #include "actors/rank/action_costs.hpp"
 #include "actors/rank/batch_provider.hpp"
 #include "actors/rank/rank.hpp"
+#include "actors/rank/slow_link.hpp"
 #include "actors/rank/stall_watch.hpp"
 #include "actors/setup/pipeline_plan.hpp"
 #include "actors/setup/session.hpp"
@@ -45,7 +46,7 @@ class Pipeline {
     /// Per hosted rank: what Collect returns besides gradients.
     std::function<std::vector<CapturedTensor>(Rank& rank)> captured;
     std::map<const Rank*, ActionCosts*> action_costs;      // as RankControlSetup has them; may be empty
-    std::vector<std::chrono::nanoseconds> arrival_delays;  // as RankInbox has them; may be empty
+    std::vector<SlowLink> links;  // as RankInbox has them; may be empty
   };
   /// Collective: spawns the actors; the ranks report RankReady.
   void start(const Start& start);

@@ -1,5 +1,6 @@
 #include "actors/rank_actor.hpp"
 
+#include <algorithm>
 #include <caf/logger.hpp>
 #include <caf/send.hpp>
 #include <utility>
@@ -75,18 +76,22 @@ void RankActor::stopped() {
 
 void RankInbox::on_arrival(const cluster::Arrival& arrival) {
   const auto channel = static_cast<std::size_t>(arrival.channel);
-  if (channel < delays_.size() && delays_[channel].count() > 0) {
-    caf::delayed_anon_send(actor_, delays_[channel], BoundaryArrived{arrival});
-  } else {
-    caf::anon_send(actor_, BoundaryArrived{arrival});
-  }
+  if (channel >= links_.size()) return caf::anon_send(actor_, BoundaryArrived{arrival});
+  SlowLink& link = links_[channel];
+  const auto now = std::chrono::steady_clock::now();
+  link.free = std::max(link.free, now) + link.occupancy;
+  const auto wait = link.free + link.latency - now;
+  wait.count() > 0 ? caf::delayed_anon_send(actor_, wait, BoundaryArrived{arrival}) : caf::anon_send(actor_, BoundaryArrived{arrival});
 }
 
 void RankInbox::on_part(const cluster::Arrival& part, std::size_t) { rank_.part_came(part); }
 
 void RankInbox::on_writable(int channel, std::int64_t sequence) { caf::anon_send(actor_, SlotWritable{channel, sequence}); }
 
-void RankInbox::on_exchanged(int, std::int64_t sequence) { caf::anon_send(actor_, ExchangeEnded{sequence}); }
+void RankInbox::on_exchanged(int, std::int64_t sequence) {
+  const auto wait = rank_.exchange().kept(sequence);
+  wait.count() > 0 ? caf::delayed_anon_send(actor_, wait, ExchangeEnded{sequence}) : caf::anon_send(actor_, ExchangeEnded{sequence});
+}
 
 void RankInbox::failed(const TaskFailed& failure) { caf::anon_send(actor_, failure); }
 

@@ -7,6 +7,7 @@
 
 #include "actors/messages/messages.hpp"
 #include "actors/rank/rank_control.hpp"
+#include "actors/rank/slow_link.hpp"
 #include "actors/worker_actor.hpp"
 
 namespace millrace::actors {
@@ -49,9 +50,8 @@ class RankActor : public WorkerActor, private RankPort {
 /// Hands what happens to a rank to its actor, as messages. Outlives the links.
 class RankInbox final : public RankEvents {
  public:
-  /// `delays`: by EdgeId, how long an arrival is kept before it is reported, for rehearsals of slow links; may be empty.
-  RankInbox(Rank& rank, caf::actor actor, std::vector<std::chrono::nanoseconds> delays)
-      : rank_(rank), actor_(std::move(actor)), delays_(std::move(delays)) {}
+  /// `links`: by EdgeId, for rehearsals; may be empty.
+  RankInbox(Rank& rank, caf::actor actor, std::vector<SlowLink> links) : rank_(rank), actor_(std::move(actor)), links_(std::move(links)) {}
   void on_arrival(const cluster::Arrival& arrival) override;
   void on_part(const cluster::Arrival& part, std::size_t from) override;
   void on_writable(int channel, std::int64_t sequence) override;
@@ -61,7 +61,7 @@ class RankInbox final : public RankEvents {
  private:
   Rank& rank_;
   caf::actor actor_;
-  const std::vector<std::chrono::nanoseconds> delays_;
+  std::vector<SlowLink> links_;
 };
 
 }  // namespace millrace::actors

@@ -14,13 +14,14 @@ namespace millrace::actors {
 
 class Pipeline;
 
-/// The schedule as this engine runs it: one kind of backward, and the halves of overlapped pairs in sequence.
+/// The schedule as this engine runs it where nothing is exchanged: one kind of backward, and the halves of overlapped pairs in sequence.
 [[nodiscard]] runtime::Schedule as_run(const runtime::Schedule& schedule);
 
 /// What to rehearse. Times are in milliseconds.
 struct RehearsalSettings {
-  runtime::Schedule schedule;  // after as_run()
-  runtime::Costs costs;        // durations, noise and link latency are used; other costs are ignored
+  runtime::Schedule schedule;  // of one copy of the pipeline: after as_run() or, with exchanges, as planned
+  runtime::Costs costs;        // durations, noise, links and exchanges are used; other costs are ignored
+  int members = 1;             // copies whose ranks exchange rows, if the costs have exchanges; all of them run
   std::size_t bytes = 65536;   // of a boundary, rounded up to 1 KiB
   int steps = 5;               // measured steps, after one warm-up step
   /// Called in every process after its ranks have stopped and before they are destroyed. May be empty.
@@ -32,12 +33,13 @@ struct RehearsedRank {
   /// By cause, as in the simulator. `launch` is everything that is neither work nor a wait for another rank: messages, issue, the
   /// end of a step.
   runtime::RankTime time;
-  std::vector<double> begin, end;  // of the list's entries, relative to the order to begin
+  std::vector<double> begin, end;  // of the list's actions, relative to the order to begin
+  std::vector<double> busy;        // without the waits for exchanges
 };
 
 struct RehearsedStep {
-  double duration = 0;  // from the order to all ranks until the last of them has reported
-  std::vector<RehearsedRank> ranks;
+  double duration = 0;               // from the order to all ranks until the last of them has reported
+  std::vector<RehearsedRank> ranks;  // of the first copy
 };
 
 struct Rehearsal {

@@ -7,7 +7,6 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/engine/exchange_costs.hpp"
-#include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/replicate.hpp"
 #include "runtime/schedule/simulator/measures.hpp"
 #include "runtime/schedule/simulator/simulate.hpp"
@@ -158,7 +157,7 @@ class Planner {
       const auto known = known_exchanges.find(key);
       if (known != known_exchanges.end()) return known->second;
       set_stages(stages);
-      const runtime::GroupLink link{plan.mesh.expert, planner.search_.latency, planner.search_.bytes_per_unit};
+      const runtime::GroupLink link{plan.mesh.expert, planner.search_.links.latency, planner.search_.links.bytes_per_unit};
       return known_exchanges[key] = runtime::exchange_costs(plan.programs(runtime::StageId(stage)), link);
     }
 
@@ -245,15 +244,7 @@ class Planner {
 
   runtime::Costs fixed(const actors::PipelinePlan& plan) const {
     runtime::Costs costs;
-    const auto& placement = plan.schedule.placement;
-    const auto one = placement.one_copy();
-    if (search_.latency > 0 || search_.bytes_per_unit > 0) costs.links = runtime::uniform_links(one, search_.latency);
-    for (const auto& edge : runtime::edges_of(one)) {
-      if (search_.bytes_per_unit <= 0) break;
-      auto& link = costs.links.at(edge.id.index());
-      link.bytes = static_cast<double>(plan.boundary_bytes(*runtime::edge_into(placement, edge.consumer, edge.kind)));
-      link.bytes_per_second = search_.bytes_per_unit;
-    }
+    costs.links = link_costs(plan, search_.links);
     return costs;
   }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/planning/link_costs.hpp"
 #include "actors/planning/model_costs.hpp"
 #include "actors/rank/rank_blueprint.hpp"
 
@@ -43,8 +44,7 @@ struct PlanSearch {
   std::function<ModelCosts(const actors::PlanRequest&)> costs;  // computes the costs for the request's policy
   bool may_rematerialize = true;                                // if memory is the limit, other policies may be used too
   std::optional<std::uint64_t> memory;                          // limit per rank in bytes
-  double latency = 0;         // of a link, and of an exchange between the ranks that share experts, in the unit of the costs
-  double bytes_per_unit = 0;  // of a link, and of a rank's exchanges, bytes for each unit of time; 0: no limit
+  PlannedLinks links = {};                                      // in the unit of the costs
 };
 
 struct PlanResult {

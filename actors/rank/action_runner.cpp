@@ -2,6 +2,7 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -36,18 +37,37 @@ void ProgramRunner::run(Rank& rank, runtime::Stage& stage, const Execute& execut
   rank.copy_out(execute.departure);
 }
 
-TimedRunner::TimedRunner(std::vector<std::chrono::nanoseconds> durations) : durations_(std::move(durations)) {}
+TimedRunner::TimedRunner(std::vector<TimedEntry> entries, int members) : entries_(std::move(entries)), members_(members) {
+  std::size_t most = 0;
+  for (const TimedEntry& entry : entries_)
+    for (const auto& exchange : entry.exchanges) most = std::max(most, exchange.floats * static_cast<std::size_t>(members));
+  sent_.resize(most);
+  for (auto& each : received_) each.resize(most);
+}
 
-void TimedRunner::run(Rank&, runtime::Stage&, const Execute& execute) {
+void TimedRunner::run(Rank& rank, runtime::Stage&, const Execute& execute) {
   // By default the kernel may delay a wake-up by 50 µs to combine several; together with the wake-up time of the processor that
   // often exceeds `spin`.
   thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1UL);
   static_cast<void>(exact);
   const auto begin = std::chrono::steady_clock::now();
-  const auto end = begin + durations_.at(static_cast<std::size_t>(execute.index));
+  const TimedEntry& entry = entries_.at(static_cast<std::size_t>(execute.index));
+  const auto end = begin + entry.duration;
   if (end - begin > spin) std::this_thread::sleep_until(end - spin);
   // Ranks whose timers end at the same time on few cores yield to each other, so that those with work go first.
   while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  for (std::size_t index = 0; index < entry.exchanges.size(); ++index) {
+    const TimedEntry::Exchange& exchange = entry.exchanges[index];
+    const std::int64_t sequence = execute.first_exchange + static_cast<std::int64_t>(index);
+    link_free_ = std::max(link_free_, std::chrono::steady_clock::now()) + exchange.time;
+    rank.exchange().begin(sequence);
+    rank.exchange().keep_until(sequence, link_free_);
+    const kernels::Shape shape{members_, static_cast<std::int64_t>(exchange.floats)};
+    const kernels::Tensor send = kernels::make_tensor(sent_.data(), kernels::DType::f32, shape);
+    const kernels::Tensor receive =
+        kernels::make_tensor(received_[static_cast<std::size_t>(sequence) % most_under_way].data(), kernels::DType::f32, shape);
+    rank.exchange().post({{}, send, receive, {}, {}});
+  }
 }
 
 }  // namespace millrace::actors

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -25,17 +27,34 @@ class ProgramRunner : public ActionRunner {
   void run(Rank& rank, runtime::Stage& stage, const Execute& execute) override;
 };
 
-/// Waits for the given duration of the action instead, for rehearsals, which run only training lists. It sleeps until shortly
-/// before the end and then polls the clock, so that there can be many more ranks than cores and actions still end on time.
+/// What a rehearsal does in place of an entry of a rank's list.
+struct TimedEntry {
+  std::chrono::nanoseconds duration{};
+  struct Exchange {
+    std::chrono::nanoseconds time{};  // that it occupies the rank's link to its group
+    std::size_t floats = 0;           // to each of the other members, and from each
+  };
+  std::vector<Exchange> exchanges = {};  // that the entry posts, at its end
+};
+
+/// Waits for the given duration of the entry instead, for rehearsals, which run only training lists. It sleeps until shortly
+/// before the end and then polls the clock, so that there can be many more ranks than cores and actions still end on time. Then it posts
+/// the entry's exchanges, with bytes that mean nothing.
 class TimedRunner : public ActionRunner {
  public:
   static constexpr std::chrono::microseconds spin{200};
-  /// The durations of the rank's list, by entry.
-  explicit TimedRunner(std::vector<std::chrono::nanoseconds> durations);
+  /// The entries of the rank's list, and how many members the rank's group has.
+  explicit TimedRunner(std::vector<TimedEntry> entries, int members = 1);
   void run(Rank& rank, runtime::Stage& stage, const Execute& execute) override;
 
  private:
-  std::vector<std::chrono::nanoseconds> durations_;
+  static constexpr std::size_t most_under_way = 16;  // exchanges of a rank
+
+  std::vector<TimedEntry> entries_;
+  std::int64_t members_;
+  std::vector<float> sent_;
+  std::array<std::vector<float>, most_under_way> received_;  // by sequence
+  std::chrono::steady_clock::time_point link_free_;
 };
 
 }  // namespace millrace::actors

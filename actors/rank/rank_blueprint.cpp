@@ -60,6 +60,7 @@ int batches_in_flight(const runtime::RankPlan& plan) {
 
 RankBlueprint::Shapes RankBlueprint::shapes() const {
   if (plan_.mesh.expert == 1) return {};
+  if (!plan_.rehearsed_shapes.empty()) return {plan_.rehearsed_shapes, {}};
   const std::vector<runtime::StageShape> whole(static_cast<std::size_t>(plan_.stages()));
   Shapes shapes{whole, whole};
   for (const auto stage : plan_.schedule.placement.stages_of(rank_)) {

@@ -360,7 +360,7 @@ void RankControl::note_wait() {
 
 /// What the next entry waits for: of an exchange its name in the program, "layers.3.mlp.dispatch".
 std::string_view RankControl::awaited(const runtime::Wait& wait) const {
-  if (wait.reason != runtime::WaitReason::exchange) return to_string(wait.reason);
+  if (wait.reason != runtime::WaitReason::exchange || !rank_.plan().rehearsed_shapes.empty()) return to_string(wait.reason);
   const runtime::Pass pass = table_ == Table::training ? runtime::pass_of(wait.action.kind) : runtime::Pass::evaluate;
   const runtime::Stage& stage = rank_.compute().stage(wait.action.stage);
   const runtime::ExchangeId id = stage.segments(pass).at(static_cast<std::size_t>(wait.segment)).awaits;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -26,6 +29,16 @@ class RankExchange final : public runtime::ExchangePort {
   [[nodiscard]] std::int64_t next() const noexcept { return next_; }
   void post(const runtime::ExchangePost& post) override;
 
+  /// Rehearsals: the end of this exchange is reported at this time or later.
+  void keep_until(std::int64_t sequence, std::chrono::steady_clock::time_point time) noexcept {
+    kept_[static_cast<std::size_t>(sequence) % kept_.size()].store(time.time_since_epoch(), std::memory_order_release);
+  }
+  /// How long the end of this exchange, which is in, must still be kept. Any thread.
+  [[nodiscard]] std::chrono::nanoseconds kept(std::int64_t sequence) const noexcept {
+    const auto until = kept_[static_cast<std::size_t>(sequence) % kept_.size()].load(std::memory_order_acquire);
+    return until - std::chrono::steady_clock::now().time_since_epoch();
+  }
+
   [[nodiscard]] std::size_t members() const noexcept { return ranks_.size(); }
   /// The ranks from which something of an exchange is missing: cluster::Exchange::missing(). Any thread, once the rank has joined.
   [[nodiscard]] std::vector<int> missing(std::int64_t sequence) const;
@@ -40,6 +53,7 @@ class RankExchange final : public runtime::ExchangePort {
   std::vector<int> ranks_;
   std::int64_t next_ = 0;
   Way out_, in_;
+  std::array<std::atomic<std::chrono::nanoseconds>, 64> kept_{};  // by sequence; more than are under way
 };
 
 }  // namespace millrace::actors

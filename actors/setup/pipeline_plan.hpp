@@ -20,6 +20,7 @@
 #include "runtime/program/program.hpp"
 #include "runtime/schedule/ledger.hpp"
 #include "runtime/schedule/schedule.hpp"
+#include "runtime/schedule/stage_shape.hpp"
 #include "runtime/train_config.hpp"
 
 namespace millrace::actors {
@@ -79,6 +80,7 @@ struct PipelinePlan {
   runtime::Ledger ledger;                                       // slots and depths, of all of them
   std::vector<runtime::Edge> edges;                             // edges[i].id == i; the channel of edge i has id i
   std::vector<std::size_t> edge_bytes;                          // by edge
+  std::vector<runtime::StageShape> rehearsed_shapes;            // by stage: the segments of a rehearsal; empty: those of the programs
   std::vector<SumMessage> sums;                                 // of gradients, after a step's list
   std::vector<layers::ParameterSpec> parameters;                // of the whole model, in model order
   std::vector<runtime::RematerializationPolicy> rematerialize;  // by stage, of one replica

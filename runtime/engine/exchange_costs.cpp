@@ -26,7 +26,7 @@ double mean_bytes(const ProgramSet& programs, ValueId id) {
   return static_cast<double>(type.shape.elements()) * static_cast<double>(kernels::size_of(type.dtype));
 }
 
-SegmentCosts costs_of(const ProgramSet& programs, ProgramKind kind, const GroupLink& link) {
+SegmentCosts costs_of(const ProgramSet& programs, ProgramKind kind, const GroupLink& link, std::vector<double>& sent) {
   SegmentCosts costs;
   const auto& program = programs.program(kind);
   double whole = 0;
@@ -39,6 +39,7 @@ SegmentCosts costs_of(const ProgramSet& programs, ProgramKind kind, const GroupL
       const ExchangeSpec& exchange = programs.exchange(id);
       const double bytes = std::max(mean_bytes(programs, exchange.send), mean_bytes(programs, exchange.receive)) *
                            static_cast<double>(link.members - 1) / static_cast<double>(link.members);
+      sent.push_back(bytes);
       costs.exchange.push_back(link.latency + (link.bytes_per_unit > 0 ? bytes / link.bytes_per_unit : 0));
     }
   }
@@ -51,10 +52,11 @@ SegmentCosts costs_of(const ProgramSet& programs, ProgramKind kind, const GroupL
 
 StageExchanges exchange_costs(const ProgramSet& programs, const GroupLink& link) {
   StageExchanges stage{.shape = training_shape(programs)};
-  stage.of(ActionKind::forward) = costs_of(programs, ProgramKind::forward, link);
-  stage.of(ActionKind::input_gradient) = costs_of(programs, ProgramKind::input_gradient, link);
-  stage.of(ActionKind::weight_gradient) = costs_of(programs, ProgramKind::weight_gradient, link);
-  stage.of(ActionKind::backward) = costs_of(programs, ProgramKind::backward, link);
+  constexpr std::pair<ActionKind, ProgramKind> kinds[] = {{ActionKind::forward, ProgramKind::forward},
+                                                          {ActionKind::input_gradient, ProgramKind::input_gradient},
+                                                          {ActionKind::weight_gradient, ProgramKind::weight_gradient},
+                                                          {ActionKind::backward, ProgramKind::backward}};
+  for (const auto& [kind, program] : kinds) stage.of(kind) = costs_of(programs, program, link, stage.bytes[static_cast<std::size_t>(kind)]);
   return stage;
 }
 

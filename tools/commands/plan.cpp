@@ -103,10 +103,9 @@ Planning planning_of(const Arguments& arguments) {
   search.schedules = names_of(arguments.text("schedules"));
   if (arguments.given("memory")) search.memory = arguments.bytes("memory");
   choose_costs(planning, arguments);
-  search.latency = positive(arguments, "link-latency");
-  search.bytes_per_unit = positive(arguments, "link-rate") / 1000;
-  MILLRACE_CHECK(planning.costs.unit == "ms" || (search.latency == 0 && search.bytes_per_unit == 0), ExitCode::usage, plan_component,
-                 "--link-latency and --link-rate go with times: --measure or --costs");
+  search.links = {positive(arguments, "link-latency"), positive(arguments, "link-rate") / 1000};
+  MILLRACE_CHECK(planning.costs.unit == "ms" || (search.links.latency == 0 && search.links.bytes_per_unit == 0), ExitCode::usage,
+                 plan_component, "--link-latency and --link-rate go with times: --measure or --costs");
   return planning;
 }
 

@@ -21,11 +21,12 @@ struct StatedCause {
   const char* name;
   double runtime::RankTime::*time;
 };
-constexpr std::array<StatedCause, 7> causes{{{"busy", &runtime::RankTime::busy},
+constexpr std::array<StatedCause, 8> causes{{{"busy", &runtime::RankTime::busy},
                                              {"activation", &runtime::RankTime::activation},
                                              {"gradient", &runtime::RankTime::gradient},
                                              {"link", &runtime::RankTime::link},
                                              {"slot", &runtime::RankTime::slot},
+                                             {"exchange", &runtime::RankTime::exchange},
                                              {"launch", &runtime::RankTime::launch},
                                              {"drain", &runtime::RankTime::drain}}};
 
@@ -88,9 +89,8 @@ runtime::Simulation as_timed(const runtime::Schedule& schedule, const runtime::C
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
     for (std::size_t index = 0; index < schedule.ranks[rank].size(); ++index) {
       const auto& action = schedule.ranks[rank][index];
-      const double measured = step.ranks[rank].end[index] - step.ranks[rank].begin[index];
-      timed.noise.stalls.push_back(
-          {runtime::RankId(rank), static_cast<int>(index), measured - costs.stages[action.stage.index()].of(action.kind)});
+      timed.noise.stalls.push_back({runtime::RankId(rank), static_cast<int>(index),
+                                    step.ranks[rank].busy[index] - costs.stages[action.stage.index()].of(action.kind)});
     }
   return runtime::simulate(schedule, timed, false);
 }
@@ -176,6 +176,7 @@ std::string to_json(const RehearsalComparison& comparison, const runtime::Schedu
   json["lost_time"] = {{"work", lost.work},
                        {"bubble", lost.bubble},
                        {"imbalance", lost.imbalance},
+                       {"exchange", lost.exchange},
                        {"latency", lost.latency},
                        {"slow_ranks", lost.slow_ranks},
                        {"jitter", lost.jitter},

@@ -1,9 +1,11 @@
 // millrace rehearse: runs the runtime with timers in place of compute, and compares it with the simulator.
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "actors/jobs/rehearsal.hpp"
+#include "actors/planning/link_costs.hpp"
 #include "actors/planning/model_costs.hpp"
 #include "actors/telemetry/profile_gather.hpp"
 #include "kernels/base/check.hpp"
@@ -32,6 +34,14 @@ bool is_run(const std::vector<std::string>& words) {
                      [](const std::string& word) { return word.ends_with(".toml") || word.find('=') != std::string::npos; });
 }
 
+/// Bytes per millisecond.
+double link_rate(const Arguments& parsed) {
+  const double rate = parsed.real("link-rate");
+  MILLRACE_CHECK(std::isfinite(rate) && rate > 0, ExitCode::usage, rehearse_component, "--link-rate {}, expected a finite number above 0",
+                 parsed.text("link-rate"));
+  return rate / 1000;
+}
+
 /// A request from a run description with the plan that was made for it: its schedule, and the stage durations from its costs
 /// (pipeline.costs).
 Request run_request(const Arguments& parsed) {
@@ -49,18 +59,31 @@ Request run_request(const Arguments& parsed) {
   std::vector<int> counts;
   for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)
     counts.push_back(plan.layout[static_cast<std::size_t>(stage)].length());
-  request.settings.schedule = actors::as_run(runtime::one_copy(plan.schedule));
-  request.settings.costs = costs_of(request.settings.schedule, parsed);
-  request.settings.costs.stages = runtime::stage_costs(request.settings.schedule.placement, parts, counts);
+  const bool exchanges = plan.mesh.expert > 1;
+  request.settings.schedule = runtime::one_copy(plan.schedule);
+  if (!exchanges) request.settings.schedule = actors::as_run(request.settings.schedule);
+  auto& costs = request.settings.costs;
+  costs = costs_of(request.settings.schedule, parsed);
+  costs.stages = runtime::stage_costs(request.settings.schedule.placement, parts, counts);
+  const actors::PlannedLinks links{costs.links.empty() ? 0 : costs.links.front().latency,
+                                   parsed.given("link-rate") ? link_rate(parsed) : 0};
+  costs.links = actors::link_costs(plan, links);
+  costs.exchanges = actors::exchange_costs(plan, links);
+  if (exchanges) request.settings.members = plan.mesh.expert;
   const auto widest = std::ranges::max_element(plan.edge_bytes);  // none with a single stage
   const long bytes = widest == plan.edge_bytes.end() ? 1 : static_cast<long>(*widest);
   request.settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", bytes, 1, 1L << 30));
-  request.costs = "the parts' times of pipeline.costs, " + plan.layout_text() + (plan.mesh.data > 1 ? ", one copy" : "");
-  request.tokens = static_cast<double>(config.train.microbatches / plan.mesh.data * config.train.batch * config.train.sequence);
+  const int copies = request.settings.members;
+  request.costs = "the parts' times of pipeline.costs, " + plan.layout_text();
+  if (exchanges) request.costs += fmt::format(", {} copies that share their experts", copies);
+  if (plan.mesh.data > 1 && !exchanges) request.costs += ", one copy";
+  request.tokens = static_cast<double>(config.train.microbatches / plan.mesh.data * copies * config.train.batch * config.train.sequence);
   return request;
 }
 
 Request table_request(const Arguments& parsed) {
+  MILLRACE_CHECK(!parsed.given("link-rate"), ExitCode::usage, rehearse_component,
+                 "--link-rate with a table, expected it with RUN.toml, whose boundaries and exchanges have sizes of their own");
   MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, rehearse_component,
                  "{} names, expected one: a built-in schedule ({}), the file of a table, or RUN.toml with its PLAN.toml",
                  parsed.positional().size(), fmt::join(runtime::schedule_names(), ", "));
@@ -120,7 +143,7 @@ int rehearse(const Arguments& parsed) {
     request.settings.examine = [&](actors::Pipeline& pipeline) { records = actors::gather_records(session, pipeline, 1); };
   const auto& settings = request.settings;
   const auto& schedule = settings.schedule;
-  session.connect(schedule.placement.ranks(), {});
+  session.connect(schedule.placement.ranks() * settings.members, {});
   session.carry_out([&] {
     if (session.leads()) print_warnings(request.run);
     const auto rehearsal = actors::rehearse(session, settings);
@@ -150,6 +173,10 @@ Command rehearse_command() {
   options.insert(options.end(), prices.begin(), prices.end());
   const std::vector<Option> own{
       {.name = "bytes", .value = "B", .help = "Bytes per message between stages. For a run: its own.", .fallback = "65536"},
+      {.name = "link-rate",
+       .value = "BYTES_PER_SECOND",
+       .help = "Of a run: bandwidth of the links between ranks, and of a rank's exchanges with those that share its experts. Default: "
+               "unlimited."},
       {.name = "steps", .value = "N", .help = "Steps to measure, after one to warm up.", .fallback = "5"},
       {.name = "fastest", .help = "Show the fastest step, which other work on the machine disturbed least. Default: the median."},
       {.name = "json", .help = "Print JSON."},
@@ -165,9 +192,12 @@ Command rehearse_command() {
               "The real coordinator, actors, engines, compute workers and links run the schedule. In place of an action's program its "
               "compute worker waits, asleep until shortly before the end, so that many ranks share few cores. Printed are the median "
               "step and the simulator's prediction with the same inputs, by cause and rank. A schedule is run as training runs it: one "
-              "kind of backward, and the halves of overlapped pairs in order. Under mpirun the ranks are shared between the "
+              "kind of backward and, where nothing is exchanged, the halves of overlapped pairs in order. Under mpirun the ranks are "
+              "shared between the "
               "processes.\nNAME is a built-in schedule, FILE a table. RUN.toml with PLAN.toml rehearses the run's schedule and layout, "
-              "with actions as long as pipeline.costs of the plan says. Costs are in milliseconds.",
+              "with actions as long as pipeline.costs of the plan says. Where ranks share experts (mesh.expert), "
+              "that many copies of the pipeline run and send each other messages of the sizes of their exchanges. Costs are in "
+              "milliseconds.",
           .options = options,
           .offer = offer_schedules | offer_run,
           .run = rehearse};

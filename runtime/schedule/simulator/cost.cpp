@@ -63,6 +63,12 @@ double Noise::factor(RankId rank, const Action& action) const {
   return factor;
 }
 
+std::vector<StageShape> shapes_of(const std::vector<StageExchanges>& stages) {
+  std::vector<StageShape> shapes;
+  for (const StageExchanges& stage : stages) shapes.push_back(stage.shape);
+  return shapes;
+}
+
 Costs alike(const Costs& costs) {
   Costs result;
   StageCost mean{0, 0, 0, 0};

@@ -52,9 +52,13 @@ struct LinkCost {
 struct StageExchanges {
   StageShape shape = {};
   std::array<SegmentCosts, all_action_kinds.size()> costs = {};
+  std::array<std::vector<double>, all_action_kinds.size()> bytes = {};  // by kind: what a rank sends in each exchange
   [[nodiscard]] const SegmentCosts& of(ActionKind kind) const { return costs[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] SegmentCosts& of(ActionKind kind) { return costs[static_cast<std::size_t>(kind)]; }
 };
+
+/// The shapes alone.
+[[nodiscard]] std::vector<StageShape> shapes_of(const std::vector<StageExchanges>& stages);
 
 /// A rank that stalls once: its action at `index` lasts longer.
 struct Stall {

@@ -18,6 +18,7 @@ struct Part {
 constexpr std::array parts{
     Part{"bubble of the schedule", &LostTime::bubble},
     Part{"unequal stages", &LostTime::imbalance},
+    Part{"exchanges", &LostTime::exchange},
     Part{"link latency", &LostTime::latency},
     Part{"link bandwidth", &LostTime::bandwidth},
     Part{"short rings", &LostTime::slots},
@@ -39,6 +40,9 @@ LostTime lost_time(const Schedule& schedule, const Costs& costs) {
   LostTime lost;
   Costs now = alike(costs);
   now.noise.seed = costs.noise.seed;
+  now.exchanges = costs.exchanges;
+  for (StageExchanges& stage : now.exchanges)
+    for (SegmentCosts& each : stage.costs) std::ranges::fill(each.exchange, 0.0);
   Costs work = now;
   work.stages = costs.stages;
   work.pairs = costs.pairs;
@@ -52,6 +56,8 @@ LostTime lost_time(const Schedule& schedule, const Costs& costs) {
   lost.bubble = add(now);
   lost.imbalance = add(work);
   now = work;
+  now.exchanges = costs.exchanges;
+  lost.exchange = add(now);
   now.links = costs.links;
   for (LinkCost& link : now.links) link.bytes = 0;
   lost.latency = add(now);

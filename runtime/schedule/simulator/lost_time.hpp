@@ -14,6 +14,7 @@ struct LostTime {
   double work = 0;       // the mean of the ranks' action times, without noise
   double bubble = 0;     // inherent in the schedule: equal stages, free links
   double imbalance = 0;  // unequal stages
+  double exchange = 0;   // of rows between ranks that share experts, where nothing hides it
   double latency = 0;    // of the links
   double bandwidth = 0;  // of the links
   double slots = 0;      // rings with too few slots
@@ -24,7 +25,7 @@ struct LostTime {
   [[nodiscard]] double makespan() const;
 };
 
-/// Runs ten simulations without trace. The schedule must be well formed, and live with the rings of `costs`.
+/// Runs eleven simulations without trace. The schedule must be well formed, and live with the rings of `costs`.
 [[nodiscard]] LostTime lost_time(const Schedule& schedule, const Costs& costs);
 
 /// One line per cause that costs or gains time, the largest first; `unit` names the unit of the costs.

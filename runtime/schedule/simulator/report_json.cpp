@@ -31,9 +31,10 @@ Json ranks_json(const Simulation& simulation, const StepMeasures& step) {
 }
 
 Json lost_json(const LostTime& lost) {
-  return {{"work", lost.work},           {"bubble", lost.bubble}, {"imbalance", lost.imbalance}, {"latency", lost.latency},
-          {"bandwidth", lost.bandwidth}, {"slots", lost.slots},   {"launch", lost.launch},       {"slow_ranks", lost.slow_ranks},
-          {"jitter", lost.jitter},       {"stalls", lost.stalls}};
+  return {{"work", lost.work},         {"bubble", lost.bubble},   {"imbalance", lost.imbalance},
+          {"exchange", lost.exchange}, {"latency", lost.latency}, {"bandwidth", lost.bandwidth},
+          {"slots", lost.slots},       {"launch", lost.launch},   {"slow_ranks", lost.slow_ranks},
+          {"jitter", lost.jitter},     {"stalls", lost.stalls}};
 }
 
 Json kinds_json(const StageCost& cost) {

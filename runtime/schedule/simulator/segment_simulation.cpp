@@ -18,8 +18,7 @@ class SegmentSimulator {
   SegmentSimulator(const Schedule& schedule, const Costs& costs)
       : schedule_(schedule), costs_(costs), wiring_(schedule), microbatches_(static_cast<std::size_t>(schedule.microbatches)) {
     check_costs(costs, schedule.placement);
-    std::vector<StageShape> shapes;
-    for (const StageExchanges& stage : costs.exchanges) shapes.push_back(stage.shape);
+    const std::vector<StageShape> shapes = shapes_of(costs.exchanges);
     std::size_t actions = 0;
     for (const auto& list : schedule.ranks) {
       Lane& lane = lanes_.emplace_back();

@@ -21,12 +21,6 @@ StageExchanges chained(const std::vector<double>& fractions, double exchange) {
   return stage;
 }
 
-std::vector<StageShape> shapes_of(const Costs& costs) {
-  std::vector<StageShape> shapes;
-  for (const auto& stage : costs.exchanges) shapes.push_back(stage.shape);
-  return shapes;
-}
-
 double sum(const RankTime& time) {
   return time.busy + time.activation + time.gradient + time.link + time.slot + time.exchange + time.launch + time.drain;
 }
@@ -72,7 +66,7 @@ TEST(SegmentSimulation, AWovenPairComputesWhileTheRowsOfTheOtherAreUnderWay) {
   costs.stages = {{3, 3, 3, 3}};
   costs.exchanges = {chained({1.0 / 3, 1.0 / 3, 1.0 / 3}, 1)};
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).makespan, 20);
-  schedule = with_woven_neighbours(schedule, shapes_of(costs));
+  schedule = with_woven_neighbours(schedule, shapes_of(costs.exchanges));
   const Simulation found = simulate(schedule, costs);
   EXPECT_DOUBLE_EQ(found.makespan, 12);
   EXPECT_DOUBLE_EQ(found.ranks[0].exchange, 0);
@@ -86,7 +80,7 @@ TEST(SegmentSimulation, ExchangesOfARankTakeTurns) {
   Costs costs;
   costs.stages = {{2, 2, 2, 2}};
   costs.exchanges = {chained({0.5, 0.5}, 10)};
-  schedule = with_woven_neighbours(schedule, shapes_of(costs));
+  schedule = with_woven_neighbours(schedule, shapes_of(costs.exchanges));
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).makespan, 2 * (1 + 10 + 10 + 1));
 }
 
