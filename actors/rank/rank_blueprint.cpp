@@ -65,8 +65,8 @@ RankBlueprint::Shapes RankBlueprint::shapes() const {
   Shapes shapes{whole, whole};
   for (const auto stage : plan_.schedule.placement.stages_of(rank_)) {
     const runtime::ProgramSet programs = plan_.programs(stage);
-    shapes.training[stage.index()] = runtime::training_shape(programs);
-    shapes.forward_only[stage.index()] = runtime::forward_only_shape(programs);
+    shapes.training[stage.index()] = runtime::training_shape(programs, plan_.mesh.expert);
+    shapes.forward_only[stage.index()] = runtime::forward_only_shape(programs, plan_.mesh.expert);
   }
   return shapes;
 }

@@ -42,7 +42,7 @@ double usual_step(const PipelinePlan& plan) {
 void choose_pairs(PipelinePlan& plan, const std::string& weave) {
   if (plan.mesh.expert == 1 || weave == "off") return change_schedules(plan, runtime::without_pairs);
   std::vector<runtime::StageShape> shapes;
-  for (const auto& each : programs_of_a_copy(plan)) shapes.push_back(runtime::training_shape(each));
+  for (const auto& each : programs_of_a_copy(plan)) shapes.push_back(runtime::training_shape(each, plan.mesh.expert));
   change_schedules(plan, [&](const runtime::Schedule& one) { return runtime::with_woven_neighbours(one, shapes); });
 }
 

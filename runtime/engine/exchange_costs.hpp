@@ -14,9 +14,8 @@ struct GroupLink {
   double bytes_per_unit = 0;  // that a rank sends, and receives at the same time; 0: no limit
 };
 
-/// The segments of a stage's training actions and what its exchanges take, for tokens that choose all experts equally often. A segment's
-/// fraction of the action follows from the FLOPs and bytes of its operations. A member keeps its own rows, so an exchange moves
-/// (members - 1) / members of what is sent, or received if that is more. W has no exchanges.
+/// The segments of a stage's training actions and what its exchanges take (training_shape()). A segment's fraction of the action is that of
+/// its work.
 [[nodiscard]] StageExchanges exchange_costs(const ProgramSet& programs, const GroupLink& link);
 
 /// The costs of these stages by their programs alone, on processors and links as they usually are, in no particular unit.

@@ -2,38 +2,60 @@
 
 #include <algorithm>
 
+#include "kernels/base/dtype.hpp"
+
 namespace millrace::runtime {
 namespace {
 
+double work_of(const ProgramSet& programs, const Operation& operation) {
+  if (posted_by(operation).valid() || awaited_by(operation).valid()) return 0;
+  const Cost one = cost(programs, operation);
+  return one.flops + usual_flops_per_byte * one.bytes;
+}
+
+double mean_bytes(const ProgramSet& programs, ValueId id) {
+  const ValueType type = mean_type(programs, id);
+  return static_cast<double>(type.shape.elements()) * static_cast<double>(kernels::size_of(type.dtype));
+}
+
+double bytes_of(const ProgramSet& programs, ExchangeId id, int members) {
+  const ExchangeSpec& exchange = programs.exchange(id);
+  return std::max(mean_bytes(programs, exchange.send), mean_bytes(programs, exchange.receive)) * static_cast<double>(members - 1) /
+         static_cast<double>(members);
+}
+
 /// The exchanges of a program are numbered in the order in which it posts them, whatever their ids are.
-std::vector<SegmentShape> shape_of(const ProgramSet& programs, ProgramKind kind) {
-  std::vector<SegmentShape> shapes;
+void describe(const ProgramSet& programs, ProgramKind program, int members, ActionKind kind, StageShape& stage) {
+  auto& shapes = stage.of(kind);
+  auto& usual = stage.usual[static_cast<std::size_t>(kind)];
+  shapes.clear();
   std::vector<ExchangeId> posted;
-  for (const Segment& segment : programs.segments(kind)) {
-    SegmentShape shape;
+  for (const Segment& segment : programs.segments(program)) {
+    SegmentShape& shape = shapes.emplace_back();
     if (segment.awaits.valid()) shape.awaits = static_cast<int>(std::ranges::find(posted, segment.awaits) - posted.begin());
     shape.posts = static_cast<int>(segment.posts.size());
     posted.insert(posted.end(), segment.posts.begin(), segment.posts.end());
-    shapes.push_back(shape);
+    double& work = usual.compute.emplace_back();
+    for (std::size_t index = segment.first; index < segment.end; ++index) work += work_of(programs, programs.program(program)[index]);
+    for (const ExchangeId id : segment.posts) usual.exchange.push_back(usual_flops_per_sent_byte * bytes_of(programs, id, members));
   }
-  return shapes;
 }
 
 }  // namespace
 
-StageShape training_shape(const ProgramSet& programs) {
-  StageShape shape;
-  shape.of(ActionKind::forward) = shape_of(programs, ProgramKind::forward);
-  shape.of(ActionKind::input_gradient) = shape_of(programs, ProgramKind::input_gradient);
-  shape.of(ActionKind::weight_gradient) = shape_of(programs, ProgramKind::weight_gradient);
-  shape.of(ActionKind::backward) = shape_of(programs, ProgramKind::backward);
-  return shape;
+StageShape training_shape(const ProgramSet& programs, int members) {
+  StageShape stage;
+  describe(programs, ProgramKind::forward, members, ActionKind::forward, stage);
+  describe(programs, ProgramKind::input_gradient, members, ActionKind::input_gradient, stage);
+  describe(programs, ProgramKind::weight_gradient, members, ActionKind::weight_gradient, stage);
+  describe(programs, ProgramKind::backward, members, ActionKind::backward, stage);
+  return stage;
 }
 
-StageShape forward_only_shape(const ProgramSet& programs) {
-  StageShape shape;
-  shape.of(ActionKind::forward) = shape_of(programs, ProgramKind::evaluate);
-  return shape;
+StageShape forward_only_shape(const ProgramSet& programs, int members) {
+  StageShape stage;
+  describe(programs, ProgramKind::evaluate, members, ActionKind::forward, stage);
+  return stage;
 }
 
 }  // namespace millrace::runtime

@@ -1,5 +1,8 @@
 #include "runtime/schedule/segment_list.hpp"
 
+#include <map>
+#include <tuple>
+
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/component.hpp"
 #include "runtime/schedule/weave.hpp"
@@ -28,13 +31,17 @@ class SegmentList {
   struct Strand {
     ListSegment next;
     const std::vector<SegmentShape>* shape = nullptr;
+    const SegmentCosts* costs = nullptr;
     std::vector<int> posted = {};  // by exchange of the action: its number in the list
   };
 
   [[nodiscard]] Strand strand_of(std::size_t index, int strand) const {
     const Action& action = list_[index];
-    const auto& shape = (shapes_.empty() ? whole_ : shapes_.at(action.stage.index())).of(action.kind);
-    return {{.action = static_cast<int>(index), .segments = static_cast<int>(shape.size()), .strand = strand}, &shape};
+    const StageShape& stage = shapes_.empty() ? whole_ : shapes_.at(action.stage.index());
+    const auto& shape = stage.of(action.kind);
+    return {{.action = static_cast<int>(index), .segments = static_cast<int>(shape.size()), .strand = strand},
+            &shape,
+            &stage.usual_of(action.kind)};
   }
 
   void append_next(Strand& strand) {
@@ -62,13 +69,16 @@ class SegmentList {
       return append_all(std::move(second));
     }
     second.next.strand = 1;
+    auto& order = orders_[{one.stage, one.kind, other.stage, other.kind}];
     const bool same_program = one.stage == other.stage && one.kind == other.kind;
-    for (const WovenSegment& next : weave({first.shape}, {second.shape}, same_program)) append_next(next.action == 0 ? first : second);
+    if (order.empty()) order = weave({first.shape, *first.costs}, {second.shape, *second.costs}, same_program);
+    for (const WovenSegment& next : order) append_next(next.action == 0 ? first : second);
   }
 
   const std::vector<Action>& list_;
   const std::vector<StageShape>& shapes_;
   const StageShape whole_;
+  std::map<std::tuple<StageId, ActionKind, StageId, ActionKind>, std::vector<WovenSegment>> orders_;  // of pairs
   int exchanges_ = 0;
   std::vector<ListSegment> segments_;
 };

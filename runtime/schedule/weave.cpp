@@ -15,30 +15,38 @@ double cost_at(const std::vector<double>& costs, std::size_t index) { return ind
 class TwoStrands {
  public:
   TwoStrands(const WovenAction& first, const WovenAction& second) : actions_{&first, &second} {
-    for (std::size_t action = 0; action < 2; ++action)
-      for (std::size_t segment = 0; segment < size(action); ++segment) left_[action] += cost_at(actions_[action]->costs.compute, segment);
+    for (std::size_t action = 0; action < 2; ++action) {
+      std::size_t exchange = 0;
+      for (std::size_t segment = 0; segment < size(action); ++segment) {
+        compute_left_ += cost_at(actions_[action]->costs.compute, segment);
+        for (int post = 0; post < (*actions_[action]->segments)[segment].posts; ++post)
+          exchange_left_ += cost_at(actions_[action]->costs.exchange, exchange++);
+      }
+    }
   }
 
   [[nodiscard]] std::size_t size(std::size_t action) const { return actions_[action]->segments->size(); }
   [[nodiscard]] std::size_t next(std::size_t action) const { return next_[action]; }
   [[nodiscard]] bool done(std::size_t action) const { return next_[action] == size(action); }
-  [[nodiscard]] double left(std::size_t action) const { return left_[action]; }
+  [[nodiscard]] bool done() const { return done(0) && done(1); }
   [[nodiscard]] double now() const { return lane_; }
 
-  /// When the action's next segment can begin.
-  [[nodiscard]] double ready(std::size_t action) const {
-    const int awaits = (*actions_[action]->segments)[next_[action]].awaits;
-    return awaits < 0 ? lane_ : std::max(lane_, arrived_[action].at(static_cast<std::size_t>(awaits)));
+  /// No order of what is left ends before this.
+  [[nodiscard]] double bound() const {
+    return std::max(lane_ + compute_left_, exchange_left_ > 0 ? std::max(lane_, link_) + exchange_left_ : 0);
   }
 
-  /// Runs it.
+  /// Runs the action's next segment.
   void run(std::size_t action) {
     const SegmentShape& segment = (*actions_[action]->segments)[next_[action]];
+    if (segment.awaits >= 0) lane_ = std::max(lane_, arrived_[action].at(static_cast<std::size_t>(segment.awaits)));
     const double time = cost_at(actions_[action]->costs.compute, next_[action]);
-    lane_ = ready(action) + time;
-    left_[action] -= time;
+    lane_ += time;
+    compute_left_ -= time;
     for (int post = 0; post < segment.posts; ++post) {
-      link_ = std::max(link_, lane_) + cost_at(actions_[action]->costs.exchange, arrived_[action].size());
+      const double exchange = cost_at(actions_[action]->costs.exchange, arrived_[action].size());
+      link_ = std::max(link_, lane_) + exchange;
+      exchange_left_ -= exchange;
       arrived_[action].push_back(link_);
     }
     ++next_[action];
@@ -47,9 +55,9 @@ class TwoStrands {
  private:
   std::array<const WovenAction*, 2> actions_;
   std::array<std::size_t, 2> next_{};
-  std::array<double, 2> left_{};
   std::array<std::vector<double>, 2> arrived_;  // by exchange
   double lane_ = 0, link_ = 0;                  // until when compute and link are taken
+  double compute_left_ = 0, exchange_left_ = 0;
 };
 
 /// One action after the other.
@@ -60,24 +68,43 @@ std::vector<WovenSegment> in_sequence(const WovenAction& first, const WovenActio
   return order;
 }
 
+/// The beginning of an order, and where it leaves the two actions.
+struct Prefix {
+  TwoStrands strands;
+  std::vector<WovenSegment> order;
+};
+
+constexpr std::size_t beam = 32;  // beginnings of one length that are continued
+
+/// Leaves the most promising ones: those that could end first, and of these the one that is furthest.
+void keep_best(std::vector<Prefix>& prefixes) {
+  const auto rank = [](const Prefix& prefix) { return std::pair{prefix.strands.bound(), prefix.strands.now()}; };
+  std::ranges::stable_sort(prefixes, {}, rank);
+  if (prefixes.size() > beam) prefixes.erase(prefixes.begin() + beam, prefixes.end());
+}
+
 }  // namespace
 
 std::vector<WovenSegment> weave(const WovenAction& first, const WovenAction& second, bool same_program) {
-  TwoStrands strands(first, second);
-  std::vector<WovenSegment> order;
-  while (!strands.done(0) || !strands.done(1)) {
-    std::size_t chosen = strands.done(0) ? 1 : 0;
-    const bool both = !strands.done(0) && !strands.done(1);
-    const bool second_may = !same_program || strands.next(1) < strands.next(0);
-    if (both && second_may) {
-      const double a = strands.ready(0), b = strands.ready(1);
-      if (b < a || (b == a && strands.left(1) > strands.left(0))) chosen = 1;
+  std::vector<Prefix> prefixes{{TwoStrands(first, second), {}}};
+  while (!prefixes.front().strands.done()) {
+    std::vector<Prefix> longer;
+    for (const Prefix& prefix : prefixes) {
+      for (std::size_t action = 0; action < 2; ++action) {
+        const TwoStrands& strands = prefix.strands;
+        const bool too_early = same_program && action == 1 && !strands.done(0) && strands.next(1) >= strands.next(0);
+        if (strands.done(action) || too_early) continue;
+        Prefix& next = longer.emplace_back(prefix);
+        next.order.push_back({static_cast<int>(action), static_cast<int>(strands.next(action))});
+        next.strands.run(action);
+      }
     }
-    order.push_back({static_cast<int>(chosen), static_cast<int>(strands.next(chosen))});
-    strands.run(chosen);
+    keep_best(longer);
+    prefixes = std::move(longer);
   }
   auto sequence = in_sequence(first, second);
-  return woven_time(first, second, sequence) < strands.now() ? sequence : order;
+  const Prefix& best = prefixes.front();
+  return woven_time(first, second, sequence) <= best.strands.now() ? sequence : best.order;
 }
 
 double woven_time(const WovenAction& first, const WovenAction& second, std::span<const WovenSegment> order) {
@@ -89,8 +116,8 @@ double woven_time(const WovenAction& first, const WovenAction& second, std::span
                    each.action);
     strands.run(action);
   }
-  MILLRACE_CHECK(strands.done(0) && strands.done(1), ExitCode::internal, schedule_component,
-                 "an order of {} segments, expected all of both actions", order.size());
+  MILLRACE_CHECK(strands.done(), ExitCode::internal, schedule_component, "an order of {} segments, expected all of both actions",
+                 order.size());
   return strands.now();
 }
 

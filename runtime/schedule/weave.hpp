@@ -8,13 +8,6 @@
 
 namespace millrace::runtime {
 
-/// What the segments of an action take, in any unit: `compute` by segment, `exchange` by exchange of the action. A shorter list, or an
-/// empty one, is continued with ones.
-struct SegmentCosts {
-  std::vector<double> compute;
-  std::vector<double> exchange;
-};
-
 /// One of two woven actions.
 struct WovenAction {
   const std::vector<SegmentShape>* segments = nullptr;
@@ -27,12 +20,11 @@ struct WovenSegment {
   friend bool operator==(const WovenSegment&, const WovenSegment&) = default;
 };
 
-/// The order in which a rank runs the segments of two actions, so that one computes while the rows of the other are under way. Each action
-/// keeps its own order. List scheduling, unless one action after the other takes less time: of the two next segments the one goes first
-/// that can begin earlier, exchanges taking turns on one link; of two that can begin at once the one with more left to do. A pure function
-/// of its arguments, so that the members of an exchange, whose lists must be equal, find the same order. Lists of ranks are woven without
-/// costs: every segment and exchange counts as one. `same_program`: both actions run one program of one stage; then segment k of the second
-/// stays behind segment k of the first, so that sums take their microbatches in order.
+/// The order in which a rank runs the segments of two actions, so that one computes while the rows of the other are under way, exchanges
+/// taking turns on one link: the one that ends first, found by beam search, or one action after the other if that takes no longer. Each
+/// action keeps its own order. A pure function of its arguments, so that the members of an exchange, whose lists must be equal, find the
+/// same order. Lists of ranks are woven with the costs of usual machines (StageShape::usual). `same_program`: both actions run one program
+/// of one stage; then segment k of the second stays behind segment k of the first, so that sums take their microbatches in order.
 [[nodiscard]] std::vector<WovenSegment> weave(const WovenAction& first, const WovenAction& second, bool same_program);
 
 /// The time that this order takes, exchanges included, on one compute lane and one link.

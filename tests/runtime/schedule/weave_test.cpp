@@ -3,6 +3,7 @@
 #include "runtime/schedule/weave.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <random>
 
 #include "tests/runtime/schedule/schedule_support.hpp"
@@ -45,14 +46,28 @@ TEST(Weave, FollowsWhatSegmentsAndExchangesTake) {
 
 TEST(Weave, KeepsSumsOfOneProgramInTheOrderOfMicrobatches) {
   const auto three = chain(3);
-  // The second has more to do and would begin.
-  const WovenAction brief{&three, {{5, 1, 1}, {1, 1}}}, lengthy{&three, {{1, 1, 20}, {1, 1}}};
+  // The second has a long exchange to hide and would begin.
+  const WovenAction brief{&three, {{5, 1, 1}, {1, 1}}}, lengthy{&three, {{1, 1, 20}, {30, 1}}};
   const auto free = weave(brief, lengthy, false), ordered = weave(brief, lengthy, true);
   const auto place = [](const std::vector<WovenSegment>& order, const WovenSegment& segment) {
     return std::find(order.begin(), order.end(), segment) - order.begin();
   };
   EXPECT_LT(place(free, {1, 0}), place(free, {0, 0}));
   for (int segment = 0; segment < 3; ++segment) EXPECT_LT(place(ordered, {0, segment}), place(ordered, {1, segment}));
+}
+
+/// The shortest time of all orders that begin with `order`.
+double shortest(const WovenAction& first, const WovenAction& second, std::vector<WovenSegment>& order, int a, int b) {
+  const int all[2] = {static_cast<int>(first.segments->size()), static_cast<int>(second.segments->size())};
+  if (a == all[0] && b == all[1]) return woven_time(first, second, order);
+  double best = std::numeric_limits<double>::infinity();
+  for (const int which : {0, 1}) {
+    if ((which == 0 ? a : b) == all[which]) continue;
+    order.push_back({which, which == 0 ? a : b});
+    best = std::min(best, shortest(first, second, order, a + (which == 0), b + (which == 1)));
+    order.pop_back();
+  }
+  return best;
 }
 
 TEST(Weave, AnyTwoActionsKeepTheirOrderAndLoseNoTime) {
@@ -67,8 +82,8 @@ TEST(Weave, AnyTwoActionsKeepTheirOrderAndLoseNoTime) {
     }
     for (int exchange = 0; exchange < posted; ++exchange) costs.exchange.push_back(draw(30));
   };
-  double woven = 0, in_order = 0;
-  for (int trial = 0; trial < 2000; ++trial) {
+  double woven = 0, in_order = 0, optimal = 0, free = 0;
+  for (int trial = 0; trial < 500; ++trial) {
     std::vector<SegmentShape> shapes[2];
     WovenAction first{&shapes[0]}, second{&shapes[1]};
     action(shapes[0], first.costs);
@@ -82,10 +97,17 @@ TEST(Weave, AnyTwoActionsKeepTheirOrderAndLoseNoTime) {
       const double time = woven_time(first, second, order);  // throws if an action's order is broken or not complete
       EXPECT_LE(time, woven_time(first, second, sequence));
       woven += time;
+      if (same_program) continue;
+      std::vector<WovenSegment> none;
+      const double least = shortest(first, second, none, 0, 0);
+      EXPECT_GE(time, least);
+      optimal += least;
+      free += time;
     }
     in_order += 2 * woven_time(first, second, sequence);
   }
   EXPECT_LT(woven, 0.9 * in_order);
+  EXPECT_LT(free, 1.01 * optimal);
 }
 
 }  // namespace
