@@ -86,13 +86,9 @@ std::vector<TimedEntry> entries_of(const RehearsalSettings& settings, runtime::R
 
 std::vector<SlowLink> links_of(const RehearsalSettings& settings) {
   std::vector<SlowLink> links;
-  if (settings.costs.links.empty()) return links;
   const auto& one = settings.schedule.placement;
-  for (const runtime::Edge& edge : runtime::edges_of(runtime::Placement::copies_of(one, settings.members))) {
-    const auto alike = runtime::edge_into(one, runtime::StageId(edge.consumer.value % one.stages()), edge.kind);
-    const runtime::LinkCost& link = settings.costs.links.at(alike->index());
-    links.push_back(edge.local() ? SlowLink{} : SlowLink{nanoseconds_of(link.latency), nanoseconds_of(link.occupancy())});
-  }
+  for (const runtime::LinkCost& link : runtime::replicate(settings.costs, one, settings.members).links)
+    links.push_back({nanoseconds_of(link.latency), nanoseconds_of(link.occupancy())});
   return links;
 }
 

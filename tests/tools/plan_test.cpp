@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "kernels/base/check.hpp"
@@ -76,10 +77,10 @@ TEST(Plan, CountsExchangesAndWeavesWhereThatHidesThem) {
   const TemporaryFolder folder;
   const auto costs = folder.write("costs.csv", "embedding,0,0,0\nlayer,1,1,1\nhead,1,1,1\n");
   const auto step = [&](const Words& more, const std::string& weave) {
-    const auto result = plan(joined({"model.family=mixtral", "model.experts=4", "model.experts_per_token=2", "mesh.expert=2",
-                                     "train.accumulators=2", "model.layers=4", "--costs", costs, "--schedules", "1f1b", "--out",
-                                     folder / "plan.toml"},
-                                    more));
+    const auto result =
+        plan(joined({"model.family=mixtral", "model.experts=4", "model.experts_per_token=2", "mesh.expert=2", "train.accumulators=2",
+                     "model.layers=4", "--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml"},
+                    more));
     EXPECT_EQ(result.code, 0) << result.err;
     expect_parts(result.out, {", weave " + weave + "\n"});
     expect_parts(read_file(folder / "plan.toml"), {"\nweave = \"" + weave + "\"\n"});
@@ -131,6 +132,51 @@ TEST(Plan, ARehearsalTakesThePlanAndItsCosts) {
   EXPECT_GT(number_in(uniform.out, "step +measured +[0-9.]+ ms +predicted +([0-9.]+)"), step);
   expect_failure(rehearse({}), ExitCode::config, {"pipeline.costs is empty"});
   EXPECT_EQ(rehearse({folder / "plan.toml", "--ranks", "4"}).code, static_cast<int>(ExitCode::usage));
+}
+
+TEST(Plan, ARehearsalExchangesRowsAndHidesThem) {
+  const TemporaryFolder folder;
+  const auto costs = folder.write("costs.csv", "embedding,0,0,0\nlayer,2,2,2\nhead,2,2,2\n");
+  const Words model{"model.family=mixtral", "model.experts=4",      "model.experts_per_token=2",
+                    "mesh.expert=2",        "train.accumulators=2", "model.layers=2",
+                    "train.microbatches=8", "pipeline.ranks=1",     "pipeline.schedule=1f1b"};
+  const Words link{"--link-rate", "3e7"};
+  struct Found {
+    double planned, predicted, measured, exchange;
+  };
+  const auto found = [&](const std::string& weave, const std::string& launcher) {
+    const Words weaves{"pipeline.weave=" + weave};
+    const auto planned =
+        plan(joined(joined(joined(model, weaves), link), {"--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml"}));
+    EXPECT_EQ(planned.code, 0) << planned.err;
+    const Words words{"rehearse",
+                      "configs/runs/tiny.toml",
+                      "model.vocab_size=2048",
+                      "model.hidden_size=64",
+                      "model.intermediate_size=128",
+                      folder / "plan.toml",
+                      "--json",
+                      "--steps",
+                      "3"};
+    const auto result = run_millrace(joined(joined(words, model), link), launcher);
+    EXPECT_EQ(result.code, 0) << result.err;
+    if (result.code != 0) return Found{};
+    const auto json = nlohmann::json::parse(result.out);
+    EXPECT_EQ(json.at("measured_times").size(), 1U) << "the copies are alike";
+    return Found{number_in(planned.out, "a step of ([0-9.]+) ms"), json.at("predicted").get<double>(), json.at("measured").get<double>(),
+                 json.at("measured_times").at(0).at("exchange").get<double>()};
+  };
+  const Found off = found("off", ""), woven = found("neighbours", "");
+  for (const Found& each : {off, woven}) {
+    EXPECT_NEAR(each.predicted, each.planned, 0.01);
+    EXPECT_GE(each.measured, 0.99 * each.predicted);
+  }
+  const double work = 4 * 3 * 6;
+  EXPECT_NEAR(off.predicted, work + 2 * 4 * 4 * 2.2, 8) << "about 2.2 ms for each of two exchanges forward and two back, of two layers";
+  EXPECT_GE(off.exchange, 0.95 * (off.predicted - work)) << "nothing hides them";
+  EXPECT_LT(woven.exchange, 0.6 * off.exchange);
+  // The same with a copy in each process.
+  EXPECT_GE(found("off", on_processes(2)).exchange, 0.95 * (off.predicted - work));
 }
 
 TEST(Plan, TrainTakesThePlan) {

@@ -115,12 +115,14 @@ void write_rehearsal_profile(actors::GatheredRecords records, const Request& req
   measured.run.kind = "rehearsal";
   measured.run.build = build_id();
   measured.run.processes = session.topology().processes();
-  measured.schedule = request.settings.schedule;
+  const actors::RehearsalSettings& settings = request.settings;
+  measured.schedule = runtime::replicate(settings.schedule, settings.members);
   measured.process_of_rank = std::move(records.processes);
   measured.clocks = std::move(records.clocks);
   measured.traces = std::move(records.traces);
-  for (int step = 1; step <= request.settings.steps; ++step) measured.steps.emplace_back(step);
-  measured.planned = request.settings.costs;
+  for (int step = 1; step <= settings.steps; ++step) measured.steps.emplace_back(step);
+  measured.planned =
+      settings.members == 1 ? settings.costs : runtime::replicate(settings.costs, settings.schedule.placement, settings.members);
   const auto problems = write_profile(runtime::analyze(std::move(measured)), folder);
   MILLRACE_CHECK(problems.empty(), ExitCode::internal, rehearse_component, "the profile in {} is not sound: {}", folder, problems);
 }

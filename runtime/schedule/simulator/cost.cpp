@@ -69,6 +69,33 @@ std::vector<StageShape> shapes_of(const std::vector<StageExchanges>& stages) {
   return shapes;
 }
 
+Costs replicate(const Costs& costs, const Placement& placement, int copies) {
+  Costs all = costs;
+  for (int copy = 1; copy < copies; ++copy) {
+    all.stages.insert(all.stages.end(), costs.stages.begin(), costs.stages.end());
+    all.exchanges.insert(all.exchanges.end(), costs.exchanges.begin(), costs.exchanges.end());
+    all.noise.slowdown.insert(all.noise.slowdown.end(), costs.noise.slowdown.begin(), costs.noise.slowdown.end());
+    for (Stall stall : costs.noise.stalls) {
+      stall.rank = RankId(stall.rank.value + copy * placement.ranks());
+      all.noise.stalls.push_back(stall);
+    }
+    for (PairCost pair : costs.pairs) {
+      pair.forward = StageId(pair.forward.value + copy * placement.stages());
+      pair.backward = StageId(pair.backward.value + copy * placement.stages());
+      all.pairs.push_back(pair);
+    }
+  }
+  const auto by_edge = [&](const auto& of_one, auto& of_all) {
+    of_all.clear();
+    if (of_one.empty()) return;
+    for (const Edge& edge : edges_of(Placement::copies_of(placement, copies)))
+      of_all.push_back(of_one.at(edge_into(placement, StageId(edge.consumer.value % placement.stages()), edge.kind)->index()));
+  };
+  by_edge(costs.links, all.links);
+  by_edge(costs.slots, all.slots);
+  return all;
+}
+
 Costs alike(const Costs& costs) {
   Costs result;
   StageCost mean{0, 0, 0, 0};

@@ -7,7 +7,6 @@
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/placement.hpp"
 #include "runtime/schedule/stage_shape.hpp"
-#include "runtime/schedule/weave.hpp"
 
 namespace millrace::runtime {
 
@@ -89,6 +88,10 @@ struct Costs {
   int issue_ahead = 2;                         // number of entries that may be launched and unfinished at a time, at least 1
   Noise noise;
 };
+
+/// The costs of this many copies of a pipeline with `placement` (Placement::copies_of); `costs` are those of one. Ranks of all copies
+/// are as slow and stall as those of one, but jitter is drawn anew.
+[[nodiscard]] Costs replicate(const Costs& costs, const Placement& placement, int copies);
 
 /// Returns costs in which all stages are equal, and so are all pairs: the means over the stages and pairs. Links, slots, launch
 /// and noise are dropped.

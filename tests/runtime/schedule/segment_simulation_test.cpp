@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/schedule/replicate.hpp"
 #include "runtime/schedule/weave_pairs.hpp"
 #include "tests/runtime/schedule/random_costs.hpp"
 
@@ -95,6 +96,20 @@ TEST(SegmentSimulation, TheHalvesOfAPairHaveTimesOfTheirOwn) {
   EXPECT_DOUBLE_EQ(found.end[found.at(RankId(0), 0)], 3);
   EXPECT_DOUBLE_EQ(found.begin[found.at(RankId(1), 0)], 3);
   EXPECT_DOUBLE_EQ(found.end[found.at(RankId(0), 1)], 4);
+}
+
+TEST(SegmentSimulation, CopiesOfAPipelineAreAlike) {
+  RandomRuns runs(3);
+  for (int round = 0; round < 40; ++round) {
+    RandomRun run = runs.next();
+    run.costs.noise.jitter = 0;
+    if (round % 2 == 0) run.costs.exchanges.assign(run.costs.stages.size(), chained({0.5, 0.25, 0.25}, 0.3));
+    const Simulation one = simulate(run.schedule, run.costs);
+    const Simulation all = simulate(replicate(run.schedule, 3), replicate(run.costs, run.schedule.placement, 3));
+    EXPECT_DOUBLE_EQ(all.makespan, one.makespan);
+    ASSERT_EQ(all.actions(), 3 * one.actions());
+    for (std::size_t action = 0; action < all.actions(); ++action) EXPECT_EQ(all.end[action], one.end[action % one.actions()]);
+  }
 }
 
 TEST(SegmentSimulation, NoScheduleGainsTimeByExchangesOrLosesMoreThanTheyTake) {
