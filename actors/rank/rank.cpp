@@ -211,6 +211,12 @@ std::unique_ptr<cluster::Exchanges> connect_exchanges(const PipelinePlan& plan, 
     cluster::ExchangeGroup& added = groups.emplace_back(cluster::ExchangeGroup{rank, "expert", {}});
     for (const auto member : group.ranks) added.ranks.push_back(member.value);
   }
+  for (const cluster::ExchangeGroup& group : groups) {  // of this process; processes compare their plans
+    std::vector<const runtime::RankPlan*> lists;
+    for (const auto& hosted : ranks)
+      if (std::ranges::find(group.ranks, hosted.rank->id().value) != group.ranks.end()) lists.push_back(&hosted.rank->training_plan());
+    runtime::check_members(lists);
+  }
   std::vector<cluster::Exchanges::Member> members;
   for (const auto& hosted : ranks) members.push_back({hosted.rank->id().value, hosted.events});
   auto exchanges = std::make_unique<cluster::Exchanges>(topology, transport, groups, members);

@@ -1,6 +1,9 @@
 #include "runtime/engine/rank_plan.hpp"
 
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <tuple>
 
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/edge.hpp"
@@ -30,7 +33,33 @@ void choose_slots(PlannedEntry& planned, int ordinal, const StashSlots& slots, C
   }
 }
 
+/// What must be the same of all members: a copy has the j-th of its own microbatches where another has the j-th of its own.
+auto common_part(const RankPlan& plan, std::size_t index) {
+  const PlannedEntry& entry = plan.entries[index];
+  const auto ordinal = plan.own.before(entry.action.microbatch.value);
+  return std::tuple(entry.action.kind, ordinal, entry.segment, entry.segments, entry.strand, entry.awaits, entry.first_exchange,
+                    entry.posts);
+}
+
+std::string entry_text(const RankPlan& plan, std::size_t index) {
+  if (index >= plan.entries.size()) return "its end";
+  return fmt::format("{} segment {}", plan.entries[index].action, plan.entries[index].segment);
+}
+
 }  // namespace
+
+void check_members(const std::vector<const RankPlan*>& members) {
+  for (const RankPlan* member : members) {
+    const RankPlan& first = *members.front();
+    const std::size_t longest = std::max(first.entries.size(), member->entries.size());
+    for (std::size_t index = 0; index < longest; ++index) {
+      const bool both = index < first.entries.size() && index < member->entries.size();
+      MILLRACE_CHECK(both && common_part(first, index) == common_part(*member, index), ExitCode::internal, "runtime.engine",
+                     "rank {} and rank {} share experts, but at entry {} of their lists are {} and {}, expected the same", first.rank,
+                     member->rank, index, entry_text(first, index), entry_text(*member, index));
+    }
+  }
+}
 
 RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StashSlots>& slots,
                         const std::vector<StageShape>& shapes) {

@@ -52,4 +52,9 @@ struct RankPlan {
 [[nodiscard]] RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector<StashSlots>& slots,
                                       const std::vector<StageShape>& shapes = {});
 
+/// The lists of ranks that share experts must have the same actions, each of its own copy, in the same segments and with the same
+/// exchanges: then all members are free of deadlock if one is, and every member's n-th exchange is the same. Error(internal) naming two
+/// lists that differ, and where.
+void check_members(const std::vector<const RankPlan*>& members);
+
 }  // namespace millrace::runtime

@@ -1,3 +1,8 @@
+#include <signal.h>
+
+#include <random>
+#include <thread>
+
 #include "tests/reliability/kill_trials.hpp"
 
 namespace millrace::tests {
@@ -14,14 +19,6 @@ struct Recipe {
   std::vector<std::string> keys;
 };
 void PrintTo(const Recipe& recipe, std::ostream* out) { *out << recipe.name; }
-
-/// The smallest model with latent attention and routers whose biases move.
-const std::vector<std::string> deepseek{"model.family=deepseek_v3",  "model.experts=4",
-                                        "model.experts_per_token=2", "model.moe_intermediate_size=24",
-                                        "model.shared_experts=1",    "model.first_dense_layers=1",
-                                        "model.kv_heads=4",          "model.q_lora_rank=12",
-                                        "model.kv_lora_rank=10",     "model.qk_nope_head_dim=6",
-                                        "model.qk_rope_head_dim=4",  "model.v_head_dim=5"};
 
 /// The smallest model with n-gram memories.
 const std::vector<std::string> engram{"model.family=deepseek",
@@ -42,11 +39,6 @@ const std::vector<std::string> engram{"model.family=deepseek",
                                       "model.engram_vocab_bases=50,60",
                                       "model.engram_compressed_vocab_size=228",
                                       "model.engram_compressed_pad_id=227"};
-
-std::vector<std::string> with(std::vector<std::string> keys, const std::vector<std::string>& more) {
-  keys.insert(keys.end(), more.begin(), more.end());
-  return keys;
-}
 
 class RecipeKilled : public ::testing::TestWithParam<Recipe> {};
 
@@ -76,6 +68,46 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(SharedExperts, KilledAtAnyExchangeTheyResumeToTheBit) {
   Training training(with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2", "pipeline.weave=neighbours"}));
   for (int trial = 0; trial < 20; ++trial) kill_and_resume(training, Blow::at_an_exchange, 500 + trial);
+}
+
+/// Runs once with this fault; nothing may be lost or differ.
+void expect_the_same_with(Training& training, const std::string& fault, const std::string& directory) {
+  const auto end = training.run(4, directory, {}, {"MILLRACE_FAULT=" + fault});
+  EXPECT_EQ(end.code, 0) << fault << "\n" << end.out << end.err;
+  EXPECT_EQ(training.result(directory), training.undisturbed()) << fault;
+}
+
+TEST(SharedExperts, DelayedAtAnyExchangeTheyHaveTheSameBits) {
+  Training training(with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2", "pipeline.weave=neighbours"}));
+  std::mt19937 random(9);
+  for (int trial = 0; trial < 20; ++trial) {
+    const auto process = std::to_string(random() % 4), hit = std::to_string(1 + random() % 400);
+    const std::string delay = trial % 4 == 0 ? ":delay=1" : ":hit=" + hit + ":delay=" + std::to_string(100 + random() % 900);
+    expect_the_same_with(training, "point=exchange.post" + delay + ":rank=" + process, "run-" + std::to_string(trial));
+  }
+}
+
+TEST(SharedExperts, StoppedForAWhileTheyGoOnWithTheSameBits) {
+  Training training(with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2"}));
+  std::mt19937 random(10);
+  int stopped = 0;
+  for (int trial = 0; trial < 20; ++trial) {
+    const std::string directory = "run-" + std::to_string(trial);
+    Job job(mpirun(4), training.words(directory));
+    if (job.wait_for("step " + std::to_string(1 + random() % 35) + "/", Training::patience)) {
+      const auto pid = job.process(static_cast<int>(random() % 4));
+      if (pid && ::kill(*pid, SIGSTOP) == 0) {
+        ++stopped;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50 + random() % 1500));
+        ::kill(*pid, SIGCONT);
+      }
+    }
+    const auto end = job.wait(Training::patience);
+    ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
+    EXPECT_EQ(end->code, 0) << end->out << end->err;
+    EXPECT_EQ(training.result(directory), training.undisturbed());
+  }
+  EXPECT_GT(stopped, 10);
 }
 
 }  // namespace

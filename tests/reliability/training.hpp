@@ -12,6 +12,19 @@ namespace millrace::tests {
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+/// The smallest model with latent attention and routers whose biases move.
+inline const std::vector<std::string> deepseek{"model.family=deepseek_v3",  "model.experts=4",
+                                               "model.experts_per_token=2", "model.moe_intermediate_size=24",
+                                               "model.shared_experts=1",    "model.first_dense_layers=1",
+                                               "model.kv_heads=4",          "model.q_lora_rank=12",
+                                               "model.kv_lora_rank=10",     "model.qk_nope_head_dim=6",
+                                               "model.qk_rope_head_dim=4",  "model.v_head_dim=5"};
+
+inline std::vector<std::string> with(std::vector<std::string> keys, const std::vector<std::string>& more) {
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
 /// The results of a finished run that must be the same however often it was interrupted.
 struct TrainingResult {
   std::string hash;     // of the last checkpoint

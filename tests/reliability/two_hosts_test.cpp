@@ -18,11 +18,12 @@ class TwoHosts : public ::testing::Test {
     std::getline(stream, why);
     GTEST_SKIP() << "two hosts cannot be emulated: " << why;
   }
-  /// The launcher of four processes, of which the last two are on the second host.
-  [[nodiscard]] std::vector<std::string> on_two_hosts() const {
+  /// The launcher of four processes, of which the last two are on the second host or, `in_turn`, every other one.
+  [[nodiscard]] std::vector<std::string> on_two_hosts(bool in_turn = false) const {
     std::vector<std::string> words{script_, folder_ / "cut"};
     const auto launcher = mpirun(4);
     words.insert(words.end(), launcher.begin(), launcher.end());
+    if (in_turn) words.insert(words.end(), {"--map-by", "node"});
     return words;
   }
   void cut_the_link() const { folder_.write("cut", "now"); }
@@ -40,6 +41,19 @@ TEST_F(TwoHosts, HaveTheBitsOfOne) {
   const auto result = training_.result("run");
   EXPECT_EQ(result.hash, training_.undisturbed().hash);
   EXPECT_EQ(result.metrics, training_.undisturbed().metrics);
+}
+
+TEST_F(TwoHosts, ShareExpertsWithinAndAcrossThem) {
+  // Ranks 0 and 2 share experts, and so do 1 and 3: across the hosts, or each on one host while the pipeline goes across.
+  Training training(with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2"}));
+  for (const bool in_turn : {false, true}) {
+    const std::string directory = in_turn ? "within" : "across";
+    Job job(on_two_hosts(in_turn), training.words(directory));
+    const auto end = job.wait(Training::patience);
+    ASSERT_TRUE(end) << directory << ": the job hangs\n" << job.out() << job.err();
+    ASSERT_EQ(end->code, 0) << directory << end->out << end->err;
+    EXPECT_EQ(training.result(directory), training.undisturbed()) << directory;
+  }
 }
 
 TEST_F(TwoHosts, ACutLinkIsNamedAndTheRunResumes) {
