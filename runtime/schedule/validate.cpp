@@ -85,7 +85,9 @@ class Replay {
 
   std::optional<Lack> lack_of_entry(std::size_t rank) {
     for (std::size_t half = 0; half < entry_size(rank); ++half) {
-      if (auto missing = lack(action(rank, half))) return missing;
+      // Two boundaries of one edge need two slots.
+      const bool again = half == 1 && wiring_.output(action(rank, 1)) == wiring_.output(action(rank));
+      if (auto missing = lack(action(rank, half), again ? 1 : 0)) return missing;
     }
     return std::nullopt;
   }
@@ -94,20 +96,21 @@ class Replay {
     return place.index >= 0 && done_[place.rank.index()] > static_cast<std::size_t>(place.index);
   }
 
-  std::optional<Lack> lack(const Action& action) {
+  /// `ahead`: boundaries of its output edge that the entry makes before this one.
+  std::optional<Lack> lack(const Action& action, int ahead) {
     const auto source = table_.boundary_source(action);
     if (source && !finished(*source)) return Lack{false, wiring_.input(action), *source};
-    return lack_of_slot(action);
+    return lack_of_slot(action, ahead);
   }
 
   // The next boundary of an edge needs the slot of the boundary `depth` before it; that one's last use, and those of all earlier
   // ones, must be over.
-  std::optional<Lack> lack_of_slot(const Action& action) {
+  std::optional<Lack> lack_of_slot(const Action& action, int ahead) {
     const std::int32_t out = wiring_.output(action);
     if (!depths_ || out < 0) return std::nullopt;
     Ring& ring = rings_[static_cast<std::size_t>(out)];
     const Edge& edge = wiring_.edges[static_cast<std::size_t>(out)];
-    while (ring.released <= ring.made - (*depths_)[static_cast<std::size_t>(out)]) {
+    while (ring.released <= ring.made + ahead - (*depths_)[static_cast<std::size_t>(out)]) {
       const MicrobatchId held = wiring_.microbatch_of(edge.consumer, ring.released);
       const ActionPlace use{edge.consumer_rank,
                             wiring_.forward_only ? table_.forward(edge.consumer, held) : table_.last(edge.consumer, held)};

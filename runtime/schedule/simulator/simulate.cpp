@@ -122,7 +122,8 @@ class Simulator {
     Latest issue = state.host;
     for (std::size_t half = 0; half < size; ++half) {
       if (!wait_for_inputs(state, list[state.next + half], issue)) return false;
-      if (!costs_.slots.empty() && !wait_for_room(state, list[state.next + half], issue)) return false;
+      const bool again = half == 1 && wiring_.output(list[state.next + 1]) == wiring_.output(list[state.next]);  // needs two slots
+      if (!costs_.slots.empty() && !wait_for_room(state, list[state.next + half], again ? 1 : 0, issue)) return false;
     }
     perform(rank, size, issue);
     state.next += size;
@@ -148,11 +149,11 @@ class Simulator {
   }
 
   // Boundary k of a ring needs the slot of boundary k − depth, which is freed after those of all earlier ones.
-  bool wait_for_room(Rank& state, const Action& action, Latest& issue) const {
+  bool wait_for_room(Rank& state, const Action& action, int ahead, Latest& issue) const {
     const std::int32_t edge = wiring_.output(action);
     if (edge < 0) return true;
     const Channel& channel = channels_[static_cast<std::size_t>(edge)];
-    const int before = channel.made - costs_.slots[static_cast<std::size_t>(edge)];
+    const int before = channel.made + ahead - costs_.slots[static_cast<std::size_t>(edge)];
     if (before < 0) return true;
     if (before >= channel.released) {
       state.ring = edge;
