@@ -96,7 +96,7 @@ struct RandomLists {
 
   explicit RandomLists(std::mt19937& random) {
     const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
-    const auto requests = one_of_each(below(2) == 0 ? 2 : 4, 4);
+    const auto requests = one_of_each(below(2) == 0 ? 2 : 4, 8);
     schedule = make_schedule(requests[below(requests.size())]);
     for (std::size_t swap = below(8); swap > 0; --swap) {
       Schedule other = schedule;
@@ -152,7 +152,7 @@ struct RandomLists {
 TEST(MemberLists, AreLiveIfTheListsOfOneMemberAre) {
   std::mt19937 random(7);
   int live = 0, as_blocks = 0;
-  constexpr int trials = 2000;
+  constexpr int trials = MEMBER_TRIALS;
   for (int trial = 0; trial < trials; ++trial) {
     const RandomLists lists(random);
     const bool folded = lists.live();
