@@ -80,7 +80,7 @@ void expect_the_same_with(Training& training, const std::string& fault, const st
 TEST(SharedExperts, DelayedAtAnyExchangeTheyHaveTheSameBits) {
   Training training(with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2", "pipeline.weave=neighbours"}));
   std::mt19937 random(9);
-  for (int trial = 0; trial < 20; ++trial) {
+  for (int trial = 0; trial < 35; ++trial) {
     const auto process = std::to_string(random() % 4), hit = std::to_string(1 + random() % 400);
     const std::string delay = trial % 4 == 0 ? ":delay=1" : ":hit=" + hit + ":delay=" + std::to_string(100 + random() % 900);
     expect_the_same_with(training, "point=exchange.post" + delay + ":rank=" + process, "run-" + std::to_string(trial));
@@ -91,7 +91,7 @@ TEST(SharedExperts, StoppedForAWhileTheyGoOnWithTheSameBits) {
   Training training(with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2"}));
   std::mt19937 random(10);
   int stopped = 0;
-  for (int trial = 0; trial < 20; ++trial) {
+  for (int trial = 0; trial < 35; ++trial) {
     const std::string directory = "run-" + std::to_string(trial);
     Job job(mpirun(4), training.words(directory));
     if (job.wait_for("step " + std::to_string(1 + random() % 35) + "/", Training::patience)) {
