@@ -45,8 +45,8 @@ class Pipeline {
     std::function<caf::actor(std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint)> coordinator;
     /// Per hosted rank: what Collect returns besides gradients.
     std::function<std::vector<CapturedTensor>(Rank& rank)> captured;
-    std::map<const Rank*, ActionCosts*> action_costs;      // as RankControlSetup has them; may be empty
-    std::vector<SlowLink> links;  // as RankInbox has them; may be empty
+    std::map<const Rank*, ActionCosts*> action_costs;  // as RankControlSetup has them; may be empty
+    std::vector<SlowLink> links;                       // as RankInbox has them; may be empty
   };
   /// Collective: spawns the actors; the ranks report RankReady.
   void start(const Start& start);
