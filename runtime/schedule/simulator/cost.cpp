@@ -1,5 +1,6 @@
 #include "runtime/schedule/simulator/cost.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -107,6 +108,9 @@ Costs alike(const Costs& costs) {
   double sum = 0;
   for (const PairCost& pair : costs.pairs) sum += pair.duration;
   for (PairCost& pair : result.pairs) pair.duration = sum / static_cast<double>(costs.pairs.size());
+  result.exchanges = costs.exchanges;
+  for (StageExchanges& stage : result.exchanges)
+    for (SegmentCosts& each : stage.costs) std::ranges::fill(each.exchange, 0.0);
   return result;
 }
 
@@ -119,6 +123,7 @@ void check_costs(const Costs& costs, const Placement& placement) {
   sized(costs.stages.size(), static_cast<std::size_t>(placement.stages()), "stage costs");
   if (!costs.links.empty()) sized(costs.links.size(), edges, "link costs");
   if (!costs.exchanges.empty()) sized(costs.exchanges.size(), costs.stages.size(), "stages with exchanges");
+  if (!costs.members.empty()) sized(costs.members.size(), static_cast<std::size_t>(placement.ranks()), "groups of ranks");
   if (!costs.slots.empty()) sized(costs.slots.size(), edges, "ring sizes");
   if (!costs.noise.slowdown.empty()) sized(costs.noise.slowdown.size(), static_cast<std::size_t>(placement.ranks()), "slowdowns");
   MILLRACE_CHECK(costs.issue_ahead >= 1, ExitCode::internal, component, "issue_ahead = {}, expected 1 or more", costs.issue_ahead);

@@ -47,7 +47,7 @@ struct LinkCost {
 
 /// How the actions of one stage are cut at their exchanges, and what these take: `costs`, by kind, has the fraction of the action's
 /// duration that each segment takes, and the time that each exchange, in the order of the posts, occupies the rank's link to its group.
-/// Exchanges of a rank take turns. All members of a group are alike: each posts when the others do.
+/// Exchanges of a rank take turns.
 struct StageExchanges {
   StageShape shape = {};
   std::array<SegmentCosts, all_action_kinds.size()> costs = {};
@@ -84,8 +84,10 @@ struct Costs {
   std::vector<LinkCost> links;                 // by EdgeId; empty: all links are free
   std::vector<int> slots;                      // by EdgeId, slots of an edge's ring; empty: unbounded
   std::vector<StageExchanges> exchanges = {};  // by StageId; empty: no action exchanges rows
-  double launch = 0;                           // host time per list entry
-  int issue_ahead = 2;                         // number of entries that may be launched and unfinished at a time, at least 1
+  /// By rank: those that exchange rows with it, itself included. Empty: members are alike, and one of them is simulated.
+  std::vector<std::vector<RankId>> members = {};
+  double launch = 0;    // host time per list entry
+  int issue_ahead = 2;  // number of entries that may be launched and unfinished at a time, at least 1
   Noise noise;
 };
 
@@ -94,7 +96,7 @@ struct Costs {
 [[nodiscard]] Costs replicate(const Costs& costs, const Placement& placement, int copies);
 
 /// Returns costs in which all stages are equal, and so are all pairs: the means over the stages and pairs. Links, slots, launch
-/// and noise are dropped.
+/// and noise are dropped, and exchanges take no time.
 [[nodiscard]] Costs alike(const Costs& costs);
 
 /// Throws Error(internal) unless there is a cost for every stage and, if any are given, for every edge and rank.

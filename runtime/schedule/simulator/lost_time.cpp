@@ -40,9 +40,6 @@ LostTime lost_time(const Schedule& schedule, const Costs& costs) {
   LostTime lost;
   Costs now = alike(costs);
   now.noise.seed = costs.noise.seed;
-  now.exchanges = costs.exchanges;
-  for (StageExchanges& stage : now.exchanges)
-    for (SegmentCosts& each : stage.costs) std::ranges::fill(each.exchange, 0.0);
   Costs work = now;
   work.stages = costs.stages;
   work.pairs = costs.pairs;
@@ -57,6 +54,7 @@ LostTime lost_time(const Schedule& schedule, const Costs& costs) {
   lost.imbalance = add(work);
   now = work;
   now.exchanges = costs.exchanges;
+  now.members = costs.members;
   lost.exchange = add(now);
   now.links = costs.links;
   for (LinkCost& link : now.links) link.bytes = 0;

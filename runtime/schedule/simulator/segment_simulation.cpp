@@ -98,7 +98,7 @@ class SegmentSimulator {
     const Action& action = action_of(rank, segment);
     Wait wait{lane.host, Bound::window};
     if (segment.begins_action() && !(wait_for_input(action, wait) && wait_for_room(action, wait))) return false;
-    if (segment.awaits >= 0) wait.consider({lane.exchanges[static_cast<std::size_t>(segment.awaits)], Bound::exchange});
+    if (segment.awaits >= 0 && !wait_for_exchange(rank, static_cast<std::size_t>(segment.awaits), wait)) return false;
     const auto ahead = static_cast<std::size_t>(costs_.issue_ahead);
     if (costs_.launch > 0 && lane.next >= ahead) wait.consider({lane.ends[lane.next - ahead], Bound::window});
     if (costs_.launch > 0) lane.host = wait.until + costs_.launch;
@@ -128,6 +128,20 @@ class SegmentSimulator {
     if (before < 0) return true;
     if (before >= ring.released) return false;
     if (!local(edge)) wait.consider({released_[place(edge, static_cast<std::size_t>(before))], Bound::slot, edge});
+    return true;
+  }
+
+  /// Rows are in when all members have posted theirs and each has had its turn on its link.
+  bool wait_for_exchange(std::size_t rank, std::size_t exchange, Wait& wait) const {
+    if (costs_.members.empty()) {
+      wait.consider({lanes_[rank].exchanges[exchange], Bound::exchange});
+      return true;
+    }
+    for (const RankId member : costs_.members[rank]) {
+      const Lane& lane = lanes_[member.index()];
+      if (exchange >= lane.exchanges.size()) return false;
+      wait.consider({lane.exchanges[exchange], Bound::exchange});
+    }
     return true;
   }
 

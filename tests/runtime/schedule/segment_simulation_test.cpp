@@ -112,6 +112,47 @@ TEST(SegmentSimulation, CopiesOfAPipelineAreAlike) {
   }
 }
 
+std::vector<std::vector<RankId>> groups_of_copies(const Schedule& schedule, int copies) {
+  const int ranks = schedule.placement.ranks() / copies;
+  std::vector<std::vector<RankId>> members;
+  for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
+    members.emplace_back();
+    for (int copy = 0; copy < copies; ++copy) members.back().emplace_back(copy * ranks + rank % ranks);
+  }
+  return members;
+}
+
+TEST(SegmentSimulation, MembersThatAreAlikeAreAsOne) {
+  for (const auto& request : one_of_each(2, 4)) {
+    const Schedule schedule = without_pairs(make_schedule(request));
+    Costs costs = unit_costs(schedule);
+    costs.exchanges.assign(costs.stages.size(), chained({0.5, 0.25, 0.25}, 0.4));
+    const Simulation one = simulate(schedule, costs);
+    const Schedule copies = replicate(schedule, 3);
+    Costs all = replicate(costs, schedule.placement, 3);
+    all.members = groups_of_copies(copies, 3);
+    const Simulation found = simulate(copies, all);
+    for (std::size_t action = 0; action < found.actions(); ++action)
+      ASSERT_DOUBLE_EQ(found.end[action], one.end[action % one.actions()]) << schedule.name;
+  }
+}
+
+TEST(SegmentSimulation, MembersWaitForTheSlowest) {
+  const Schedule schedule = replicate(table(Placement::single(1), 1, {"0F0 0B0"}), 2);
+  Costs costs;
+  costs.stages = {{2, 1, 1, 2}, {6, 1, 1, 2}};
+  costs.exchanges.assign(2, chained({0.5, 0.5}, 1));
+  costs.members = groups_of_copies(schedule, 2);
+  const Simulation found = simulate(schedule, costs);
+  // Forward segments of 1 and 3 ms: the rows of both are in after 4 ms. The backwards of the second copy begin 2 ms later.
+  EXPECT_DOUBLE_EQ(found.end[found.at(RankId(0), 0)], 5);
+  EXPECT_DOUBLE_EQ(found.end[found.at(RankId(1), 0)], 7);
+  EXPECT_DOUBLE_EQ(found.end[found.at(RankId(0), 1)], 10);
+  EXPECT_DOUBLE_EQ(found.ranks[0].exchange, 3 + 3);
+  EXPECT_DOUBLE_EQ(found.ranks[1].exchange, 1 + 1);
+  EXPECT_NEAR(sum(found.ranks[0]), found.makespan, 1e-9);
+}
+
 TEST(SegmentSimulation, NoScheduleGainsTimeByExchangesOrLosesMoreThanTheyTake) {
   for (const auto& request : one_of_each(4, 8)) {
     const Schedule schedule = without_pairs(make_schedule(request));
