@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/rank/rank_blueprint.hpp"
+#include "runtime/engine/stage_shapes.hpp"
 #include "runtime/program/program.hpp"
 
 namespace millrace::actors {
@@ -75,6 +76,19 @@ void take_device_costs(const std::vector<RankCosts>& by_rank, runtime::Measured&
   for (const auto& costs : by_rank) measured.launch_gaps.push_back(costs.launch_gaps);
 }
 
+/// The segments of the plan's actions and the ranks that share experts.
+runtime::Exchanging exchanging_of(const PipelinePlan& plan) {
+  runtime::Exchanging exchanging;
+  if (plan.mesh.expert == 1) return exchanging;
+  const int stages = plan.stages() / plan.mesh.data;  // of one copy: all are alike
+  std::vector<runtime::StageShape> shapes;
+  for (int stage = 0; stage < stages; ++stage)
+    shapes.push_back(runtime::training_shape(plan.programs(runtime::StageId(stage)), plan.mesh.expert));
+  for (int stage = 0; stage < plan.stages(); ++stage) exchanging.shapes.push_back(shapes[static_cast<std::size_t>(stage % stages)]);
+  for (int rank = 0; rank < plan.ranks(); ++rank) exchanging.members.push_back(plan.expert_group(runtime::RankId(rank)).ranks);
+  return exchanging;
+}
+
 }  // namespace
 
 runtime::Measured measured_of(const PipelinePlan& plan, const RankResources& needs, const cluster::Topology& topology,
@@ -83,6 +97,7 @@ runtime::Measured measured_of(const PipelinePlan& plan, const RankResources& nee
   measured.run = described(plan, topology.processes(), needs.threads, build);
   measured.schedule = plan.schedule;
   for (const auto& stage : plan.layout) measured.layers.push_back(stage.length());
+  measured.exchanging = exchanging_of(plan);
   measured.process_of_rank = std::move(gathered.processes);
   measured.clocks = std::move(gathered.clocks);
   measured.traces = std::move(gathered.traces);

@@ -16,7 +16,7 @@ constexpr const char* analyze_component = "runtime.profile";
 ProfiledStep step_of(const Measured& measured, std::size_t index) {
   ProfiledStep step;
   step.view = view_of(measured.schedule, measured.traces, measured.steps[index]);
-  step.ranks = attribute(measured.schedule, step.view);
+  step.ranks = attribute(measured.schedule, step.view, measured.exchanging);
   for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
     const auto problem = problem_of(step.ranks[rank]);
     MILLRACE_CHECK(problem.empty(), ExitCode::internal, analyze_component, "step {} on rank {}: {}", measured.steps[index].value + 1, rank,
@@ -47,7 +47,7 @@ void predict(Profile& profile) {
   const bool rehearsal = measured.run.kind == "rehearsal" && measured.planned.has_value();
   Prediction& prediction = profile.prediction;
   prediction.source = rehearsal ? "the given durations of the actions" : "the mean of each stage's measured actions";
-  prediction.costs = rehearsal ? *measured.planned : mean_costs(measured.schedule, views);
+  prediction.costs = rehearsal ? *measured.planned : mean_costs(measured.schedule, views, measured.exchanging);
   prediction.simulation = simulate(measured.schedule, prediction.costs);
   prediction.bubble = prediction.simulation.bubble() * prediction.simulation.makespan;
   double tails = 0;

@@ -38,8 +38,9 @@ class Sweep {
   Sweep(const Schedule& schedule, const ActionTable& table, const StepView& view, const StepView::Rank& rank)
       : schedule_(schedule), table_(table), view_(view), at_(view.begin) {
     result_.wall = view.duration();
-    list_end_ = rank.actions.empty() ? view.lists_end : rank.actions.back().end;
-    std::vector<TraceRecord> records = rank.segments.empty() ? rank.actions : rank.segments;
+    list_end_ = rank.actions.empty() ? view.lists_end : std::ranges::max(rank.actions, {}, &TraceRecord::end).end;
+    std::vector<TraceRecord> records;
+    for (const auto& segments : rank.segments) records.insert(records.end(), segments.begin(), segments.end());
     records.insert(records.end(), rank.waits.begin(), rank.waits.end());
     records.insert(records.end(), rank.others.begin(), rank.others.end());
     std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
@@ -118,9 +119,9 @@ std::int64_t Attribution::idle() const {
   return self[Cause::bubble] + self[Cause::imbalance] + self[Cause::transfer] + self[Cause::transport] + self[Cause::exchange];
 }
 
-std::vector<Attribution> attribute(const Schedule& schedule, const StepView& view) {
+std::vector<Attribution> attribute(const Schedule& schedule, const StepView& view, const Exchanging& exchanging) {
   const ActionTable table(schedule);
-  const Simulation even = simulate(schedule, alike(mean_costs(schedule, {&view, 1})), false);
+  const Simulation even = simulate(schedule, alike(mean_costs(schedule, {&view, 1}, exchanging)), false);
   std::vector<Attribution> ranks;
   for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) {
     Attribution attribution = Sweep(schedule, table, view, view.ranks[rank]).result();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/profile/prediction.hpp"
 #include "runtime/profile/step_view.hpp"
 
 namespace millrace::runtime {
@@ -53,7 +54,7 @@ struct Attribution {
 };
 
 /// Attributes every nanosecond of the step to exactly one cause on every rank; the result is indexed by rank.
-[[nodiscard]] std::vector<Attribution> attribute(const Schedule& schedule, const StepView& view);
+[[nodiscard]] std::vector<Attribution> attribute(const Schedule& schedule, const StepView& view, const Exchanging& exchanging = {});
 
 /// Describes what is wrong with an attribution; empty if no part is negative and the parts and the uncounted time add up to the
 /// wall time within 0.5 %.

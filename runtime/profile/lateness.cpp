@@ -25,7 +25,7 @@ class Search {
       views.push_back(step.view);
       duration_ += milliseconds(step.view.duration()) / count_;
     }
-    costs_ = mean_costs(schedule_, views);
+    costs_ = mean_costs(schedule_, views, measured.exchanging);
     makespan_ = makespan(costs_);
   }
 
@@ -112,10 +112,9 @@ class Search {
   void for_each_action(Visit visit) const {
     for (const ProfiledStep& step : steps_) {
       for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
-        for (std::size_t index = 0; index < schedule_.ranks[rank].size(); ++index) {
-          const TraceRecord& record = step.view.ranks[rank].actions[index];
-          visit(step, RankId(rank), static_cast<int>(index), schedule_.ranks[rank][index], milliseconds(record.end - record.begin));
-        }
+        for (std::size_t index = 0; index < schedule_.ranks[rank].size(); ++index)
+          visit(step, RankId(rank), static_cast<int>(index), schedule_.ranks[rank][index],
+                computing(step.view.ranks[rank].segments[index]));
       }
     }
   }

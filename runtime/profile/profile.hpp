@@ -9,6 +9,7 @@
 #include "runtime/engine/expert_load.hpp"
 #include "runtime/profile/attribution.hpp"
 #include "runtime/profile/memory_use.hpp"
+#include "runtime/profile/prediction.hpp"
 #include "runtime/profile/step_view.hpp"
 #include "runtime/schedule/simulator/simulate.hpp"
 
@@ -72,6 +73,7 @@ struct Measured {
   Machine machine;
   Schedule schedule;
   std::vector<int> layers;           // number of decoder layers of each stage
+  Exchanging exchanging;             // where ranks exchange rows inside of actions
   std::vector<int> process_of_rank;  // by rank
   std::vector<ProcessClock> clocks;  // by process
   std::vector<RankTrace> traces;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "kernels/base/check.hpp"
 
@@ -43,35 +45,29 @@ void add_snapshots(const RankTrace& trace, const StepView& view, StepView::Rank&
   }
 }
 
-/// Makes one record of the segments of each action, and keeps those of a list that has any.
-void join_segments(StepView::Rank& rank) {
-  const auto divided = [](const TraceRecord& record) { return record.segment > 0; };
-  if (std::ranges::none_of(rank.actions, divided)) return;
-  rank.segments = std::move(rank.actions);
-  rank.actions.clear();
-  for (const TraceRecord& record : rank.segments) {
-    const auto of_action = [&](const TraceRecord& other) {
-      return other.stage == record.stage && other.microbatch == record.microbatch && other.kind == record.kind;
-    };
-    const auto whole = record.segment == 0 ? rank.actions.rend() : std::find_if(rank.actions.rbegin(), rank.actions.rend(), of_action);
-    if (whole == rank.actions.rend())
-      rank.actions.push_back(record);
-    else
-      whole->end = record.end;
-  }
-}
-
-void check_list(const std::vector<Action>& list, const StepView::Rank& found, RankId rank, StepId step) {
-  MILLRACE_CHECK(found.actions.size() == list.size(), ExitCode::config, step_view_component,
+/// Sorts the segments of a rank's actions, which come by time, by its list. The second of two woven actions may have begun first.
+std::vector<std::vector<TraceRecord>> sort_as_listed(const std::vector<Action>& list, const std::vector<TraceRecord>& records, RankId rank,
+                                                     StepId step) {
+  const auto begun = static_cast<std::size_t>(std::ranges::count(records, 0, &TraceRecord::segment));
+  MILLRACE_CHECK(begun == list.size(), ExitCode::config, step_view_component,
                  "the trace of rank {} has {} actions of step {}, its list has {}: profile fewer steps, a ring keeps {} records", rank,
-                 found.actions.size(), step.value + 1, list.size(), TraceRing::default_capacity);
-  for (std::size_t index = 0; index < list.size(); ++index) {
-    const TraceRecord& record = found.actions[index];
-    MILLRACE_CHECK(
-        record.stage == list[index].stage && record.microbatch == list[index].microbatch && record.kind == span_of(list[index].kind),
-        ExitCode::internal, step_view_component, "entry {} of rank {} in step {} was {} of stage {}, microbatch {}, expected {}", index,
-        rank, step.value + 1, to_string(record.kind), record.stage, record.microbatch, list[index]);
+                 begun, step.value + 1, list.size(), TraceRing::default_capacity);
+  std::map<std::tuple<StageId, SpanKind, MicrobatchId>, std::size_t> places;
+  for (std::size_t index = 0; index < list.size(); ++index)
+    places[{list[index].stage, span_of(list[index].kind), list[index].microbatch}] = index;
+  std::vector<std::vector<TraceRecord>> segments(list.size());
+  for (const TraceRecord& record : records) {
+    const auto place = places.find({record.stage, record.kind, record.microbatch});
+    MILLRACE_CHECK(place != places.end() && segments[place->second].size() == record.segment, ExitCode::internal, step_view_component,
+                   "rank {} ran segment {} of {} of stage {}, microbatch {}, in step {}, which its list does not have there", rank,
+                   record.segment, to_string(record.kind), record.stage, record.microbatch, step.value + 1);
+    segments[place->second].push_back(record);
   }
+  for (std::size_t index = 1; index < list.size(); ++index)
+    MILLRACE_CHECK(list[index - 1].overlaps_next || segments[index - 1].front().begin <= segments[index].front().begin, ExitCode::internal,
+                   step_view_component, "rank {} began {}, entry {} of its list, before {} in step {}", rank, list[index], index,
+                   list[index - 1], step.value + 1);
+  return segments;
 }
 
 }  // namespace
@@ -85,6 +81,7 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
   view.end = view.lists_end = std::numeric_limits<std::int64_t>::min();
   for (const RankTrace& trace : traces) {
     StepView::Rank rank;
+    std::vector<TraceRecord> actions;
     const std::int64_t beginning = beginning_of(trace, step);
     for (const TraceRecord& record : trace.compute) {
       if (!is_of(record, step, beginning) || record.kind == SpanKind::snapshot) continue;
@@ -102,13 +99,16 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
         case SpanKind::checkpoint_write:
           break;
         default:
-          rank.actions.push_back(record);
+          actions.push_back(record);
       }
     }
-    for (auto* records : {&rank.actions, &rank.waits}) sort_by_begin(*records);
-    join_segments(rank);
-    check_list(schedule.ranks[trace.rank.index()], rank, trace.rank, step);
-    if (!rank.actions.empty()) view.lists_end = std::max(view.lists_end, rank.actions.back().end);
+    for (auto* records : {&actions, &rank.waits}) sort_by_begin(*records);
+    rank.segments = sort_as_listed(schedule.ranks[trace.rank.index()], actions, trace.rank, step);
+    for (const auto& segments : rank.segments) {
+      rank.actions.push_back(segments.front());
+      rank.actions.back().end = segments.back().end;
+      view.lists_end = std::max(view.lists_end, segments.back().end);
+    }
     view.ranks.push_back(std::move(rank));
   }
   for (std::size_t rank = 0; rank < traces.size(); ++rank) {
@@ -126,6 +126,12 @@ bool is_whole(const Schedule& schedule, std::span<const RankTrace> traces, StepI
     });
     return static_cast<std::size_t>(actions) == schedule.ranks[trace.rank.index()].size();
   });
+}
+
+double computing(std::span<const TraceRecord> segments) {
+  std::int64_t sum = 0;
+  for (const TraceRecord& segment : segments) sum += segment.end - segment.begin;
+  return milliseconds(sum);
 }
 
 std::optional<ProducedBoundary> boundary_of(const ActionTable& table, const StepView& view, const Action& action) {

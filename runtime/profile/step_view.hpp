@@ -21,9 +21,9 @@ struct RankTrace {
 /// One step of all ranks, in the time base of RankTrace.
 struct StepView {
   struct Rank {
-    std::vector<TraceRecord> actions;   // actions[i] is entry i of the rank's list, from its first segment to its last
-    std::vector<TraceRecord> segments;  // of all actions, sorted by time; empty if every action is one
-    std::vector<TraceRecord> waits;     // sorted by time
+    std::vector<TraceRecord> actions;                // actions[i] is entry i of the rank's list, from its first segment to its last
+    std::vector<std::vector<TraceRecord>> segments;  // of actions[i], in order: one where no exchange divides it
+    std::vector<TraceRecord> waits;                  // sorted by time
     // optimizer (with gradient sums and their squares) and snapshots made during the step; sorted by time
     std::vector<TraceRecord> others;
   };
@@ -42,6 +42,9 @@ struct StepView {
 
 /// Whether the records contain all actions of the step, so that view_of() succeeds.
 [[nodiscard]] bool is_whole(const Schedule& schedule, std::span<const RankTrace> traces, StepId step);
+
+/// Milliseconds that these segments of an action computed, without the waits between them.
+[[nodiscard]] double computing(std::span<const TraceRecord> segments);
 
 /// An input of an action: the action that produced it, and the time at which this producer ended.
 struct ProducedBoundary {

@@ -107,14 +107,17 @@ class Tracer {
 
   void write_action(std::size_t rank, const StepView& view, std::size_t index) {
     const Action& action = schedule_.ranks[rank][index];
-    const TraceRecord& record = view.ranks[rank].actions[index];
-    OrderedJson json = slice(rank, compute, record.begin, record.end, to_string(action));
-    json["cat"] = std::string(1, letter_of(action.kind));
-    json["args"] = {{"step", view.step.value + 1}, {"stage", action.stage.value}, {"microbatch", action.microbatch.value}};
-    add(json);
+    const auto& segments = view.ranks[rank].segments[index];
+    for (const TraceRecord& record : segments) {  // those of two woven actions alternate
+      OrderedJson json = slice(rank, compute, record.begin, record.end, to_string(action));
+      json["cat"] = std::string(1, letter_of(action.kind));
+      json["args"] = {{"step", view.step.value + 1}, {"stage", action.stage.value}, {"microbatch", action.microbatch.value}};
+      if (segments.size() > 1) json["args"]["segment"] = record.segment;
+      add(json);
+    }
     const auto boundary = boundary_of(table_, view, action);
     if (!boundary || boundary->maker.rank == RankId(rank)) return;
-    write_arrow(view, *boundary, rank, record, action);
+    write_arrow(view, *boundary, rank, segments.front(), action);
   }
 
   /// An arrow is attached to the slice that encloses its time, so it starts one nanosecond before the producer's end.

@@ -5,8 +5,13 @@
 #include <numeric>
 
 #include "kernels/base/check.hpp"
+#include "runtime/profile/analyze.hpp"
 #include "runtime/profile/prediction.hpp"
+#include "runtime/profile/trace_check.hpp"
+#include "runtime/profile/trace_json.hpp"
+#include "runtime/schedule/replicate.hpp"
 #include "tests/runtime/profile/made_up.hpp"
+#include "tests/runtime/schedule/schedule_support.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -136,7 +141,7 @@ TEST(Attribution, SegmentsAreComputeAndTheirWaitsAreExchange) {
   records.insert(forward + 1, {wait, second});
   ASSERT_TRUE(is_whole(schedule, measured.traces, step));
   const auto view = view_of(schedule, measured.traces, step);
-  EXPECT_EQ(view.ranks[1].segments.size(), whole.ranks[1].actions.size() + 1);
+  EXPECT_EQ(std::ranges::count(view.ranks[1].segments, 2U, &std::vector<TraceRecord>::size), 1);
   ASSERT_EQ(view.ranks[1].actions.size(), whole.ranks[1].actions.size());
   for (std::size_t index = 0; index < whole.ranks[1].actions.size(); ++index) {
     EXPECT_EQ(view.ranks[1].actions[index].begin, whole.ranks[1].actions[index].begin);
@@ -255,6 +260,66 @@ TEST(View, KnowsAStepThatTheRingHasLostTheBeginningOf) {
   EXPECT_TRUE(is_whole(schedule, measured.traces, StepId(2)));
 }
 
+/// A rank's only step: segments of actions that take turns, each with its begin and end in milliseconds.
+struct Ran {
+  int action, segment;
+  double begin, end;
+};
+
+RankTrace trace_of(const std::vector<Action>& list, RankId rank, const std::vector<Ran>& segments, double end) {
+  RankTrace trace{rank, {}, {}};
+  TraceRecord whole;
+  whole.kind = SpanKind::step;
+  whole.step = step;
+  whole.end = nanoseconds(end);
+  trace.compute.push_back(whole);
+  for (const Ran& ran : segments) {
+    const Action& action = list[static_cast<std::size_t>(ran.action)];
+    TraceRecord record;
+    record.step = step;
+    record.kind = span_of(action.kind);
+    record.stage = action.stage;
+    record.microbatch = action.microbatch;
+    record.segment = static_cast<std::uint8_t>(ran.segment);
+    record.begin = nanoseconds(ran.begin);
+    record.end = nanoseconds(ran.end);
+    trace.compute.push_back(record);
+  }
+  return trace;
+}
+
+TEST(View, HasTheActionsOfAWovenListInItsOrder) {
+  Schedule schedule = table(Placement::single(1), 2, {"0F0 0F1 0B0 0B1"});
+  schedule.ranks[0][0].overlaps_next = true;
+  Measured measured = made_up(schedule, even(schedule), 0);
+  measured.traces = {
+      trace_of(schedule.ranks[0], RankId(0), {{1, 0, 0, 1}, {0, 0, 1, 3}, {1, 1, 3, 6}, {0, 1, 6, 7}, {2, 0, 7, 9}, {3, 0, 9, 11}}, 11)};
+  measured.steps = {step};
+  measured.losses = {5};
+  const auto view = view_of(schedule, measured.traces, step);
+  const auto& actions = view.ranks[0].actions;
+  ASSERT_EQ(actions.size(), 4U);
+  EXPECT_EQ(actions[0].begin, nanoseconds(1));
+  EXPECT_EQ(actions[0].end, nanoseconds(7));
+  EXPECT_EQ(actions[1].begin, nanoseconds(0));
+  EXPECT_EQ(actions[1].end, nanoseconds(6));
+  EXPECT_DOUBLE_EQ(computing(view.ranks[0].segments[0]), 3);
+  const auto rank = attribute(schedule, view).at(0);
+  EXPECT_EQ(problem_of(rank), "");
+  EXPECT_EQ(rank[Cause::forward], nanoseconds(7));
+  EXPECT_EQ(rank[Cause::backward], nanoseconds(4));
+  EXPECT_EQ(trace_problems(trace_json(analyze(measured))), std::vector<std::string>{});
+
+  schedule.ranks[0][0].overlaps_next = false;
+  try {
+    static_cast<void>(view_of(schedule, measured.traces, step));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 0 began 0F1, entry 1 of its list, before 0F0 in step 2"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(MeanCosts, AreWhatTheActionsTook) {
   const Schedule schedule = zb_h1(4, 8);
   auto costs = even(schedule);
@@ -266,6 +331,30 @@ TEST(MeanCosts, AreWhatTheActionsTook) {
   EXPECT_NEAR(found.stages[1].input_gradient, 2, 1e-6);
   EXPECT_EQ(found.stages[1].backward, 0);
   EXPECT_NEAR(alike(found).stages[3].forward, 2.25, 1e-6);
+}
+
+// Rank 0 waits 4 ms for rank 1, which posts its rows late, and then half a millisecond for them.
+TEST(MeanCosts, OfSegmentsAreWithoutTheirWaits) {
+  const Schedule schedule = replicate(table(Placement::single(1), 1, {"0F0 0B0"}), 2);
+  Exchanging exchanging;
+  StageShape shape;
+  shape.of(ActionKind::forward) = {SegmentShape{-1, 1}, SegmentShape{0, 0}};
+  exchanging.shapes = {shape, shape};
+  exchanging.members = {{RankId(0), RankId(1)}, {RankId(0), RankId(1)}};
+  const std::vector<RankTrace> traces = {trace_of(schedule.ranks[0], RankId(0), {{0, 0, 0, 1}, {0, 1, 5.5, 8.5}, {1, 0, 8.5, 10}}, 10),
+                                         trace_of(schedule.ranks[1], RankId(1), {{0, 0, 0, 5}, {0, 1, 6, 11}, {1, 0, 11, 12}}, 12)};
+  const auto view = view_of(schedule, traces, step);
+  const Costs costs = mean_costs(schedule, {&view, 1}, exchanging);
+  EXPECT_NEAR(costs.stages[0].forward, 4, 1e-6);
+  EXPECT_NEAR(costs.stages[1].forward, 10, 1e-6);
+  const SegmentCosts& first = costs.exchanges.at(0).of(ActionKind::forward);
+  EXPECT_NEAR(first.compute.at(0), 0.25, 1e-6);
+  EXPECT_NEAR(first.compute.at(1), 0.75, 1e-6);
+  EXPECT_NEAR(first.exchange.at(0), 0.5, 1e-6);
+  EXPECT_NEAR(costs.exchanges.at(1).of(ActionKind::forward).exchange.at(0), 1, 1e-6);
+  const Simulation predicted = simulate(schedule, costs);
+  EXPECT_NEAR(predicted.begin[predicted.at(RankId(0), 1)], 9, 1e-6);  // rank 1's link gives its rows after 6 ms
+  EXPECT_NEAR(predicted.makespan, 12, 1e-6);
 }
 
 }  // namespace
