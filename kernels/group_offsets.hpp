@@ -7,7 +7,8 @@
 /// Two forms of how rows are divided into G groups that are neighbours: the number of rows of each group, and where each begins.
 namespace millrace::kernels {
 
-/// counts[g] = offsets[g + 1] − offsets[g]: offsets i32 [G + 1], increasing → counts i32 with G elements, in any shape.
+/// counts[g] = offsets[g + 1] − offsets[g]: offsets i32 [G + 1], increasing → counts i32 with G elements, in any shape. With a multiple of
+/// G elements they are repeated as often.
 void group_counts(const ExecutionContext& context, const Tensor& offsets, const Tensor& counts);
 
 /// offsets[g] = Σ of the counts before g: counts i32 with G elements, in any shape, 0 or more each → offsets i32 [G + 1]. Throws

@@ -6,7 +6,8 @@ namespace {
 void group_counts(const ExecutionContext& /*context*/, const Tensor& offsets, const Tensor& counts) {
   const auto* offset = offsets.as<std::int32_t>();
   auto* count = counts.as<std::int32_t>();
-  for (std::int64_t g = 0; g < counts.elements(); ++g) count[g] = offset[g + 1] - offset[g];
+  const std::int64_t groups = offsets.elements() - 1;
+  for (std::int64_t i = 0; i < counts.elements(); ++i) count[i] = offset[i % groups + 1] - offset[i % groups];
 }
 
 void group_offsets(const ExecutionContext& /*context*/, const Tensor& counts, const Tensor& offsets) {

@@ -5,12 +5,13 @@
 namespace millrace::kernels::cuda {
 namespace {
 
-/// One thread for each group.
+/// One thread for each count.
 struct GroupCounts {
   const std::int32_t* offsets;
   std::int32_t* counts;
+  std::int64_t groups;
 
-  __device__ void operator()(std::int64_t g) const { counts[g] = offsets[g + 1] - offsets[g]; }
+  __device__ void operator()(std::int64_t i) const { counts[i] = offsets[i % groups + 1] - offsets[i % groups]; }
 };
 
 /// One thread for each offset adds up all counts before it: there are few groups.
@@ -26,7 +27,8 @@ struct GroupOffsets {
 };
 
 void group_counts(const ExecutionContext& context, const Tensor& offsets, const Tensor& counts) {
-  for_each(context, "kernels.group_counts", counts.elements(), GroupCounts{offsets.as<std::int32_t>(), counts.as<std::int32_t>()});
+  for_each(context, "kernels.group_counts", counts.elements(),
+           GroupCounts{offsets.as<std::int32_t>(), counts.as<std::int32_t>(), offsets.elements() - 1});
 }
 
 void group_offsets(const ExecutionContext& context, const Tensor& counts, const Tensor& offsets) {
