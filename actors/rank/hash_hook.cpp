@@ -44,7 +44,9 @@ void HashHook::after(const Call& call) {
   if (trains(rank_.running().pass)) {
     const runtime::Action& action = rank_.running().action;
     parts_.note(call, action);
-    const std::size_t outputs = call.operation.rule->is_of_exchange() ? 0 : call.outputs.size();
+    // Rounds have the rows of experts in parts, which one rank has not.
+    const bool of_exchange = call.operation.rule->is_of_exchange() || call.operation.round >= 0;
+    const std::size_t outputs = of_exchange ? 0 : call.outputs.size();
     for (std::size_t output = 0; output < outputs; ++output) {
       runtime::TensorHash record;
       record.operation = static_cast<std::uint32_t>(call.index);

@@ -218,11 +218,12 @@ std::unique_ptr<cluster::Exchanges> connect_exchanges(const PipelinePlan& plan, 
     runtime::check_members(lists);
   }
   std::vector<cluster::Exchanges::Member> members;
-  for (const auto& hosted : ranks) members.push_back({hosted.rank->id().value, hosted.events});
+  for (const auto& hosted : ranks) members.push_back({hosted.rank->id().value, &hosted.rank->exchange()});
   auto exchanges = std::make_unique<cluster::Exchanges>(topology, transport, groups, members);
   for (const auto& hosted : ranks) {
     const int rank = hosted.rank->id().value, group = group_of(plan.expert_group(hosted.rank->id()));
-    hosted.rank->exchange().join(exchanges->exchange(group, rank), std::ranges::find(groups, group, &cluster::ExchangeGroup::id)->ranks);
+    hosted.rank->exchange().join(exchanges->exchange(group, rank), std::ranges::find(groups, group, &cluster::ExchangeGroup::id)->ranks,
+                                 *hosted.events);
   }
   return exchanges;
 }

@@ -1,5 +1,7 @@
 #include "actors/rank/rank_exchange.hpp"
 
+#include <algorithm>
+
 #include "kernels/base/check.hpp"
 #include "kernels/base/dtype.hpp"
 #include "runtime/io/fault.hpp"
@@ -19,18 +21,17 @@ RankExchange::RankExchange(int members) {
 }
 
 /// The bytes of a member's rows: those of its groups in the table or, without one, an equal part.
-void RankExchange::divide(Way& way, const kernels::Tensor& tensor, std::span<const std::int32_t> table) const {
+void RankExchange::divide(Way& way, const kernels::Tensor& tensor, std::span<const std::int32_t> table, bool ranges) const {
   const std::size_t members = way.at.size();
   const std::int64_t rows = tensor.shape[0];
   const std::int64_t row_bytes = rows == 0 ? 0 : tensor.shape.elements() / rows * static_cast<std::int64_t>(kernels::size_of(tensor.dtype));
-  MILLRACE_CHECK(table.empty() ? rows % static_cast<std::int64_t>(members) == 0 : (table.size() - 1) % members == 0, ExitCode::internal,
-                 rank_exchange_component, "an exchange of {} rows with a table of {} entries, expected parts for {} members", rows,
-                 table.size(), members);
-  const std::size_t groups = table.empty() ? 0 : (table.size() - 1) / members;
+  const bool fits = ranges          ? table.size() == 2 * members
+                    : table.empty() ? rows % static_cast<std::int64_t>(members) == 0
+                                    : (table.size() - 1) % members == 0;
+  MILLRACE_CHECK(fits, ExitCode::internal, rank_exchange_component,
+                 "an exchange of {} rows with a table of {} entries, expected parts for {} members", rows, table.size(), members);
   for (std::size_t member = 0; member < members; ++member) {
-    const auto part = static_cast<std::int64_t>(member);
-    const std::int64_t first = table.empty() ? rows / static_cast<std::int64_t>(members) * part : table[member * groups];
-    const std::int64_t end = table.empty() ? rows / static_cast<std::int64_t>(members) * (part + 1) : table[(member + 1) * groups];
+    const auto [first, end] = runtime::rows_of_member(member, members, rows, table, ranges);
     MILLRACE_CHECK(0 <= first && first <= end && end <= rows, ExitCode::internal, rank_exchange_component,
                    "member {} has rows {} to {} of an exchange, expected some of {}", member, first, end, rows);
     way.at[member] = first * row_bytes;
@@ -38,20 +39,33 @@ void RankExchange::divide(Way& way, const kernels::Tensor& tensor, std::span<con
   }
 }
 
-std::vector<int> RankExchange::missing(std::int64_t sequence) const {
+std::vector<int> RankExchange::missing(std::int64_t number) const {
   std::vector<int> ranks;
   if (exchange_ == nullptr) return ranks;
+  const std::int64_t next = next_sequence_.load(std::memory_order_acquire);
+  std::int64_t sequence = next;  // if it was not posted
+  for (std::int64_t posted = std::max<std::int64_t>(0, next - cluster::Exchanges::max_outstanding); posted < next; ++posted)
+    if (number_of(posted).load(std::memory_order_relaxed) == number) sequence = posted;
   for (const int place : exchange_->missing(sequence)) ranks.push_back(ranks_.at(static_cast<std::size_t>(place)));
   return ranks;
 }
 
 void RankExchange::post(const runtime::ExchangePost& post) {
   MILLRACE_CHECK(exchange_ != nullptr, ExitCode::internal, rank_exchange_component, "a rank without a group posts exchange {}", next_);
+  const std::int64_t number = next_++;
+  if (post.unused()) return events_->on_exchanged(0, number);
   runtime::fault_point("exchange.post");
-  divide(out_, post.send, post.send_table);
-  divide(in_, post.receive, post.receive_table);
-  exchange_->post(next_++, static_cast<const std::byte*>(post.send.data), static_cast<std::byte*>(post.receive.data),
+  divide(out_, post.send, post.send_table, post.ranges);
+  divide(in_, post.receive, post.receive_table, post.ranges);
+  const std::int64_t sequence = next_sequence_.load(std::memory_order_relaxed);
+  number_of(sequence).store(number, std::memory_order_relaxed);
+  next_sequence_.store(sequence + 1, std::memory_order_release);
+  exchange_->post(sequence, static_cast<const std::byte*>(post.send.data), static_cast<std::byte*>(post.receive.data),
                   {out_.at, out_.bytes, in_.at, in_.bytes});
+}
+
+void RankExchange::on_exchanged(int group, std::int64_t sequence) {
+  events_->on_exchanged(group, number_of(sequence).load(std::memory_order_relaxed));
 }
 
 }  // namespace millrace::actors

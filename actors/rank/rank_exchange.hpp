@@ -12,15 +12,17 @@
 
 namespace millrace::actors {
 
-/// Passes what programs post on to the transport, with tables in bytes. Of one rank; used by its worker only.
-class RankExchange final : public runtime::ExchangePort {
+/// Passes what programs post on to the transport, with tables in bytes. Exchanges have numbers by the rank's list, counted over the run;
+/// those that no member needs do not reach the transport, which numbers the others itself. Of one rank; posts are made by its worker only.
+class RankExchange final : public runtime::ExchangePort, public cluster::ExchangeEvents {
  public:
   /// `members`: of the group, the rank among them.
   explicit RankExchange(int members);
-  /// `ranks`: the members, in their order. `exchange` must outlive all work of the worker.
-  void join(cluster::Exchange& exchange, std::vector<int> ranks) {
+  /// `ranks`: the members, in their order. `events` hears of the ends of exchanges, by number. Both must outlive all work of the worker.
+  void join(cluster::Exchange& exchange, std::vector<int> ranks, cluster::ExchangeEvents& events) {
     exchange_ = &exchange;
     ranks_ = std::move(ranks);
+    events_ = &events;
   }
 
   /// The posts that follow have the numbers from `first` on, counted over the run.
@@ -28,6 +30,8 @@ class RankExchange final : public runtime::ExchangePort {
   /// The number of the next post.
   [[nodiscard]] std::int64_t next() const noexcept { return next_; }
   void post(const runtime::ExchangePost& post) override;
+  /// From the transport.
+  void on_exchanged(int group, std::int64_t sequence) override;
 
   /// Rehearsals: the end of this exchange is reported at this time or later.
   void keep_until(std::int64_t sequence, std::chrono::steady_clock::time_point time) noexcept {
@@ -41,17 +45,23 @@ class RankExchange final : public runtime::ExchangePort {
 
   [[nodiscard]] std::size_t members() const noexcept { return ranks_.size(); }
   /// The ranks from which something of an exchange is missing: cluster::Exchange::missing(). Any thread, once the rank has joined.
-  [[nodiscard]] std::vector<int> missing(std::int64_t sequence) const;
+  [[nodiscard]] std::vector<int> missing(std::int64_t number) const;
 
  private:
   struct Way {
     std::vector<std::int64_t> at, bytes;
   };
-  void divide(Way& way, const kernels::Tensor& tensor, std::span<const std::int32_t> table) const;
+  void divide(Way& way, const kernels::Tensor& tensor, std::span<const std::int32_t> table, bool ranges) const;
+  [[nodiscard]] std::atomic<std::int64_t>& number_of(std::int64_t sequence) const {
+    return numbers_[static_cast<std::size_t>(sequence % cluster::Exchanges::max_outstanding)];
+  }
 
   cluster::Exchange* exchange_ = nullptr;
+  cluster::ExchangeEvents* events_ = nullptr;
   std::vector<int> ranks_;
   std::int64_t next_ = 0;
+  std::atomic<std::int64_t> next_sequence_{0};                                                    // of the transport
+  mutable std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> numbers_{};  // by sequence, of those under way
   Way out_, in_;
   std::array<std::atomic<std::chrono::nanoseconds>, 64> kept_{};  // by sequence; more than are under way
 };

@@ -46,7 +46,8 @@ class Differentiator final : public GradientBuilder {
       program_ = ProgramKind::input_gradient;
       operation->rule->input_gradient(*this);
       pass_to_addend();
-      program_ = ProgramKind::weight_gradient;
+      // I has the rows of a round only until those of the next one come.
+      if (operation->round < 0) program_ = ProgramKind::weight_gradient;
       sum_into_bias();
       operation->rule->weight_gradient(*this);
     }
@@ -133,7 +134,7 @@ class Differentiator final : public GradientBuilder {
 
   void append_accumulate(const OperationRule& rule, std::vector<ValueId> inputs, std::vector<ValueId> accumulators, Attributes attributes,
                          std::string_view suffix) override {
-    MILLRACE_CHECK(program_ == ProgramKind::weight_gradient, ExitCode::internal, differentiate_component,
+    MILLRACE_CHECK(program_ == ProgramKind::weight_gradient || forward_->round >= 0, ExitCode::internal, differentiate_component,
                    "{}: an accumulator is added to outside of W", forward_->name);
     Operation operation = started(rule, std::move(inputs), std::move(attributes), forward_->name + "." + std::string(suffix));
     MILLRACE_CHECK(rule.infer(types(operation.inputs), operation.attributes) == types(accumulators), ExitCode::internal,
@@ -146,7 +147,7 @@ class Differentiator final : public GradientBuilder {
     const ExchangeId exchange = awaited_by(*forward_);
     // A copy, since the set's list grows: what was received from a member goes back to it.
     const ExchangeSpec spec = set_.exchange(exchange);
-    ExchangeSpec back{.send = output_gradient(0),
+    ExchangeSpec back{.send = gradients_[index(spec.receive)],
                       .send_table = spec.receive_table,
                       .receive_table = spec.send_table,
                       .layer = spec.layer,
@@ -162,16 +163,23 @@ class Differentiator final : public GradientBuilder {
     const ExchangeSpec spec = set_.exchange(posted_by(*forward_));
     const ExchangeId id = gradient_exchanges_.at(posted_by(*forward_).index);
     auto& back = set_.exchanges.at(static_cast<std::size_t>(id.index));
-    Operation operation =
-        started(await_rule(), exchange_operands(back), exchange_attributes(id, type(spec.send).shape.dimension(0)), back.name + ".await");
+    const bool part = sent_before(spec);
+    Operation operation = started(await_rule(), exchange_operands(back), exchange_attributes(id, type(spec.send).shape.dimension(0), part),
+                                  back.name + ".await");
+    if (part) {
+      parts_[spec.send.index].push_back(id);
+      program().push_back(std::move(operation));
+      return;
+    }
     Value value;
     value.type = type(spec.send);
     value.name = unique(operation.name);
     value.layer = forward_->layer;
-    back.receive = add_value(std::move(value));
-    operation.outputs = {back.receive};
+    const ValueId received = back.receive = add_value(std::move(value));
+    for (const ExchangeId other : parts_[spec.send.index]) set_.exchanges[static_cast<std::size_t>(other.index)].receive = received;
+    operation.outputs = {received};
     program().push_back(std::move(operation));
-    add_gradient(0, back.receive);
+    add_gradient(0, received);
   }
 
   void add_gradient(std::size_t i, ValueId gradient) override {
@@ -210,9 +218,20 @@ class Differentiator final : public GradientBuilder {
     return wanted;
   }
 
+  /// Whether an earlier operation of F sends other rows of the same value: in the rounds of an exchange each sends some.
+  bool sent_before(const ExchangeSpec& spec) const {
+    if (!spec.send_table.valid() || type(spec.send_table).shape.rank() != 2) return false;
+    const Operation* const first = set_.program(ProgramKind::forward).data();
+    return std::any_of(first, forward_, [&](const Operation& operation) {
+      const ExchangeId posted = posted_by(operation);
+      return posted.valid() && set_.exchange(posted).send == spec.send;
+    });
+  }
+
   /// Whether a gradient flows into the operation, or begins there. A post has no result; the gradient flows from its await.
   bool reached() const {
     if (const ExchangeId posted = posted_by(*forward_); posted.valid()) return gradient_exchanges_.contains(posted.index);
+    if (const ExchangeId awaited = awaited_by(*forward_); awaited.valid()) return gradients_[index(set_.exchange(awaited).receive)].valid();
     return std::ranges::any_of(forward_->outputs, [&](ValueId id) {
       const StageLoss* loss = set_.loss_of(id);
       return gradients_[index(id)].valid() || (loss != nullptr && !loss->term.evaluation_only);
@@ -240,6 +259,7 @@ class Differentiator final : public GradientBuilder {
     operation.attributes = std::move(attributes);
     operation.name = std::move(name);
     operation.layer = forward_->layer;
+    operation.round = forward_->round;
     return operation;
   }
 
@@ -256,6 +276,7 @@ class Differentiator final : public GradientBuilder {
   std::vector<ValueId> gradients_;  // by forward value
   std::map<std::int32_t, ValueId> accumulators_;
   std::map<std::int32_t, ExchangeId> gradient_exchanges_;  // by forward exchange
+  std::map<std::int32_t, std::vector<ExchangeId>> parts_;  // by value of F: exchanges that receive parts of its gradient
   std::unordered_set<std::string> names_;
   const Operation* forward_ = nullptr;
   ProgramKind program_ = ProgramKind::input_gradient;
@@ -351,10 +372,10 @@ void leave_metrics_to_evaluation(ProgramSet& set, std::vector<Operation>& forwar
   for (const ProgramKind kind : {ProgramKind::input_gradient, ProgramKind::weight_gradient})
     for (const Operation& operation : set.program(kind))
       for (const ValueId input : operation.inputs) mark(needed, input);
-  // A post has no result; it goes with its await.
+  // A post has no result, nor has the await of a part; they go with what is received.
   const auto any = [&](const std::vector<bool>& values, const Operation& operation) {
-    if (const ExchangeId posted = posted_by(operation); posted.valid())
-      return static_cast<bool>(values[index(set.exchange(posted).receive)]);
+    if (const ExchangeId exchange = exchange_of(operation); exchange.valid())
+      return static_cast<bool>(values[index(set.exchange(exchange).receive)]);
     return std::ranges::any_of(operation.outputs, [&](ValueId id) { return values[index(id)]; });
   };
   std::vector<Operation> kept;

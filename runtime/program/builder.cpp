@@ -142,6 +142,8 @@ std::vector<ValueId> ProgramBuilder::append(const OperationRule& rule, std::vect
   operation.rule = &rule;
   operation.name = scope_.empty() ? std::string(name) : scope_ + "." + std::string(name);
   operation.layer = layer_;
+  operation.round = round_;
+  operation.kept = kept_;
   std::vector<ValueType> types;
   for (const auto input : inputs) types.push_back(checked(input, operation.name).type);
   const auto results = infer(rule, types, attributes, operation.name);
@@ -273,6 +275,7 @@ ForwardProgram ProgramBuilder::finish() {
   program_.tokens = tokens_count();
   named_.clear();
   layer_ = -1;
+  leave_rounds();
   scope_.clear();
   return std::exchange(program_, {});
 }

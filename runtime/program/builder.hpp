@@ -63,6 +63,10 @@ class ProgramBuilder {
   /// Operations appended from here on belong to decoder layer `layer` (-1: to none) and their names start with `scope`.
   void enter(int layer, std::string scope);
   [[nodiscard]] const std::string& scope() const noexcept { return scope_; }
+  [[nodiscard]] int layer() const noexcept { return layer_; }
+  /// Operations appended from here on are of this round of an exchange (Operation::round), and their results are kept for I or not.
+  void enter_round(int round, bool kept) noexcept { round_ = round, kept_ = kept; }
+  void leave_rounds() noexcept { enter_round(-1, true); }
   /// Appends one operation; returns its results. `name` is put after the scope.
   std::vector<ValueId> append(const OperationRule& rule, std::vector<ValueId> inputs, Attributes attributes, std::string_view name);
   /// Adds a label to a value and to the further results that its operation keeps for the gradients (attention's log-sum-exp), so
@@ -107,6 +111,8 @@ class ProgramBuilder {
   ForwardProgram program_;
   std::unordered_map<std::string, ValueId> named_;
   int layer_ = -1;
+  int round_ = -1;
+  bool kept_ = true;
   std::string scope_;
 };
 

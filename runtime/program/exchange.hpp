@@ -30,6 +30,10 @@ struct ExchangeId {
 /// groups each, such as where the rows of each expert begin; those of member p arrive at rows [table[p·g], table[(p + 1)·g]) of `receive`,
 /// for another table. The tables must be written before the post. Without tables every member gets and sends an equal part: the exchange of
 /// counts, by which members learn the tables of the exchanges that follow.
+///
+/// Where rows are exchanged in rounds (kernels/base/exchange_round_options.hpp), tables are *ranges* i32 [P, 2]: member p has rows
+/// [table[p, 0], table[p, 1]). With −1 in all of them no member needs the round, and nothing is posted. Several exchanges may then receive
+/// parts of one value; the await of the last one yields it.
 struct ExchangeSpec {
   ValueId send = {}, receive = {};              // [R, …] each; `receive` may be bounded by a count
   ValueId send_table = {}, receive_table = {};  // both or none
@@ -40,6 +44,8 @@ struct ExchangeSpec {
 /// The exchange that an operation posts or awaits; invalid if it does not.
 [[nodiscard]] ExchangeId posted_by(const Operation& operation);
 [[nodiscard]] ExchangeId awaited_by(const Operation& operation);
+/// That of either.
+[[nodiscard]] ExchangeId exchange_of(const Operation& operation);
 
 /// What an executor hands to the transport at a post. Tensors and tables lie in the stage's memory and stay as they are until the await;
 /// the counts that bound an axis are resolved. The references are valid during the call.
@@ -48,7 +54,17 @@ struct ExchangePost {
   const kernels::Tensor& send;
   const kernels::Tensor& receive;
   std::span<const std::int32_t> send_table, receive_table;  // empty: equal parts
+  bool ranges = false;                                      // tables are ranges
+  /// No member needs it: its rows are in at once.
+  [[nodiscard]] bool unused() const noexcept { return ranges && send_table.front() < 0; }
 };
+
+struct RowRange {
+  std::int64_t first = 0, end = 0;
+};
+/// The rows of a member among `rows` rows by a table of a post: `groups` are those of each member.
+[[nodiscard]] RowRange rows_of_member(std::size_t member, std::size_t members, std::int64_t rows, std::span<const std::int32_t> table,
+                                      bool ranges);
 
 /// Where executors post exchanges. Called on the rank's compute worker; neither blocks nor allocates. The segment that begins with the
 /// await runs once all rows of the exchange are in and those that were sent have left.

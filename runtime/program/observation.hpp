@@ -21,6 +21,9 @@ inline constexpr std::string_view expert_load_name = "expert_load";
 /// i32 [1] of a router: the choices that exceed the capacity of their expert. A router without a capacity drops nothing and observes
 /// nothing.
 inline constexpr std::string_view dropped_tokens_name = "dropped_tokens";
+/// i32 [1] of a router: the rounds of its exchanges beside the first, which the room for rows of experts made necessary. One that exchanges
+/// all rows at once observes nothing.
+inline constexpr std::string_view more_rounds_name = "more_rounds";
 /// f64 [H] of an attention: the largest score of every head.
 inline constexpr std::string_view score_maxima_name = "score_maxima";
 /// f64 [4] of a layer's output: the number of its elements, of those that are exactly zero, the sum and the sum of squares.

@@ -77,6 +77,9 @@ struct Operation {
   std::string name;  // "layers.3.mlp.gate_proj", "layers.3.mlp.gate_proj.dw"
   int layer = -1;
   bool recomputed = false;  // stands in I for a value that rematerialisation did not keep
+  // Where rows are exchanged in rounds (kernels/base/exchange_round_options.hpp): the round that it and its gradients are of; −1 elsewhere.
+  int round = -1;
+  bool kept = true;  // of F: false if its results are recomputed just before I reads them, whatever the policy says
 };
 
 /// The rule with the operation's epilogue: "linear", "linear + bias", "rms_norm_input_gradient + addend".

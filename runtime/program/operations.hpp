@@ -11,6 +11,7 @@
 #include "kernels/base/activation.hpp"
 #include "kernels/base/capacity_options.hpp"
 #include "kernels/base/clamped_glu_options.hpp"
+#include "kernels/base/exchange_round_options.hpp"
 #include "kernels/base/hyper_gates_options.hpp"
 #include "kernels/base/ngram_options.hpp"
 #include "kernels/base/route_options.hpp"
@@ -183,11 +184,13 @@ ExpertPlaces sort_by_expert(ProgramBuilder& builder, ValueId experts, std::int64
 ValueId gather_rows(ProgramBuilder& builder, ValueId x, ValueId places, std::string_view name, ValueId weights = {});
 /// rows [T·K, D], places i32 [T, K] → [T, D]: the sum of each token's rows, times `weights` f32 [T, K] if there are some.
 ValueId combine_rows(ProgramBuilder& builder, ValueId rows, ValueId places, std::string_view name, ValueId weights = {});
-/// Two forms of groups of rows (kernels/group_offsets.hpp): where each begins, i32 [G + 1], and how many it has, i32 [G] or in any shape.
-ValueId group_counts(ProgramBuilder& builder, ValueId offsets, std::string_view name);
+/// Two forms of groups of rows (kernels/group_offsets.hpp): where each begins, i32 [G + 1], and how many it has, i32 [copies · G] or in any
+/// shape.
+ValueId group_counts(ProgramBuilder& builder, ValueId offsets, std::string_view name, std::int64_t copies = 1);
 ValueId group_offsets(ProgramBuilder& builder, ValueId counts, std::string_view name);
 
-/// Which rows of an exchange go to every member, and where those of every member arrive: i32 [P·g + 1] each (runtime/program/exchange.hpp).
+/// Which rows of an exchange go to every member, and where those of every member arrive: i32 [P·g + 1], or ranges i32 [P, 2], each
+/// (runtime/program/exchange.hpp).
 struct ExchangeTables {
   ValueId send = {}, receive = {};
 };
@@ -202,8 +205,17 @@ struct PostedExchange {
                                        std::string_view name);
 /// Posts send [P·n, …], of which every member gets n rows and receives as many.
 [[nodiscard]] PostedExchange post_parts(ProgramBuilder& builder, ValueId send, std::string_view name);
-/// The rows that were received [rows, …]. What does not depend on them may be appended between the post and the await.
-[[nodiscard]] ValueId await_rows(ProgramBuilder& builder, const PostedExchange& posted);
+/// The rows that were received [rows, …]. What does not depend on them may be appended between the post and the await. `parts`: exchanges
+/// that have received some of these rows, and were awaited as parts.
+[[nodiscard]] ValueId await_rows(ProgramBuilder& builder, const PostedExchange& posted, std::span<const PostedExchange> parts = {});
+void await_part(ProgramBuilder& builder, const PostedExchange& posted);
+/// The tables of one round of an exchange (kernels/exchange_round.hpp): counts i32 [P·E] → ranges i32 [P, 2], groups i32 [P·g + 1], more
+/// i32 [1].
+struct ExchangeRound {
+  ValueId send, receive, groups, more;
+};
+[[nodiscard]] ExchangeRound exchange_round(ProgramBuilder& builder, ValueId counts, const kernels::ExchangeRoundOptions& options,
+                                           std::string_view name);
 /// Posts and awaits.
 [[nodiscard]] ValueId exchange_rows(ProgramBuilder& builder, ValueId send, const ExchangeTables& tables, const kernels::Dimension& rows,
                                     std::string_view name);

@@ -66,6 +66,7 @@ struct ExpertSlice {
 struct ExpertGroup {
   int members = 1;
   int member = 0;
+  double capacity = 0;  // rows that a member has room for, over the choices of a microbatch's tokens; 0: for all that it may get
   friend bool operator==(const ExpertGroup&, const ExpertGroup&) = default;
 };
 

@@ -27,7 +27,9 @@ namespace millrace::runtime {
 /// The two operations of an exchange (runtime/program/exchange.hpp). `rows` are those that are received.
 [[nodiscard]] const OperationRule& post_rule();
 [[nodiscard]] const OperationRule& await_rule();
-[[nodiscard]] Attributes exchange_attributes(ExchangeId exchange, const kernels::Dimension& rows);
+[[nodiscard]] Attributes exchange_attributes(ExchangeId exchange, const kernels::Dimension& rows, bool part = false);
+/// Whether the operation awaits a part of a value that a later await yields.
+[[nodiscard]] bool awaits_part(const Operation& operation);
 [[nodiscard]] std::vector<ValueId> exchange_operands(const ExchangeSpec& exchange);
 
 namespace rules {

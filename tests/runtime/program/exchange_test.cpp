@@ -181,10 +181,10 @@ TEST(HideExchanges, AdditionsToOneAccumulatorKeepTheirOrder) {
 /// A rank with all experts and the members of a group with their parts of the same weights.
 class Group {
  public:
-  explicit Group(int members, Rig::Options options, DType compute = DType::f32)
+  explicit Group(int members, Rig::Options options, DType compute = DType::f32, double capacity = 0)
       : members_(members), one(exchange_net({1, 0}, compute), SmallNet{}, options) {
     for (int member = 0; member < members; ++member) {
-      rigs.push_back(std::make_unique<Rig>(exchange_net({members, member}, compute), SmallNet{}, options));
+      rigs.push_back(std::make_unique<Rig>(exchange_net({members, member, capacity}, compute), SmallNet{}, options));
       for (const char* name : {"wide", "wide.bias", "back"}) {
         const auto whole = one.master(name), part = rigs.back()->master(name);
         std::ranges::copy(whole.subspan(part.size() * static_cast<std::size_t>(member), part.size()), part.begin());
@@ -208,9 +208,9 @@ class Group {
   std::vector<std::unique_ptr<Rig>> rigs;
 };
 
-void expect_bits_of_one_rank(int members, Rig::Options options, DType compute, int token) {
+void expect_bits_of_one_rank(int members, Rig::Options options, DType compute, int token, double capacity = 0) {
   SCOPED_TRACE(std::to_string(members) + " members, " + options.policy + (compute == DType::bf16 ? ", bf16" : ""));
-  Group group(members, options, compute);
+  Group group(members, options, compute, capacity);
   Lockstep lockstep(static_cast<std::size_t>(members));
   for (int round = 0; round < 2; ++round) {
     for (int member = 0; member < members; ++member)
@@ -241,6 +241,9 @@ void expect_bits_of_one_rank(int members, Rig::Options options, DType compute, i
   if (token >= 0) {
     EXPECT_EQ(lockstep.fewest_received, 0);  // all rows go to the first two experts
   }
+  if (capacity > 0) {
+    EXPECT_GT(lockstep.unused, 0);
+  }
 }
 
 TEST(Exchanges, AGroupHasTheBitsOfOneRank) {
@@ -250,6 +253,15 @@ TEST(Exchanges, AGroupHasTheBitsOfOneRank) {
         for (const auto implementation : {kernels::Implementation::reference, kernels::Implementation::fast})
           for (const DType compute : {DType::f32, DType::bf16})
             for (const int token : {-1, 0}) expect_bits_of_one_rank(members, {mode, policy, implementation}, compute, token);
+}
+
+TEST(ExchangeRounds, HaveTheBitsOfOneRank) {
+  for (const int members : {2, 4})
+    for (const BackwardMode mode : {BackwardMode::fused, BackwardMode::split})
+      for (const char* policy : {"none", "full", "mlpwi_0", "offload:mlpwi_0"})
+        for (const DType compute : {DType::f32, DType::bf16})
+          for (const int token : {-1, 0})
+            expect_bits_of_one_rank(members, {mode, policy, kernels::Implementation::fast}, compute, token, 0.5);
 }
 
 // No memory that an exchange uses is that of a value which is written or read between its post and its await.
