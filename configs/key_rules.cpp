@@ -309,7 +309,10 @@ class Checker {
     }
     if (train.decay == "constant" || train.decay == "rsqrt")
       warn("train.final_learning_rate", fmt::format("train.decay is {}", train.decay));
-    if (config_.mesh.expert == 1) warn("pipeline.weave", "mesh.expert is 1");
+    if (config_.mesh.expert == 1) {
+      warn("pipeline.weave", "mesh.expert is 1");
+      warn("experts.capacity", "mesh.expert is 1");
+    }
     if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan determines the order of actions");
     if (!config_.rematerialize.stages.empty()) warn("rematerialize.policy", "rematerialize.stages has a policy for each stage");
     if (config_.tensorboard && config_.directory.empty()) warn("run.tensorboard", "run.directory, where the files go, is empty");

@@ -308,6 +308,14 @@ void mesh_keys(std::vector<Key>& keys) {
                    "mesh.data and model.experts.",
                    MEMBER(mesh.expert)),
               1, 1 << 16));
+  keys.push_back(between(
+      bind("experts.capacity", layout,
+           "Where ranks share experts (mesh.expert): rows of tokens that each has room for, times what it gets of a microbatch if all "
+           "experts "
+           "are chosen equally often. More rows are exchanged and computed in further rounds: slower, with the same numbers, and shown as "
+           "more_rounds. 0: room for the worst case.",
+           MEMBER(mesh.capacity)),
+      0, 1 << 16));
 }
 
 void cuda_keys(std::vector<Key>& keys) {

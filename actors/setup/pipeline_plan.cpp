@@ -89,7 +89,7 @@ void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) 
 
 /// The copies and what they share, checked against the model.
 Mesh mesh_of(const PlanRequest& request) {
-  const Mesh mesh{static_cast<int>(request.mesh.copies()), static_cast<int>(request.mesh.expert)};
+  const Mesh mesh{static_cast<int>(request.mesh.copies()), static_cast<int>(request.mesh.expert), request.mesh.capacity};
   MILLRACE_CHECK(mesh.data >= 1 && mesh.expert >= 1 && mesh.data % mesh.expert == 0, ExitCode::config, plan_component,
                  "mesh.expert = {}, expected a divisor of mesh.data = {}", mesh.expert, mesh.data);
   MILLRACE_CHECK(mesh.expert == 1 || request.model.experts > 0, ExitCode::config, plan_component,
@@ -376,7 +376,7 @@ bool PipelinePlan::has_experts() const {
 ExpertRanks PipelinePlan::expert_group(runtime::StageId stage) const {
   const auto& placement = schedule.placement;
   const int groups = expert_groups(), replica = placement.replica_of(stage);
-  ExpertRanks group{{mesh.expert, replica / groups}, {}};
+  ExpertRanks group{{mesh.expert, replica / groups, mesh.capacity}, {}};
   for (int member = 0; member < mesh.expert; ++member) {
     const int other = member * groups + replica % groups;
     group.ranks.push_back(placement.rank_of(runtime::StageId(other * placement.model_stages() + placement.model_stage(stage))));
@@ -426,8 +426,8 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
 }
 
 std::string PipelinePlan::text() const {
-  std::string text = fmt::format("layout {}\nschedule {}\nmesh {} {}\nsums {} {}\n", layout_text(), schedule.name, mesh.data, mesh.expert,
-                                 parts(), expert_parts());
+  std::string text = fmt::format("layout {}\nschedule {}\nmesh {} {} {}\nsums {} {}\n", layout_text(), schedule.name, mesh.data,
+                                 mesh.expert, mesh.capacity, parts(), expert_parts());
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
     for (const auto& action : schedule.ranks[rank]) text += fmt::format(" {}", action);

@@ -42,8 +42,9 @@ struct PlanRequest {
 
 /// How a job is cut besides its pipeline.
 struct Mesh {
-  int data = 1;    // copies of the pipeline; copy d has the ranks d·P … d·P + P − 1
-  int expert = 1;  // ranks that share the experts of a layer
+  int data = 1;         // copies of the pipeline; copy d has the ranks d·P … d·P + P − 1
+  int expert = 1;       // ranks that share the experts of a layer
+  double capacity = 0;  // of each for rows of others (runtime::ExpertGroup)
 };
 
 /// The ranks of one pipeline position that share the experts of its layers.
@@ -134,7 +135,7 @@ struct PipelinePlan {
   [[nodiscard]] ExpertRanks expert_group(runtime::StageId stage) const;
   /// The same for a rank whose stages all belong to one replica; with two directions, for its first stage.
   [[nodiscard]] ExpertRanks expert_group(runtime::RankId rank) const { return expert_group(schedule.placement.stages_of(rank).front()); }
-  [[nodiscard]] std::string copies_text() const { return actors::copies_text({mesh.data, mesh.expert}); }
+  [[nodiscard]] std::string copies_text() const { return actors::copies_text({mesh.data, mesh.expert, mesh.capacity}); }
   /// "rank 5", or "rank 5 (copy 1, position 1)" where there are copies.
   [[nodiscard]] std::string rank_text(runtime::RankId rank) const { return schedule.placement.rank_text(rank); }
   [[nodiscard]] bool is_first(runtime::StageId stage) const { return !schedule.placement.previous(stage); }

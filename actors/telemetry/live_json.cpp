@@ -121,7 +121,8 @@ Json experts_json(const LiveTotals& totals) {
                        {"evenness", number(load.evenness())},
                        {"hottest", load.hottest()},
                        {"hottest_share", number(load.hottest_share())},
-                       {"dropped", load.dropped}});
+                       {"dropped", load.dropped},
+                       {"more_rounds", load.more_rounds}});
   return {{"routers", std::move(routers)}, {"evenness", curve_json(totals.evenness)}};
 }
 

@@ -90,6 +90,8 @@ void expert_metrics(Exposition& text, const std::vector<runtime::ExpertLoad>& ex
        [](const auto& load) { return load.hottest_share(); });
   each("millrace_expert_dropped_tokens", "Choices of the last step that exceeded the capacity of their expert.",
        [](const auto& load) { return static_cast<double>(load.dropped); });
+  each("millrace_expert_more_rounds", "Rounds of the last step's exchanges beside the first of each microbatch (experts.capacity).",
+       [](const auto& load) { return static_cast<double>(load.more_rounds); });
 }
 
 void last_step_metrics(Exposition& text, const LiveView& view) {

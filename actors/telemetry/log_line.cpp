@@ -40,6 +40,12 @@ std::string metrics_text(const MetricValues& values) {
   return text;
 }
 
+std::string rounds_text(const std::vector<runtime::ExpertLoad>& experts) {
+  std::int64_t more = 0;
+  for (const auto& load : experts) more += load.more_rounds;
+  return more == 0 ? "" : fmt::format(" | {} more rounds", more);
+}
+
 }  // namespace
 
 std::string LogLine::format(const StepRecord& record) {
@@ -64,10 +70,10 @@ std::string LogLine::format(const StepRecord& record) {
   const std::string device =
       record.device_total == 0 ? ""
                                : fmt::format(" | gpu {:.1f} of {:.1f} GiB", gibibytes(record.device_used), gibibytes(record.device_total));
-  return fmt::format("step {}/{} | loss {:.4f}{}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms{}{} | skip {} | eta {}", record.step,
-                     record.steps, record.loss, score, terms_text(record.terms), record.gradient_norm, record.learning_rate,
+  return fmt::format("step {}/{} | loss {:.4f}{}{} | gnorm {:.2f} | lr {:.1e} | {} tok/s{} | {:.0f} ms{}{}{} | skip {} | eta {}",
+                     record.step, record.steps, record.loss, score, terms_text(record.terms), record.gradient_norm, record.learning_rate,
                      runtime::count_text(static_cast<double>(record.tokens) / record.seconds), utilisation, record.seconds * 1e3,
-                     metrics_text(record.metrics), device, record.skipped, runtime::duration_text(left));
+                     metrics_text(record.metrics), device, rounds_text(record.experts), record.skipped, runtime::duration_text(left));
 }
 
 }  // namespace millrace::actors

@@ -41,6 +41,11 @@ void RunReporter::show(std::string_view text) {
 }
 
 void RunReporter::step(const StepRecord& record) {
+  if (!warned_of_rounds_)
+    if (const std::string text = rounds_warning(record); !text.empty()) {
+      warn(text);
+      warned_of_rounds_ = true;
+    }
   show(line_.format(record));
   for (auto* listener : listeners_) listener->step(record);
   if (metrics_ == nullptr) return;
@@ -61,6 +66,7 @@ void RunReporter::step(const StepRecord& record) {
                                          {"flops_per_second", record.flops / record.seconds}});
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
     line.fields.emplace_back(std::string(step_metrics[i].name), metric_value(i, record.metrics[i]));
+  add_rounds(record, line);
   if (record.device_total > 0) line.fields.emplace_back("device_bytes", static_cast<std::int64_t>(record.device_used));
   metrics_->append(line);
 }

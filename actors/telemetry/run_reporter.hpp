@@ -41,6 +41,7 @@ class RunReporter final : public RunReport {
   std::mutex mutex_;  // protects the output
   bool terminal_;
   bool line_open_ = false;
+  bool warned_of_rounds_ = false;
   LogLine line_;
   runtime::MetricsFile* metrics_;
   std::vector<RunListener*> listeners_;

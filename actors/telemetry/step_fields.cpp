@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace millrace::actors {
@@ -46,11 +47,31 @@ void add_fields(const StepRecord& record, runtime::MetricsRecord& line) {
   for (const auto& [name, value] : activation_numbers) line.fields.emplace_back(name, list_of(record.activations, value));
 }
 
+void add_rounds(const StepRecord& record, runtime::MetricsRecord& line) {
+  const auto more = list_of(record.experts, [](const auto& load) { return load.more_rounds; });
+  if (std::ranges::any_of(more, [](std::int64_t rounds) { return rounds > 0; })) line.fields.emplace_back("more_rounds", more);
+}
+
+std::string rounds_warning(const StepRecord& record) {
+  if (record.experts.empty()) return {};
+  const auto most = std::ranges::max_element(record.experts, {}, &runtime::ExpertLoad::more_rounds);
+  if (most->more_rounds == 0) return {};
+  return fmt::format(
+      "step {}: rows of experts were exchanged in {} rounds more than one for each microbatch in {}, where expert {} of {} has {:.1f}% of "
+      "the "
+      "choices: more than its owner has room for (experts.capacity). The numbers are the same and the step is slower. This is not "
+      "repeated; "
+      "metrics.jsonl has more_rounds of all steps",
+      record.step, most->more_rounds, most->scope, most->hottest(), most->counts.size(), 100 * most->hottest_share());
+}
+
 void add_scalars(const StepRecord& record, runtime::EventScalars& scalars) {
   for (const auto& [name, value] : expert_numbers)
     for (const auto& load : record.experts) scalars.emplace_back(fmt::format("{}/{}", name, load.scope), value(load));
   for (const auto& load : record.experts)
     scalars.emplace_back(fmt::format("dropped_tokens/{}", load.scope), static_cast<double>(load.dropped));
+  for (const auto& load : record.experts)
+    scalars.emplace_back(fmt::format("more_rounds/{}", load.scope), static_cast<double>(load.more_rounds));
   for (const auto& [name, value] : activation_numbers)
     for (const auto& layer : record.activations) scalars.emplace_back(fmt::format("{}/layer_{:03}", name, layer.layer), value(layer));
 }

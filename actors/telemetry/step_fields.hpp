@@ -9,9 +9,14 @@ namespace millrace::actors {
 
 /// Appends the fields of metrics.jsonl. Each is a list, an entry per router in the order of `routers` (their names, "layers.3"):
 /// expert_tokens (the choices of each expert), expert_entropy (nats), expert_evenness (entropy / ln E), hottest_expert, hottest_share,
-/// dropped_tokens; and with run.record_internal_metrics an entry per layer: activ_fraction_zero, activ_mean, activ_stdev. Nothing is
-/// appended for a model without experts, or without these metrics.
+/// dropped_tokens; and with run.record_internal_metrics an entry per layer: activ_fraction_zero, activ_mean, activ_stdev.
+/// Nothing is appended for a model without experts, or without these metrics.
 void add_fields(const StepRecord& record, runtime::MetricsRecord& line);
+
+/// Appends more_rounds, a list by router (runtime::ExpertLoad), if a step has some. It depends on the layout.
+void add_rounds(const StepRecord& record, runtime::MetricsRecord& line);
+/// Says which router needed most of them; empty if none did.
+[[nodiscard]] std::string rounds_warning(const StepRecord& record);
 
 /// The same as scalars of TensorBoard: expert_entropy/layers.3 and so on; the layers' statistics under MaxText's names,
 /// activ_mean/layer_003.

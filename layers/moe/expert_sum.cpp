@@ -1,9 +1,14 @@
 #include "layers/moe/expert_sum.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "kernels/base/activation.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/exchange_round_options.hpp"
 
 namespace millrace::layers {
 namespace {
@@ -31,51 +36,102 @@ void check_group(const runtime::ExpertGroup& group, const ExpertsSpec& spec) {
       group.members, kernels::to_string(spec.expert.activation));
 }
 
-/// The exchanges of a layer among the ranks of a group.
-class RowExchange {
- public:
-  /// Tells the other ranks how many rows they get. `offsets` i32 [E + 1]: where this rank's rows of every expert begin.
-  RowExchange(ProgramBuilder& builder, const ExpertsSpec& spec, ValueId offsets, const std::string& module)
-      : builder_(builder),
-        spec_(spec),
-        offsets_(offsets),
-        module_(module),
-        members_(builder.options().experts.members),
-        counts_(post_parts(builder, group_counts(builder, offsets, module + ".counts"), module + ".counts")) {
-    // A token has at most as many rows for one owner as the owner has experts.
-    const std::int64_t chosen = std::min(spec.route.experts_per_token, spec.experts / members_);
-    capacity_ = members_ * builder.tokens_count() * chosen;
-    mean_ = builder.tokens_count() * spec.route.experts_per_token;  // what all members receive together, shared out evenly
-  }
-
-  /// Posts the rows [T·K, D] of this rank's tokens. Where each group of the rows that it will receive begins is known from here on.
-  [[nodiscard]] runtime::PostedExchange post_to_owners(ValueId rows) {
-    received_ = group_offsets(builder_, await_rows(builder_, counts_), module_ + ".groups");
-    const OwnExperts own = own_experts(builder_, spec_);
-    builder_.set_expert_rows(received_, {own.slice.first, own.count});
-    return post_rows(builder_, rows, {offsets_, received_}, builder_.bounded_by(received_, capacity_, mean_), module_ + ".dispatch");
-  }
-  [[nodiscard]] ValueId groups() const { return received_; }
-  /// Sends the results back to where the rows came from.
-  [[nodiscard]] ValueId return_results(ValueId results, const kernels::Dimension& rows) {
-    return exchange_rows(builder_, results, {received_, offsets_}, rows, module_ + ".combine");
-  }
-
- private:
-  ProgramBuilder& builder_;
-  const ExpertsSpec& spec_;
-  ValueId offsets_, received_;
-  const std::string& module_;
-  std::int64_t members_, capacity_ = 0, mean_ = 0;
-  runtime::PostedExchange counts_;
-};
-
 void label_values(ProgramBuilder& builder, ValueId rows, const ExpertValues& values) {
   builder.label(rows, "moe_rows");
   for (const char* label : {"mlpwi_0", "moe_mlpwi_0"}) builder.label(values.gate, label);
   builder.label(values.up, "moe_mlpwi_1");
   for (const char* label : {"mlpwo", "moe_mlpwo"}) builder.label(values.results, label);
 }
+
+/// The rows of a layer on their way to the owners of their experts, and the results on their way back.
+class RowExchange {
+ public:
+  /// `offsets` i32 [E + 1]: where this rank's rows of every expert begin.
+  RowExchange(ProgramBuilder& builder, const ExpertsSpec& spec, ValueId offsets, const std::string& module, const ExpertProducts& products)
+      : builder_(builder),
+        spec_(spec),
+        offsets_(offsets),
+        module_(module),
+        products_(products),
+        rows_(expert_rows(builder.tokens_count(), spec, builder.options().experts)) {
+    // In rounds all members know the counts of all, so that they find the same rounds.
+    const std::int64_t copies = rows_.rounds > 1 ? builder.options().experts.members : 1;
+    counts_ = post_parts(builder, group_counts(builder, offsets, module + ".counts", copies), module + ".counts");
+  }
+
+  /// The results [T·K, D] of what gather() yields, the rows of this rank's tokens.
+  template <class Gather>
+  [[nodiscard]] ValueId results(Gather&& gather, const std::function<void()>& meanwhile) {
+    return rows_.rounds == 1 ? at_once(gather(), meanwhile) : in_rounds(gather, meanwhile);
+  }
+
+ private:
+  ValueId at_once(ValueId sent, const std::function<void()>& meanwhile) {
+    const ValueId groups = group_offsets(builder_, await_rows(builder_, counts_), module_ + ".groups");
+    name_rows(groups);
+    const auto dispatch =
+        post_rows(builder_, sent, {offsets_, groups}, builder_.bounded_by(groups, rows_.room, rows_.mean), module_ + ".dispatch");
+    meanwhile();
+    const ValueId rows = await_rows(builder_, dispatch);
+    const ExpertValues values = products_(rows, groups);
+    label_values(builder_, rows, values);
+    return exchange_rows(builder_, values.results, {groups, offsets_}, builder_.type(sent).shape.dimension(0), module_ + ".combine");
+  }
+
+  /// The last round comes first: gradients then begin with the first, and add to those of weights in the order of one exchange.
+  template <class Gather>
+  ValueId in_rounds(Gather&& gather, const std::function<void()>& meanwhile) {
+    builder_.enter_round(-1, false);
+    const ValueId sent = gather();
+    builder_.leave_rounds();
+    const ValueId counts = await_rows(builder_, counts_);
+    const kernels::Dimension choices = builder_.type(sent).shape.dimension(0);
+    const int layer = builder_.layer();
+    const std::string scope = builder_.scope();
+    std::vector<runtime::PostedExchange> parts;
+    for (std::int64_t round = rows_.rounds - 1; round >= 0; --round) {
+      if (round > 0) builder_.enter(layer, fmt::format("{}.round{}", scope, round));
+      const runtime::ExpertGroup& group = builder_.options().experts;
+      const auto tables = runtime::exchange_round(
+          builder_, counts, {.group = group.members, .place = group.member, .room = rows_.room, .round = round}, module_ + ".round");
+      name_rows(tables.groups);
+      if (round == 0) builder_.observe(runtime::more_rounds_name, runtime::copy(builder_, tables.more, module_ + ".more_rounds"));
+      builder_.enter_round(static_cast<int>(round), round == 0);
+      const std::int64_t mean = std::clamp(rows_.mean - round * rows_.room, std::int64_t{0}, rows_.room);
+      const auto dispatch = post_rows(builder_, sent, {tables.send, tables.receive}, builder_.bounded_by(tables.groups, rows_.room, mean),
+                                      module_ + ".dispatch");
+      if (round == 0) {
+        builder_.leave_rounds();
+        meanwhile();
+        builder_.enter_round(0, true);
+      }
+      const ValueId rows = await_rows(builder_, dispatch);
+      const ExpertValues values = products_(rows, tables.groups);
+      if (round == 0) label_values(builder_, rows, values);
+      parts.push_back(post_rows(builder_, values.results, {tables.receive, tables.send}, choices, module_ + ".combine"));
+      if (round > 0) await_part(builder_, parts.back());
+      builder_.leave_rounds();
+      builder_.enter(layer, scope);
+    }
+    builder_.enter_round(0, true);
+    const ValueId results = await_rows(builder_, parts.back(), std::span(parts).first(parts.size() - 1));
+    builder_.leave_rounds();
+    return results;
+  }
+
+  void name_rows(ValueId groups) {
+    const OwnExperts own = own_experts(builder_, spec_);
+    builder_.set_expert_rows(groups, {own.slice.first, own.count});
+  }
+
+  ProgramBuilder& builder_;
+  const ExpertsSpec& spec_;
+  const ValueId offsets_;
+  const std::string& module_;
+  const ExpertProducts& products_;
+  const ExpertRowCounts rows_;
+  runtime::PostedExchange counts_;
+};
 
 }  // namespace
 
@@ -86,6 +142,17 @@ OwnExperts own_experts(const ProgramBuilder& builder, const ExpertsSpec& spec) {
   return {.count = count,
           .slice = {.first = group.member * count, .whole = spec.experts},
           .tile = kernels::grouped_tile(builder.tokens_count() * spec.route.experts_per_token, spec.experts)};
+}
+
+ExpertRowCounts expert_rows(std::int64_t tokens, const ExpertsSpec& spec, const runtime::ExpertGroup& group) {
+  // A token has at most as many rows for one owner as the owner has experts, and one for an expert.
+  const std::int64_t chosen = std::min(spec.route.experts_per_token, spec.experts / group.members);
+  ExpertRowCounts rows{.most = group.members * tokens * chosen, .mean = tokens * spec.route.experts_per_token};
+  const double asked = group.capacity * static_cast<double>(rows.mean);
+  const std::int64_t least = std::min(tokens, kernels::exchange_run_rows);
+  rows.room = group.capacity == 0 ? rows.most : std::clamp(static_cast<std::int64_t>(std::ceil(asked)), least, rows.most);
+  rows.rounds = kernels::most_rounds(rows.most, tokens, rows.room);
+  return rows;
 }
 
 ValueId sum_of_experts(ProgramBuilder& builder, const ExpertsSpec& spec, const ExpertChoices& choices, const std::string& module,
@@ -104,14 +171,8 @@ ValueId sum_of_experts(ProgramBuilder& builder, const ExpertsSpec& spec, const E
     meanwhile();
     return sum;
   }
-  RowExchange exchange(builder, spec, sorted.offsets, module);
-  const ValueId sent = gather();
-  const runtime::PostedExchange dispatch = exchange.post_to_owners(sent);
-  meanwhile();
-  const ValueId rows = await_rows(builder, dispatch);
-  const ExpertValues values = products(rows, exchange.groups());
-  label_values(builder, rows, values);
-  return combine(exchange.return_results(values.results, builder.type(sent).shape.dimension(0)));
+  RowExchange exchange(builder, spec, sorted.offsets, module, products);
+  return combine(exchange.results(gather, meanwhile));
 }
 
 }  // namespace millrace::layers

@@ -38,6 +38,7 @@ void add_loads(std::vector<ExpertLoad>& sums, const std::vector<ExpertLoad>& ste
   for (std::size_t router = 0; router < sums.size(); ++router) {
     for (std::size_t expert = 0; expert < sums[router].counts.size(); ++expert) sums[router].counts[expert] += step[router].counts[expert];
     sums[router].dropped += step[router].dropped;
+    sums[router].more_rounds += step[router].more_rounds;
   }
 }
 
@@ -45,14 +46,15 @@ std::vector<ExpertLoad> expert_loads(const std::vector<Observation>& observation
   std::vector<ExpertLoad> loads;
   for (const Observation& each : observations) {
     if (each.name != expert_load_name) continue;
-    ExpertLoad& load = loads.emplace_back(ExpertLoad{each.layer, each.scope, {}, 0});
+    ExpertLoad& load = loads.emplace_back(ExpertLoad{each.layer, each.scope, {}});
     for (std::size_t i = 1; i < each.values.size(); ++i)
       load.counts.push_back(static_cast<std::int64_t>(each.values[i]) - static_cast<std::int64_t>(each.values[i - 1]));
   }
   for (const Observation& each : observations) {
-    if (each.name != dropped_tokens_name) continue;
+    const bool dropped = each.name == dropped_tokens_name;
+    if (!dropped && each.name != more_rounds_name) continue;
     const auto router = std::ranges::find(loads, each.scope, &ExpertLoad::scope);
-    if (router != loads.end()) router->dropped = static_cast<std::int64_t>(each.values.at(0));
+    if (router != loads.end()) (dropped ? router->dropped : router->more_rounds) = static_cast<std::int64_t>(each.values.at(0));
   }
   return loads;
 }

@@ -15,7 +15,8 @@ struct ExpertLoad {
   std::string scope;                 // "layers.3"
   std::vector<std::int64_t> counts;  // choices of each expert: K per token in all
   std::int64_t dropped = 0;          // those of them that exceeded the capacity of their expert; 0 without a capacity
-  auto tie() { return std::tie(layer, scope, counts, dropped); }
+  std::int64_t more_rounds = 0;      // of exchanges, beside the first of each microbatch (kernels/base/exchange_round_options.hpp)
+  auto tie() { return std::tie(layer, scope, counts, dropped, more_rounds); }
   bool operator==(const ExpertLoad&) const = default;
 
   [[nodiscard]] std::int64_t total() const;

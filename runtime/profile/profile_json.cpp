@@ -241,7 +241,8 @@ class Writer {
                       {"evenness", load.evenness()},
                       {"hottest", load.hottest()},
                       {"hottest_share", load.hottest_share()},
-                      {"dropped", load.dropped}});
+                      {"dropped", load.dropped},
+                      {"more_rounds", load.more_rounds}});
     return json;
   }
 

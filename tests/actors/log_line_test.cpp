@@ -33,5 +33,11 @@ TEST(LogLine, TellsOfAGpusMemoryAndOfNoUtilisationThatIsNotKnown) {
   EXPECT_EQ(line.find("MFU"), std::string::npos) << line;
 }
 
+TEST(LogLine, TellsOfFurtherRoundsOfExchanges) {
+  auto in_rounds = record();
+  in_rounds.experts = {{1, "layers.1", {5, 3}, 0, 3}, {2, "layers.2", {4, 4}, 0, 4}};
+  EXPECT_NE(LogLine(0).format(in_rounds).find(" | 1.5 GiB | 7 more rounds | skip 0 | "), std::string::npos);
+}
+
 }  // namespace
 }  // namespace millrace::actors

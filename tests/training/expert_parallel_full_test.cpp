@@ -34,6 +34,15 @@ const std::vector<Layout>& layouts() {
         "rematerialize.policy=minimal"}},
       {"dualpipe", 1, {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}, 2},
       {"woven_dualpipe", 2, {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe", "pipeline.weave=neighbours"}, 2},
+      {"rounds", 1, {"mesh.expert=4", "experts.capacity=0.25"}},
+      {"woven_rounds",
+       2,
+       {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=1f1b", "pipeline.weave=neighbours", "experts.capacity=0.5",
+        "rematerialize.policy=full"}},
+      {"rounds_of_dualpipe",
+       2,
+       {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe", "pipeline.weave=neighbours", "experts.capacity=0.25"},
+       2},
       {"batch_split", 1, {"mesh.expert=2", "pipeline.schedule=gpipe", "pipeline.weave=neighbours"}},
   };
   return all;

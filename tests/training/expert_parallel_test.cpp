@@ -34,20 +34,42 @@ TEST(ExpertParallel, WovenPairsInABf16Pipeline) {
       {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=1f1b", "pipeline.weave=neighbours", "rematerialize.policy=full"});
 }
 
+// A quarter of the rows of an even choice, in a pipeline with split backward whose actions are woven; groups are longer than a run of rows.
+TEST(ExpertParallel, InRounds) {
+  const Words large{"train.batch=10", "train.steps=3", "evaluate.every=2", "train.warmup_steps=1"};
+  const auto with = [&](Words layout) {
+    layout.insert(layout.end(), large.begin(), large.end());
+    return layout;
+  };
+  const Outcome expected = run_small(1, expert_run("gpt_oss", with({}))),
+                found = run_small(2, expert_run("gpt_oss", with({"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=zb-h1",
+                                                                 "pipeline.weave=neighbours", "experts.capacity=0.25"})));
+  ASSERT_EQ(expected.code, 0) << expected.said;
+  ASSERT_EQ(found.code, 0) << found.said;
+  EXPECT_EQ(found.lines, expected.lines);
+  EXPECT_EQ(found.hash, expected.hash);
+  EXPECT_NE(found.said.find(" more rounds | "), std::string::npos) << found.said;
+  EXPECT_NE(found.said.find("rounds more than one for each microbatch in layers."), std::string::npos) << found.said;
+}
+
 // Numbers that depend on who owns an expert would show here, in every tensor of every operation.
 TEST(ExpertParallel, RecordsTheTensorsOfOneRank) {
   const TemporaryFolder folder;
   write_small_texts(folder, "text");
-  for (const auto& [name, layout] : std::vector<std::pair<std::string, Words>>{
-           {"one", {}}, {"two", {"mesh.expert=2", "pipeline.ranks=2", "pipeline.weave=neighbours"}}}) {
+  for (const auto& [name, layout] :
+       std::vector<std::pair<std::string, Words>>{{"one", {}},
+                                                  {"two", {"mesh.expert=2", "pipeline.ranks=2", "pipeline.weave=neighbours"}},
+                                                  {"rounds", {"mesh.expert=2", "experts.capacity=0.25"}}}) {
     Words words = expert_run("mixtral", layout);
     words.insert(words.begin(), {"train", "model.preset=tiny", "data.text=" + folder / "text", "train.batch=2", "train.sequence=32",
                                  "train.threads=1", "train.steps=2", "run.record=hashes", "run.directory=" + folder / name});
     const auto job = run_job(1, words);
     ASSERT_EQ(job.code, 0) << job.out << job.err;
   }
-  const auto compared = run_job(1, {"compare", folder / "one", folder / "two"});
-  EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
+  for (const char* other : {"two", "rounds"}) {
+    const auto compared = run_job(1, {"compare", folder / "one", folder / other});
+    EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
+  }
 }
 
 // A difference is shown with values, whoever has computed it.

@@ -198,9 +198,9 @@ std::string print_experts(const runtime::Profile& profile) {
         fmt::format("grouped products: {:.1f}% of the compute, {} of peak\n", 100 * static_cast<double>(grouped) / static_cast<double>(all),
                     percent_of(flops / (static_cast<double>(grouped) * 1e-9), measured.machine.peak_flops));
   for (const auto& load : measured.experts)
-    text +=
-        fmt::format("{:<12} entropy {:.3f} nats, {:.1f}% of an even choice; hottest expert {} of {} with {:.1f}%; {} dropped\n", load.scope,
-                    load.entropy(), 100 * load.evenness(), load.hottest(), load.counts.size(), 100 * load.hottest_share(), load.dropped);
+    text += fmt::format("{:<12} entropy {:.3f} nats, {:.1f}% of an even choice; hottest expert {} of {} with {:.1f}%; {} dropped{}\n",
+                        load.scope, load.entropy(), 100 * load.evenness(), load.hottest(), load.counts.size(), 100 * load.hottest_share(),
+                        load.dropped, load.more_rounds > 0 ? fmt::format("; {} more rounds of exchanges", load.more_rounds) : "");
   return text;
 }
 
