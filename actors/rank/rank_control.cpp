@@ -333,7 +333,7 @@ void RankControl::action_done(const ActionDone& action) {
   record.stage = action.action.stage;
   record.microbatch = action.action.microbatch;
   record.kind = runtime::span_of(action.action.kind);
-  record.segment = static_cast<std::uint8_t>(std::min<std::int32_t>(action.segment, std::numeric_limits<std::uint8_t>::max()));
+  record.segment = static_cast<std::uint16_t>(std::min<std::int32_t>(action.segment, std::numeric_limits<std::uint16_t>::max()));
   rank_.trace().add(record);
   finished_at_ = action.end;
   if (setup_.action_costs != nullptr && table_ == Table::training)

@@ -53,7 +53,7 @@ class RowExchange {
         offsets_(offsets),
         module_(module),
         products_(products),
-        rows_(expert_rows(builder.tokens_count(), spec, builder.options().experts)) {
+        rows_(expert_rows(builder.tokens_count(), spec.route.experts_per_token, spec.experts, builder.options().experts)) {
     // In rounds all members know the counts of all, so that they find the same rounds.
     const std::int64_t copies = rows_.rounds > 1 ? builder.options().experts.members : 1;
     counts_ = post_parts(builder, group_counts(builder, offsets, module + ".counts", copies), module + ".counts");
@@ -144,10 +144,10 @@ OwnExperts own_experts(const ProgramBuilder& builder, const ExpertsSpec& spec) {
           .tile = kernels::grouped_tile(builder.tokens_count() * spec.route.experts_per_token, spec.experts)};
 }
 
-ExpertRowCounts expert_rows(std::int64_t tokens, const ExpertsSpec& spec, const runtime::ExpertGroup& group) {
+ExpertRowCounts expert_rows(std::int64_t tokens, std::int64_t experts_per_token, std::int64_t experts, const runtime::ExpertGroup& group) {
   // A token has at most as many rows for one owner as the owner has experts, and one for an expert.
-  const std::int64_t chosen = std::min(spec.route.experts_per_token, spec.experts / group.members);
-  ExpertRowCounts rows{.most = group.members * tokens * chosen, .mean = tokens * spec.route.experts_per_token};
+  const std::int64_t chosen = std::min(experts_per_token, experts / group.members);
+  ExpertRowCounts rows{.most = group.members * tokens * chosen, .mean = tokens * experts_per_token};
   const double asked = group.capacity * static_cast<double>(rows.mean);
   const std::int64_t least = std::min(tokens, kernels::exchange_run_rows);
   rows.room = group.capacity == 0 ? rows.most : std::clamp(static_cast<std::int64_t>(std::ceil(asked)), least, rows.most);

@@ -26,9 +26,10 @@ struct ExpertRowCounts {
   std::int64_t room = 0;    // that it has memory for
   std::int64_t rounds = 1;  // of exchanges that suffice for `most`
 };
-/// `tokens`: T of a microbatch. The room is ExpertGroup::capacity times the mean, at least that of a run
+/// `tokens`: T of a microbatch, each with K different experts. The room is ExpertGroup::capacity times the mean, at least that of a run
 /// (kernels/base/exchange_round_options.hpp).
-[[nodiscard]] ExpertRowCounts expert_rows(std::int64_t tokens, const ExpertsSpec& spec, const runtime::ExpertGroup& group);
+[[nodiscard]] ExpertRowCounts expert_rows(std::int64_t tokens, std::int64_t experts_per_token, std::int64_t experts,
+                                          const runtime::ExpertGroup& group);
 
 /// The experts that a router chose for x [T, D], and how they are weighed: f32 [T, K] that multiply their inputs or their results.
 struct ExpertChoices {

@@ -23,7 +23,8 @@ StageExchanges exchange_costs(const ProgramSet& programs, const GroupLink& link)
     for (const double work : usual.exchange) {
       const double bytes = work / usual_flops_per_sent_byte;
       stage.bytes[static_cast<std::size_t>(kind)].push_back(bytes);
-      stage.of(kind).exchange.push_back(link.latency + (link.bytes_per_unit > 0 ? bytes / link.bytes_per_unit : 0));
+      const double latency = bytes > 0 ? link.latency : 0;  // a round that is not expected to be needed
+      stage.of(kind).exchange.push_back(latency + (link.bytes_per_unit > 0 ? bytes / link.bytes_per_unit : 0));
     }
   }
   return stage;

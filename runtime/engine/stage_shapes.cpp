@@ -18,10 +18,12 @@ double mean_bytes(const ProgramSet& programs, ValueId id) {
   return static_cast<double>(type.shape.elements()) * static_cast<double>(kernels::size_of(type.dtype));
 }
 
+/// Of rounds, the side with all rows of a microbatch sends or receives a part of them.
 double bytes_of(const ProgramSet& programs, ExchangeId id, int members) {
   const ExchangeSpec& exchange = programs.exchange(id);
-  return std::max(mean_bytes(programs, exchange.send), mean_bytes(programs, exchange.receive)) * static_cast<double>(members - 1) /
-         static_cast<double>(members);
+  const double sent = mean_bytes(programs, exchange.send), received = mean_bytes(programs, exchange.receive);
+  const bool ranges = exchange.send_table.valid() && programs.value(exchange.send_table).type.shape.rank() == 2;
+  return (ranges ? std::min(sent, received) : std::max(sent, received)) * static_cast<double>(members - 1) / static_cast<double>(members);
 }
 
 /// The exchanges of a program are numbered in the order in which it posts them, whatever their ids are.

@@ -44,8 +44,8 @@ struct TraceRecord {
   RankId peer = no_rank;  // wait: the rank whose boundary or slot is missing
   SpanKind kind = SpanKind::wait;
   WaitReason reason = WaitReason::none;
-  std::uint8_t segment = 0;              // of the action, where exchanges divide it
-  std::array<std::uint8_t, 5> unused{};  // keeps the record free of padding, since it is copied as words
+  std::uint16_t segment = 0;             // of the action, where exchanges divide it
+  std::array<std::uint8_t, 4> unused{};  // keeps the record free of padding, since it is copied as words
   friend bool operator==(const TraceRecord&, const TraceRecord&) = default;
 };
 static_assert(sizeof(TraceRecord) == 48);

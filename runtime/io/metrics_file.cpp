@@ -142,6 +142,25 @@ std::map<std::uint64_t, ExactStep> read_exact_steps(const std::string& path) {
   return steps;
 }
 
+std::vector<std::vector<RouterTokens>> read_router_tokens(const std::string& path) {
+  std::vector<std::vector<RouterTokens>> steps;
+  const auto file = read_text_file(path, max_file_bytes, ExitCode::storage);
+  std::string_view text = file;
+  while (const auto line = take_line(text)) try {
+      const auto parsed = parse_json(*line, 8, ExitCode::data, "metrics");
+      const JsonReader record(parsed, "metrics", ExitCode::data);
+      const auto names = record.member("routers").elements(), counts = record.member("expert_tokens").elements();
+      std::vector<RouterTokens> step;
+      for (std::size_t router = 0; router < std::min(names.size(), counts.size()); ++router) {
+        step.push_back({names[router].text(), {}});
+        for (const JsonReader& count : counts[router].elements()) step.back().tokens.push_back(static_cast<std::int64_t>(count.count()));
+      }
+      steps.push_back(std::move(step));
+    } catch (const Error&) {  // the header line, an evaluation, or a torn line
+    }
+  return steps;
+}
+
 void cut_metrics_back_to(const std::string& path, std::uint64_t step) {
   if (kind_of(path) == PathKind::missing) return;
   const auto text = read_text_file(path, max_file_bytes, ExitCode::storage);

@@ -57,6 +57,14 @@ struct ExactStep {
   std::string loss, gradient_norm;
   bool operator==(const ExactStep&) const = default;
 };
+/// What the router with this name chose in a step: the choices of each expert.
+struct RouterTokens {
+  std::string router;
+  std::vector<std::int64_t> tokens;
+};
+/// The choices of all routers, by step; lines without them are skipped. Error(storage) if the file cannot be read.
+[[nodiscard]] std::vector<std::vector<RouterTokens>> read_router_tokens(const std::string& path);
+
 /// The exact values of all steps that have them; lines that are not ours are skipped. A missing file gives none.
 [[nodiscard]] std::map<std::uint64_t, ExactStep> read_exact_steps(const std::string& path);
 

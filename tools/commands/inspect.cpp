@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "actors/jobs/run_setup.hpp"
+#include "actors/planning/expert_room.hpp"
 #include "actors/rank/batch_provider.hpp"
 #include "actors/rank/device_placement.hpp"
 #include "actors/rank/memory_check.hpp"
@@ -12,6 +13,7 @@
 #include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/rank_preview.hpp"
+#include "tools/commands/recorded_choices.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -37,6 +39,7 @@ struct Inspection {
   actors::PipelinePlan plan;
   actors::RankResources options;
   bool threads_given = false;
+  std::string room;  // of ranks that share experts
   std::string data;  // what training reads and holds out, or why that is unknown
 };
 
@@ -61,16 +64,19 @@ void look_at_data(Inspection& run) {
   }
 }
 
-Inspection inspection_of(const std::vector<std::string>& words) {
+Inspection inspection_of(const Arguments& arguments) {
   Inspection result;
-  auto run = load_run(words, false);
+  auto run = load_run(arguments.positional(), false);
   print_warnings(run);
   result.config = std::move(run.config);
   const auto& config = result.config;
   MILLRACE_CHECK(config.model.hidden_size > 0 && config.model.layers > 0, ExitCode::config, inspect_component,
                  "the model's sizes are not given: name a model with model.preset or model.from");
-  result.plan = actors::make_plan({config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device),
-                                   !config.data.packing, false, config.mesh});
+  const actors::PlanRequest request{
+      config.model,         config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device),
+      !config.data.packing, false,        config.mesh};
+  result.plan = actors::make_plan(request);
+  result.room = actors::expert_room_text(request, recorded_choices(arguments));
   result.threads_given = config.train.threads > 0;
   const auto automatic = std::max<std::int64_t>(1, cluster::usable_cores() / config.ranks());
   actors::plan_for_devices(result.options, kernels::device_kind(config.device));
@@ -93,7 +99,7 @@ void print_head(const Inspection& run) {
              run.config.pipeline.chunks, plan.schedule.name, plan.layout_text());
   fmt::print("threads   {} a rank{}\n", run.options.threads,
              run.threads_given ? "" : " (train.threads = 0: this machine's cores / ranks; kernel scratch grows with them)");
-  fmt::print("{}\n", run.data);
+  fmt::print("{}{}\n", run.room, run.data);
 }
 
 double total_flops(const runtime::ProgramSet& programs, ProgramKind kind) { return programs.cost(kind).flops / giga; }
@@ -245,7 +251,7 @@ int inspect(const Arguments& parsed) {
   const auto program = parsed.text("program");
   MILLRACE_CHECK(parsed.given("stage") || !parsed.given("program"), ExitCode::usage, inspect_component, "--program {} without --stage",
                  program);
-  const auto run = inspection_of(parsed.positional());
+  const auto run = inspection_of(parsed);
   const long stage = parsed.integer("stage", 0, run.plan.stages() - 1);
   print_head(run);
   if (parsed.given("stage")) {
@@ -265,7 +271,8 @@ Command inspect_command() {
           .words = run_words,
           .summary = "Print the programs of a run before it starts: operations, shapes, labels, FLOPs, bytes, memory.",
           .options = {{.name = "stage", .value = "S", .help = "Print the programs of this stage and its rank's memory.", .fallback = "0"},
-                      {.name = "program", .value = "NAME", .help = "With --stage: print this program only.", .choices = programs}},
+                      {.name = "program", .value = "NAME", .help = "With --stage: print this program only.", .choices = programs},
+                      choices_option()},
           .offer = offer_run,
           .run = inspect};
 }

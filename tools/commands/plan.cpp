@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "actors/planning/expert_room.hpp"
 #include "actors/planning/plan_search.hpp"
 #include "actors/rank/device_placement.hpp"
 #include "actors/setup/parameters_text.hpp"
@@ -19,6 +20,7 @@
 #include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/plan_scale.hpp"
+#include "tools/commands/recorded_choices.hpp"
 
 namespace millrace::tools {
 
@@ -60,6 +62,7 @@ struct Planning {
   configs::RunConfig config;
   actors::PlanSearch search;
   actors::ModelCosts costs;  // with the run's own rematerialisation policy
+  std::string room;          // of ranks that share experts
 };
 
 void choose_costs(Planning& planning, const Arguments& arguments) {
@@ -99,6 +102,7 @@ Planning planning_of(const Arguments& arguments) {
   search.request = {
       config.model,         config.train, config.pipeline, {config.rematerialize.policy, {}}, kernels::device_kind(config.device),
       !config.data.packing, false,        config.mesh};
+  planning.room = actors::expert_room_text(search.request, recorded_choices(arguments));
   search.needs = needs_of(config);
   search.schedules = names_of(arguments.text("schedules"));
   if (arguments.given("memory")) search.memory = arguments.bytes("memory");
@@ -122,6 +126,7 @@ void print_head(const Planning& planning) {
   fmt::print("step      {} microbatches of {} x {} tokens, {}, on {}{} ranks with {} threads each\n", config.train.microbatches,
              config.train.batch, config.train.sequence, config.train.dtype, actors::copies_text(config.mesh), config.pipeline.ranks,
              search.needs.threads);
+  fmt::print("{}", planning.room);
   fmt::print("costs     {}, {} of a microbatch, rematerialize {}\n", costs.source, costs.unit, policy_text(config.rematerialize.policy));
   fmt::print("\n{:<12} {:>10} {:>10} {:>10} {:>10}\n", "part", "F", "I", "W", "B");
   const auto line = [](const std::string& part, const runtime::StageCost& cost) {
@@ -267,6 +272,7 @@ Command plan_command() {
        .value = "FILE",
        .help = "Write a plan that train reads: `train RUN.toml FILE`, or pipeline.plan=FILE.",
        .offer = offer_files}};
+  options.push_back(choices_option());
   const auto scale = scale_options();
   options.insert(options.end(), scale.begin(), scale.end());
   return {.name = "plan",

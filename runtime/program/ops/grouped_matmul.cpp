@@ -49,6 +49,7 @@ class GroupedProduct : public OperationRule {
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes& attributes) const override {
+    if (inputs[0].shape[0] == 0) return {};  // weights are not read
     const auto inner = static_cast<double>(inputs[0].shape[1]);
     const double added = attributes.as<GroupedMatmulOptions>().bias ? rules::elements(outputs[0]) : 0;
     return {2 * rules::elements(outputs[0]) * inner + added, rules::traffic(inputs, outputs)};
@@ -110,6 +111,7 @@ class GroupedWeightGradient : public OperationRule {
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    if (inputs[0].shape[0] == 0) return {};
     return {2 * rules::elements(inputs[0]) * static_cast<double>(inputs[1].shape[1]), rules::traffic(inputs, outputs, true)};
   }
 
@@ -143,6 +145,7 @@ class GroupedBiasGradient final : public OperationRule {
   }
 
   Cost cost(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attributes&) const override {
+    if (inputs[0].shape[0] == 0) return {};
     return {rules::elements(inputs[0]), rules::traffic(inputs, outputs, true)};
   }
 

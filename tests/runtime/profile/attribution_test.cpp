@@ -280,7 +280,7 @@ RankTrace trace_of(const std::vector<Action>& list, RankId rank, const std::vect
     record.kind = span_of(action.kind);
     record.stage = action.stage;
     record.microbatch = action.microbatch;
-    record.segment = static_cast<std::uint8_t>(ran.segment);
+    record.segment = static_cast<std::uint16_t>(ran.segment);
     record.begin = nanoseconds(ran.begin);
     record.end = nanoseconds(ran.end);
     trace.compute.push_back(record);
