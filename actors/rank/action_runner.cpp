@@ -70,8 +70,7 @@ void TimedRunner::run(Rank& rank, runtime::Stage&, const Execute& execute) {
     }
     const kernels::Shape shape{members_, static_cast<std::int64_t>(exchange.floats)};
     const kernels::Tensor send = kernels::make_tensor(sent_.data(), kernels::DType::f32, shape);
-    const kernels::Tensor receive =
-        kernels::make_tensor(received_[static_cast<std::size_t>(sequence) % most_under_way].data(), kernels::DType::f32, shape);
+    const kernels::Tensor receive = kernels::make_tensor(received_[posted_++ % most_under_way].data(), kernels::DType::f32, shape);
     rank.exchange().post({{}, send, receive, {}, {}});
   }
 }

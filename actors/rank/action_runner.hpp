@@ -53,7 +53,8 @@ class TimedRunner : public ActionRunner {
   std::vector<TimedEntry> entries_;
   std::int64_t members_;
   std::vector<float> sent_;
-  std::array<std::vector<float>, most_under_way> received_;  // by sequence
+  std::array<std::vector<float>, most_under_way> received_;  // used in turn
+  std::size_t posted_ = 0;
   std::chrono::steady_clock::time_point link_free_;
 };
 

@@ -5,11 +5,14 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/dtype.hpp"
 #include "runtime/io/fault.hpp"
+#include "runtime/schedule/weave.hpp"
 
 namespace millrace::actors {
 namespace {
 
 constexpr const char* rank_exchange_component = "actors.rank_exchange";
+
+static_assert(cluster::Exchanges::max_outstanding >= runtime::most_exchanges_under_way);
 
 }  // namespace
 

@@ -68,8 +68,8 @@ class Exchanges {
     int rank = 0;                      ///< a rank that this process hosts
     ExchangeEvents* events = nullptr;  ///< outlives this object
   };
-  /// At most this many exchanges of a member may be under way.
-  static constexpr int max_outstanding = 8;
+  /// At most this many exchanges of a member may be under way, from the oldest to the newest.
+  static constexpr int max_outstanding = 64;
 
   /// `groups` are the same in every process. `members`: every rank here that is in a group, once, whatever the number of its groups.
   /// `transport` may be null if no group leaves this process. `piece_bytes`: longer parts are sent in pieces (MPI's counts have 31 bits).

@@ -31,7 +31,7 @@ constexpr int largest_tag = 32767;  // the smallest upper bound of tags that MPI
 
 /// Consecutive exchanges of a pair have different tags, so that a receive never takes the message of a neighbouring exchange. Messages of
 /// one tag keep their order, so equal tables match however often the tags repeat.
-constexpr int most_tags_per_pair = 64;
+constexpr int most_tags_per_pair = 64, least_tags_per_pair = 8;
 
 /// Messages from one member of a group to another.
 using Way = std::tuple<int, int, int>;  // group, from, to
@@ -175,10 +175,10 @@ class MpiParts final : public RemoteParts {
     }
     const int tags = std::min(largest_tag, transport_.world().tag_limit) + 1;
     tags_per_pair_ = std::min(most_tags_per_pair, tags / most);
-    MILLRACE_CHECK(tags_per_pair_ >= Exchanges::max_outstanding, ExitCode::start, "cluster.exchange",
+    MILLRACE_CHECK(tags_per_pair_ >= least_tags_per_pair, ExitCode::start, "cluster.exchange",
                    "two processes have {} pairs of members that exchange, expected at most {}: MPI has {} tags, and a pair needs {}. Start "
                    "more processes, so that each hosts fewer ranks",
-                   most, tags / Exchanges::max_outstanding, tags, Exchanges::max_outstanding);
+                   most, tags / least_tags_per_pair, tags, least_tags_per_pair);
   }
 
   /// Receives first, so that what is sent to itself at the same time finds its place; both in rotation from the own place, so that not all

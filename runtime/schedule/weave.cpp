@@ -31,6 +31,17 @@ class TwoStrands {
   [[nodiscard]] bool done() const { return done(0) && done(1); }
   [[nodiscard]] double now() const { return lane_; }
 
+  /// Whether the exchanges under way are not too many if the action's next segment runs.
+  [[nodiscard]] bool has_room(std::size_t action) const {
+    const SegmentShape& segment = (*actions_[action]->segments)[next_[action]];
+    int oldest = posted_;
+    for (std::size_t each = 0; each < 2; ++each)
+      for (std::size_t exchange = 0; exchange < under_way_[each].size(); ++exchange)
+        if (under_way_[each][exchange] >= 0 && !(each == action && static_cast<int>(exchange) == segment.awaits))
+          oldest = std::min(oldest, under_way_[each][exchange]);
+    return posted_ + segment.posts - oldest <= most_exchanges_under_way;
+  }
+
   /// No order of what is left ends before this.
   [[nodiscard]] double bound() const {
     return std::max(lane_ + compute_left_, exchange_left_ > 0 ? std::max(lane_, link_) + exchange_left_ : 0);
@@ -39,7 +50,10 @@ class TwoStrands {
   /// Runs the action's next segment.
   void run(std::size_t action) {
     const SegmentShape& segment = (*actions_[action]->segments)[next_[action]];
-    if (segment.awaits >= 0) lane_ = std::max(lane_, arrived_[action].at(static_cast<std::size_t>(segment.awaits)));
+    if (segment.awaits >= 0) {
+      lane_ = std::max(lane_, arrived_[action].at(static_cast<std::size_t>(segment.awaits)));
+      under_way_[action].at(static_cast<std::size_t>(segment.awaits)) = -1;
+    }
     const double time = cost_at(actions_[action]->costs.compute, next_[action]);
     lane_ += time;
     compute_left_ -= time;
@@ -48,6 +62,7 @@ class TwoStrands {
       link_ = std::max(link_, lane_) + exchange;
       exchange_left_ -= exchange;
       arrived_[action].push_back(link_);
+      under_way_[action].push_back(posted_++);
     }
     ++next_[action];
   }
@@ -56,6 +71,8 @@ class TwoStrands {
   std::array<const WovenAction*, 2> actions_;
   std::array<std::size_t, 2> next_{};
   std::array<std::vector<double>, 2> arrived_;  // by exchange
+  std::array<std::vector<int>, 2> under_way_;   // by exchange: its number among those of both, −1 once it was awaited
+  int posted_ = 0;                              // of both
   double lane_ = 0, link_ = 0;                  // until when compute and link are taken
   double compute_left_ = 0, exchange_left_ = 0;
 };
@@ -93,12 +110,13 @@ std::vector<WovenSegment> weave(const WovenAction& first, const WovenAction& sec
       for (std::size_t action = 0; action < 2; ++action) {
         const TwoStrands& strands = prefix.strands;
         const bool too_early = same_program && action == 1 && !strands.done(0) && strands.next(1) >= strands.next(0);
-        if (strands.done(action) || too_early) continue;
+        if (strands.done(action) || too_early || !strands.has_room(action)) continue;
         Prefix& next = longer.emplace_back(prefix);
         next.order.push_back({static_cast<int>(action), static_cast<int>(strands.next(action))});
         next.strands.run(action);
       }
     }
+    if (longer.empty()) return in_sequence(first, second);
     keep_best(longer);
     prefixes = std::move(longer);
   }

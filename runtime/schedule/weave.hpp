@@ -20,11 +20,15 @@ struct WovenSegment {
   friend bool operator==(const WovenSegment&, const WovenSegment&) = default;
 };
 
+/// From the oldest exchange that a rank has under way to the newest, inclusive.
+inline constexpr int most_exchanges_under_way = 64;
+
 /// The order in which a rank runs the segments of two actions, so that one computes while the rows of the other are under way, exchanges
 /// taking turns on one link: the one that ends first, found by beam search, or one action after the other if that takes no longer. Each
-/// action keeps its own order. A pure function of its arguments, so that the members of an exchange, whose lists must be equal, find the
-/// same order. Lists of ranks are woven with the costs of usual machines (StageShape::usual). `same_program`: both actions run one program
-/// of one stage; then segment k of the second stays behind segment k of the first, so that sums take their microbatches in order.
+/// action keeps its own order, and no more exchanges are under way than transports have room for. A pure function of its arguments, so that
+/// the members of an exchange, whose lists must be equal, find the same order. Lists of ranks are woven with the costs of usual machines
+/// (StageShape::usual). `same_program`: both actions run one program of one stage; then segment k of the second stays behind segment k of
+/// the first, so that sums take their microbatches in order.
 [[nodiscard]] std::vector<WovenSegment> weave(const WovenAction& first, const WovenAction& second, bool same_program);
 
 /// The time that this order takes, exchanges included, on one compute lane and one link.

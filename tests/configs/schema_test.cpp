@@ -48,7 +48,7 @@ TEST(Schema, HasTheKeysThatScriptsRelyOn) {
         std::ranges::any_of(std::vector<std::string>{"train.skip_", "train.ramp_", "train.qk_clip", "train.trainable",
                                                      "train.average_decay", "evaluate.average", "train.accumulation_steps"},
                             [&](const std::string& prefix) { return key.name.starts_with(prefix); });
-    return is_of_recipe || section_of(key.name) == "model" || section_of(key.name) == "mesh" || key.name.starts_with("train.indexer_") ||
+    return is_of_recipe || section_of(key.name) == "model" || section_of(key.name) == "mesh" || section_of(key.name) == "experts" || key.name.starts_with("train.indexer_") ||
            key.name.starts_with("train.mtp_") ||
            std::ranges::any_of(runtime::optimizer_choices, [&](const auto& choice) { return choice.reads(key.name); });
   };

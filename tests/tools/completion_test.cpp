@@ -56,7 +56,7 @@ TEST_F(Completion, OffersCommands) {
 }
 
 TEST_F(Completion, OffersTheOptionsOfTheCommand) {
-  EXPECT_EQ(in_bash("millrace inspect --"), (Words{"--help", "--log-level", "--program", "--stage"}));
+  EXPECT_EQ(in_bash("millrace inspect --"), (Words{"--choices", "--help", "--log-level", "--program", "--stage"}));
   EXPECT_EQ(in_bash("millrace ckpt hash --q"), (Words{"--quick"}));
   EXPECT_EQ(in_bash("millrace schedule check --s"), (Words{"--slots"}));
   EXPECT_EQ(in_bash("millrace schedule show 1f1b --ranks 4 --s"), (Words{"--seed", "--slow", "--stall", "--svg"}));

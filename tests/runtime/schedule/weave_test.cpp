@@ -3,7 +3,9 @@
 #include "runtime/schedule/weave.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "tests/runtime/schedule/schedule_support.hpp"
@@ -54,6 +56,28 @@ TEST(Weave, KeepsSumsOfOneProgramInTheOrderOfMicrobatches) {
   };
   EXPECT_LT(place(free, {1, 0}), place(free, {0, 0}));
   for (int segment = 0; segment < 3; ++segment) EXPECT_LT(place(ordered, {0, segment}), place(ordered, {1, segment}));
+}
+
+TEST(Weave, KeepsNoMoreExchangesUnderWayThanTransportsHold) {
+  const auto few = chain(4), many = chain(200);
+  std::mt19937 random(7);
+  int most = 0;
+  for (int trial = 0; trial < 20; ++trial) {
+    // Of the longer action most segments are of rounds that are not expected to be needed, and take no time.
+    WovenAction first{&few, {{1, 1, 1, 1}, {4, 4, 4}}}, second{&many, {std::vector<double>(200, 0), std::vector<double>(199, 0)}};
+    for (int piece = 0; piece < 4; ++piece) second.costs.compute[random() % 200] = 3, second.costs.exchange[random() % 199] = 1;
+    std::array<std::map<int, int>, 2> under_way;  // by exchange of the action: its number
+    int posted = 0;
+    for (const WovenSegment& each : weave(first, second, false)) {
+      auto& own = under_way[static_cast<std::size_t>(each.action)];
+      own.erase(each.segment - 1);
+      if (each.segment + 1 < static_cast<int>((each.action == 0 ? few : many).size())) own[each.segment] = posted++;
+      for (const auto& strand : under_way)
+        if (!strand.empty()) most = std::max(most, posted - strand.begin()->second);
+    }
+    EXPECT_EQ(posted, 3 + 199);
+  }
+  EXPECT_EQ(most, most_exchanges_under_way);
 }
 
 /// The shortest time of all orders that begin with `order`.
