@@ -1,6 +1,7 @@
 #include "runtime/engine/stage_shapes.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "kernels/base/dtype.hpp"
 
@@ -32,10 +33,20 @@ void describe(const ProgramSet& programs, ProgramKind program, int members, Acti
   auto& usual = stage.usual[static_cast<std::size_t>(kind)];
   shapes.clear();
   std::vector<ExchangeId> posted;
-  for (const Segment& segment : programs.segments(program)) {
+  std::map<std::int32_t, int> last_addition;  // by accumulator
+  const std::vector<Segment> segments = programs.segments(program);
+  const auto for_sums = [&](const Segment& segment, auto&& visit) {
+    for (std::size_t index = segment.first; index < segment.end; ++index)
+      for (const ValueId output : programs.program(program)[index].outputs)
+        if (programs.value(output).role == Role::accumulator) visit(output.index);
+  };
+  for (std::size_t segment = 0; segment < segments.size(); ++segment)
+    for_sums(segments[segment], [&](std::int32_t sum) { last_addition[sum] = static_cast<int>(segment); });
+  for (const Segment& segment : segments) {
     SegmentShape& shape = shapes.emplace_back();
     if (segment.awaits.valid()) shape.awaits = static_cast<int>(std::ranges::find(posted, segment.awaits) - posted.begin());
     shape.posts = static_cast<int>(segment.posts.size());
+    for_sums(segment, [&](std::int32_t sum) { shape.sums_until = std::max(shape.sums_until, last_addition.at(sum)); });
     posted.insert(posted.end(), segment.posts.begin(), segment.posts.end());
     double& work = usual.compute.emplace_back();
     for (std::size_t index = segment.first; index < segment.end; ++index) work += work_of(programs, programs.program(program)[index]);

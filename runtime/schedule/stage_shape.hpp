@@ -12,6 +12,9 @@ namespace millrace::runtime {
 struct SegmentShape {
   int awaits = -1;  // the exchange whose rows it needs before it begins; -1: none
   int posts = 0;    // the exchanges that it posts
+  // The last segment of the same program that adds to a sum which this one adds to; -1: it is itself. A microbatch's segment may run when
+  // the one before has run that.
+  int sums_until = -1;
   friend bool operator==(const SegmentShape&, const SegmentShape&) = default;
 };
 

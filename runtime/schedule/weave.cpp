@@ -85,6 +85,11 @@ std::vector<WovenSegment> in_sequence(const WovenAction& first, const WovenActio
   return order;
 }
 
+/// The segment that the first of two microbatches of one program must have run before the second runs this one.
+std::size_t sums_until(const std::vector<SegmentShape>& segments, std::size_t segment) {
+  return std::max(segment, static_cast<std::size_t>(std::max(0, segments[segment].sums_until)));
+}
+
 /// The beginning of an order, and where it leaves the two actions.
 struct Prefix {
   TwoStrands strands;
@@ -109,8 +114,10 @@ std::vector<WovenSegment> weave(const WovenAction& first, const WovenAction& sec
     for (const Prefix& prefix : prefixes) {
       for (std::size_t action = 0; action < 2; ++action) {
         const TwoStrands& strands = prefix.strands;
-        const bool too_early = same_program && action == 1 && !strands.done(0) && strands.next(1) >= strands.next(0);
-        if (strands.done(action) || too_early || !strands.has_room(action)) continue;
+        if (strands.done(action)) continue;
+        const bool too_early =
+            same_program && action == 1 && !strands.done(0) && sums_until(*second.segments, strands.next(1)) >= strands.next(0);
+        if (too_early || !strands.has_room(action)) continue;
         Prefix& next = longer.emplace_back(prefix);
         next.order.push_back({static_cast<int>(action), static_cast<int>(strands.next(action))});
         next.strands.run(action);

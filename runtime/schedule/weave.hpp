@@ -28,7 +28,8 @@ inline constexpr int most_exchanges_under_way = 64;
 /// action keeps its own order, and no more exchanges are under way than transports have room for. A pure function of its arguments, so that
 /// the members of an exchange, whose lists must be equal, find the same order. Lists of ranks are woven with the costs of usual machines
 /// (StageShape::usual). `same_program`: both actions run one program of one stage; then segment k of the second stays behind segment k of
-/// the first, so that sums take their microbatches in order.
+/// the first, and
+/// behind the last that adds to the same sums (SegmentShape::sums_until), so that sums take their microbatches in order.
 [[nodiscard]] std::vector<WovenSegment> weave(const WovenAction& first, const WovenAction& second, bool same_program);
 
 /// The time that this order takes, exchanges included, on one compute lane and one link.
