@@ -58,6 +58,20 @@ TEST(Weave, KeepsSumsOfOneProgramInTheOrderOfMicrobatches) {
   for (int segment = 0; segment < 3; ++segment) EXPECT_LT(place(ordered, {0, segment}), place(ordered, {1, segment}));
 }
 
+TEST(Weave, KeepsAllAdditionsToASumTogether) {
+  auto four = chain(4);
+  const WovenAction action{&four};
+  const auto place = [](const std::vector<WovenSegment>& order, const WovenSegment& segment) {
+    return std::find(order.begin(), order.end(), segment) - order.begin();
+  };
+  const auto free = weave(action, action, true);
+  EXPECT_LT(place(free, {1, 1}), place(free, {0, 2}));
+  four[1].sums_until = four[2].sums_until = 2;  // two rounds of a layer
+  const auto order = weave(action, action, true);
+  EXPECT_LT(place(order, {0, 2}), place(order, {1, 1}));
+  EXPECT_LT(place(order, {1, 0}), place(order, {0, 3}));  // still woven
+}
+
 TEST(Weave, KeepsNoMoreExchangesUnderWayThanTransportsHold) {
   const auto few = chain(4), many = chain(200);
   std::mt19937 random(7);
