@@ -48,7 +48,7 @@ std::vector<int> RankExchange::missing(std::int64_t number) const {
   const std::int64_t next = next_sequence_.load(std::memory_order_acquire);
   std::int64_t sequence = next;  // if it was not posted
   for (std::int64_t posted = std::max<std::int64_t>(0, next - cluster::Exchanges::max_outstanding); posted < next; ++posted)
-    if (number_of(posted).load(std::memory_order_relaxed) == number) sequence = posted;
+    if (numbers_[place_of(posted)].load(std::memory_order_relaxed) == number) sequence = posted;
   for (const int place : exchange_->missing(sequence)) ranks.push_back(ranks_.at(static_cast<std::size_t>(place)));
   return ranks;
 }
@@ -61,14 +61,14 @@ void RankExchange::post(const runtime::ExchangePost& post) {
   divide(out_, post.send, post.send_table, post.ranges);
   divide(in_, post.receive, post.receive_table, post.ranges);
   const std::int64_t sequence = next_sequence_.load(std::memory_order_relaxed);
-  number_of(sequence).store(number, std::memory_order_relaxed);
+  numbers_[place_of(sequence)].store(number, std::memory_order_relaxed);
   next_sequence_.store(sequence + 1, std::memory_order_release);
   exchange_->post(sequence, static_cast<const std::byte*>(post.send.data), static_cast<std::byte*>(post.receive.data),
                   {out_.at, out_.bytes, in_.at, in_.bytes});
 }
 
 void RankExchange::on_exchanged(int group, std::int64_t sequence) {
-  events_->on_exchanged(group, number_of(sequence).load(std::memory_order_relaxed));
+  events_->on_exchanged(group, numbers_[place_of(sequence)].load(std::memory_order_relaxed));
 }
 
 }  // namespace millrace::actors

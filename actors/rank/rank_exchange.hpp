@@ -52,16 +52,16 @@ class RankExchange final : public runtime::ExchangePort, public cluster::Exchang
     std::vector<std::int64_t> at, bytes;
   };
   void divide(Way& way, const kernels::Tensor& tensor, std::span<const std::int32_t> table, bool ranges) const;
-  [[nodiscard]] std::atomic<std::int64_t>& number_of(std::int64_t sequence) const {
-    return numbers_[static_cast<std::size_t>(sequence % cluster::Exchanges::max_outstanding)];
+  static std::size_t place_of(std::int64_t sequence) noexcept {
+    return static_cast<std::size_t>(sequence % cluster::Exchanges::max_outstanding);
   }
 
   cluster::Exchange* exchange_ = nullptr;
   cluster::ExchangeEvents* events_ = nullptr;
   std::vector<int> ranks_;
   std::int64_t next_ = 0;
-  std::atomic<std::int64_t> next_sequence_{0};                                                    // of the transport
-  mutable std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> numbers_{};  // by sequence, of those under way
+  std::atomic<std::int64_t> next_sequence_{0};                                            // of the transport
+  std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> numbers_{};  // by sequence, of those under way
   Way out_, in_;
   std::array<std::atomic<std::chrono::nanoseconds>, 64> kept_{};  // by sequence; more than are under way
 };

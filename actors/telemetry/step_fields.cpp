@@ -57,9 +57,9 @@ std::string rounds_warning(const StepRecord& record) {
   const auto most = std::ranges::max_element(record.experts, {}, &runtime::ExpertLoad::more_rounds);
   if (most->more_rounds == 0) return {};
   return fmt::format(
-      "step {}: rows of experts were exchanged in {} rounds more than one for each microbatch in {}, where expert {} of {} has {:.1f}% of "
-      "the "
-      "choices: more than its owner has room for (experts.capacity). The numbers are the same and the step is slower. This is not "
+      "step {}: {} rounds of exchanges beside the first of each microbatch in {}: some owners of experts got more rows than they have room "
+      "for "
+      "(experts.capacity). Expert {} of {} has {:.1f}% of the choices. The numbers are the same and the step is slower. This is not "
       "repeated; "
       "metrics.jsonl has more_rounds of all steps",
       record.step, most->more_rounds, most->scope, most->hottest(), most->counts.size(), 100 * most->hottest_share());

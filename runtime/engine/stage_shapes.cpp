@@ -19,11 +19,12 @@ double mean_bytes(const ProgramSet& programs, ValueId id) {
   return static_cast<double>(type.shape.elements()) * static_cast<double>(kernels::size_of(type.dtype));
 }
 
-/// Of rounds, the side with all rows of a microbatch sends or receives a part of them.
+/// Usually one side has exactly what is exchanged and the other a bound of it. In rounds the other has the rows of the whole microbatch, of
+/// which a round sends or receives some.
 double bytes_of(const ProgramSet& programs, ExchangeId id, int members) {
   const ExchangeSpec& exchange = programs.exchange(id);
   const double sent = mean_bytes(programs, exchange.send), received = mean_bytes(programs, exchange.receive);
-  const bool ranges = exchange.send_table.valid() && programs.value(exchange.send_table).type.shape.rank() == 2;
+  const bool ranges = exchange.send_table.valid() && has_ranges(programs.value(exchange.send_table).type.shape);
   return (ranges ? std::min(sent, received) : std::max(sent, received)) * static_cast<double>(members - 1) / static_cast<double>(members);
 }
 

@@ -220,7 +220,7 @@ class Differentiator final : public GradientBuilder {
 
   /// Whether an earlier operation of F sends other rows of the same value: in the rounds of an exchange each sends some.
   bool sent_before(const ExchangeSpec& spec) const {
-    if (!spec.send_table.valid() || type(spec.send_table).shape.rank() != 2) return false;
+    if (!spec.send_table.valid() || !has_ranges(type(spec.send_table).shape)) return false;
     const Operation* const first = set_.program(ProgramKind::forward).data();
     return std::any_of(first, forward_, [&](const Operation& operation) {
       const ExchangeId posted = posted_by(operation);

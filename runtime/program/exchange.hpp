@@ -59,10 +59,13 @@ struct ExchangePost {
   [[nodiscard]] bool unused() const noexcept { return ranges && send_table.front() < 0; }
 };
 
+/// Whether a table of this shape is one of ranges.
+[[nodiscard]] inline bool has_ranges(const kernels::Shape& table) { return table.rank() == 2; }
+
 struct RowRange {
   std::int64_t first = 0, end = 0;
 };
-/// The rows of a member among `rows` rows by a table of a post: `groups` are those of each member.
+/// The rows of `member`, one of `members`, among `rows` rows: by the table of a post, which are `ranges` or not; an equal part without one.
 [[nodiscard]] RowRange rows_of_member(std::size_t member, std::size_t members, std::int64_t rows, std::span<const std::int32_t> table,
                                       bool ranges);
 

@@ -126,7 +126,7 @@ void Executor::post(const Step& step, ExchangePort* port) const {
     return entries;
   };
   if (step.inputs == 3) {
-    post.ranges = scratchpad_[1].shape.rank() == 2;
+    post.ranges = has_ranges(scratchpad_[1].shape);
     post.send_table = table(1, send);
     post.receive_table = table(2, receive);
   }

@@ -86,6 +86,13 @@ ExchangeId exchange_by(const Operation& operation, const OperationRule& rule) {
   return operation.rule == &rule ? ExchangeId{operation.attributes.as<ExchangeOptions>().exchange} : ExchangeId{};
 }
 
+std::vector<ValueId> append_await(ProgramBuilder& builder, const PostedExchange& posted, bool part) {
+  const ExchangeSpec& exchange = builder.exchange(posted.exchange);
+  MILLRACE_CHECK(!exchange.receive.valid(), ExitCode::internal, "runtime.exchange", "'{}' is awaited twice, expected once", exchange.name);
+  return builder.append(await_rule(), exchange_operands(exchange), exchange_attributes(posted.exchange, posted.rows, part),
+                        posted.name + ".await");
+}
+
 }  // namespace
 
 const OperationRule& post_rule() {
@@ -125,17 +132,6 @@ PostedExchange post_rows(ProgramBuilder& builder, ValueId send, const ExchangeTa
 PostedExchange post_parts(ProgramBuilder& builder, ValueId send, std::string_view name) {
   return post_rows(builder, send, {}, builder.type(send).shape.dimension(0), name);
 }
-
-namespace {
-
-std::vector<ValueId> append_await(ProgramBuilder& builder, const PostedExchange& posted, bool part) {
-  const ExchangeSpec& exchange = builder.exchange(posted.exchange);
-  MILLRACE_CHECK(!exchange.receive.valid(), ExitCode::internal, "runtime.exchange", "'{}' is awaited twice, expected once", exchange.name);
-  return builder.append(await_rule(), exchange_operands(exchange), exchange_attributes(posted.exchange, posted.rows, part),
-                        posted.name + ".await");
-}
-
-}  // namespace
 
 ValueId await_rows(ProgramBuilder& builder, const PostedExchange& posted, std::span<const PostedExchange> parts) {
   const ValueId rows = append_await(builder, posted, false)[0];

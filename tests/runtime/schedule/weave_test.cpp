@@ -77,7 +77,7 @@ TEST(Weave, KeepsNoMoreExchangesUnderWayThanTransportsHold) {
   std::mt19937 random(7);
   int most = 0;
   for (int trial = 0; trial < 20; ++trial) {
-    // Of the longer action most segments are of rounds that are not expected to be needed, and take no time.
+    // Most segments of the longer action take no time, like those of rounds that are not expected to be needed.
     WovenAction first{&few, {{1, 1, 1, 1}, {4, 4, 4}}}, second{&many, {std::vector<double>(200, 0), std::vector<double>(199, 0)}};
     for (int piece = 0; piece < 4; ++piece) second.costs.compute[random() % 200] = 3, second.costs.exchange[random() % 199] = 1;
     std::array<std::map<int, int>, 2> under_way;  // by exchange of the action: its number
