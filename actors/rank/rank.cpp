@@ -16,8 +16,9 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
       blueprint_(plan, setup.id, setup.needs),
       device_used_before_(kernels::device_type(setup.device()).memory_in_use(setup.device()).used),
       compute_(blueprint_.build(false)),
+      exchange_trace_(blueprint_.training.exchanges.empty() ? 2 : runtime::ExchangeRing::default_capacity),
       runner_(std::make_unique<ProgramRunner>()),
-      exchange_(plan.mesh.expert),
+      exchange_(plan.mesh.expert, plan.expert_group(setup.id).group.member),
       channels_(plan.channels()) {
   for (auto& channel : channels_) channel = carried(channel, setup_.needs);
   worker_ = std::make_unique<ComputeWorker>(

@@ -20,6 +20,7 @@
 #include "cluster/control/control_link.hpp"
 #include "cluster/links/link.hpp"
 #include "kernels/base/execution_context.hpp"
+#include "runtime/engine/exchange_record.hpp"
 #include "runtime/engine/rank_compute.hpp"
 #include "runtime/engine/trace.hpp"
 
@@ -87,6 +88,8 @@ class Rank {
   /// device reports a failure late, so the message names the work that the device began last and not the action that noticed it.
   [[nodiscard]] TaskFailed failure_of(const Error& error, const runtime::Action* heard_by = nullptr) const;
   [[nodiscard]] runtime::TraceRing& trace() noexcept { return trace_; }
+  /// The rank's exchanges; a ring of the smallest size if it has none.
+  [[nodiscard]] runtime::ExchangeRing& exchange_trace() noexcept { return exchange_trace_; }
 
   // -- the three tables ------------------------------------------------------------------------------------------------------------------
   [[nodiscard]] const runtime::RankPlan& training_plan() const noexcept { return blueprint_.training; }
@@ -176,6 +179,7 @@ class Rank {
   std::size_t device_used_before_ = 0;  // queried before the arena is allocated
   std::unique_ptr<runtime::RankCompute> compute_;
   runtime::TraceRing trace_;
+  runtime::ExchangeRing exchange_trace_;
   std::unique_ptr<ActionRunner> runner_;
   ProgressSlot progress_;
   void open_device();

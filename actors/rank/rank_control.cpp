@@ -85,7 +85,23 @@ void RankControl::slot_writable(int channel, std::int64_t sequence) {
   carry_out(engine_.credit_returned(runtime::EdgeId(channel), sequence));
 }
 
-void RankControl::exchange_ended(std::int64_t sequence) { carry_out(engine_.exchange_ended(sequence)); }
+void RankControl::exchange_ended(std::int64_t sequence) {
+  const runtime::PlannedExchange* planned = engine_.exchange(sequence);
+  const RankExchange::Transfer transfer = rank_.exchange().transfer(sequence);
+  if (planned != nullptr && transfer.used) {
+    runtime::ExchangeRecord record;
+    record.begin = transfer.begin;
+    record.end = transfer.end;
+    record.bytes = transfer.bytes;
+    record.step = runtime::StepId(step_);
+    record.stage = planned->action.stage;
+    record.microbatch = planned->action.microbatch;
+    record.number = planned->number;
+    record.action = planned->action.kind;
+    rank_.exchange_trace().add(record);
+  }
+  carry_out(engine_.exchange_ended(sequence));
+}
 
 // -- phases -------------------------------------------------------------------------------------------------------------------------------
 
@@ -110,7 +126,7 @@ void RankControl::handle(const RunStep& message) {
 void RankControl::handle(const Evaluate& message) {
   if (message.microbatches == 0) {
     // Members of an exchange leave none out: they abandon nothing.
-    abandoned_ = table_ == Table::evaluation && list_->exchanges == 0;
+    abandoned_ = table_ == Table::evaluation && list_->exchanges.empty();
     return;
   }
   step_ = message.step;

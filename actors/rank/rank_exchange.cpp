@@ -1,9 +1,11 @@
 #include "actors/rank/rank_exchange.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/dtype.hpp"
+#include "runtime/engine/trace.hpp"
 #include "runtime/io/fault.hpp"
 #include "runtime/schedule/weave.hpp"
 
@@ -16,7 +18,7 @@ static_assert(cluster::Exchanges::max_outstanding >= runtime::most_exchanges_und
 
 }  // namespace
 
-RankExchange::RankExchange(int members) {
+RankExchange::RankExchange(int members, int own) : own_(static_cast<std::size_t>(own)) {
   for (Way* way : {&out_, &in_}) {
     way->at.resize(static_cast<std::size_t>(members));
     way->bytes.resize(static_cast<std::size_t>(members));
@@ -56,9 +58,13 @@ std::vector<int> RankExchange::missing(std::int64_t number) const {
 void RankExchange::post(const runtime::ExchangePost& post) {
   MILLRACE_CHECK(exchange_ != nullptr, ExitCode::internal, rank_exchange_component, "a rank without a group posts exchange {}", next_);
   const std::int64_t number = next_++;
+  Transfer& transfer = transfer_of(number) = {};
   if (post.unused()) return events_->on_exchanged(0, number);
   runtime::fault_point("exchange.post");
   divide(out_, post.send, post.send_table, post.ranges);
+  transfer.used = true;
+  transfer.bytes = std::accumulate(out_.bytes.begin(), out_.bytes.end(), -out_.bytes.at(own_));
+  transfer.begin = runtime::steady_now();
   divide(in_, post.receive, post.receive_table, post.ranges);
   const std::int64_t sequence = next_sequence_.load(std::memory_order_relaxed);
   numbers_[place_of(sequence)].store(number, std::memory_order_relaxed);
@@ -68,7 +74,16 @@ void RankExchange::post(const runtime::ExchangePost& post) {
 }
 
 void RankExchange::on_exchanged(int group, std::int64_t sequence) {
-  events_->on_exchanged(group, numbers_[place_of(sequence)].load(std::memory_order_relaxed));
+  const std::int64_t number = numbers_[place_of(sequence)].load(std::memory_order_relaxed);
+  transfer_of(number).end = runtime::steady_now();
+  events_->on_exchanged(group, number);
+}
+
+RankExchange::Transfer RankExchange::transfer(std::int64_t number) const noexcept {
+  const auto place = static_cast<std::size_t>(number) % transfers_.size();
+  Transfer transfer = transfers_[place];
+  transfer.end = std::max<std::int64_t>(transfer.end, kept_[place].load(std::memory_order_acquire).count());
+  return transfer;
 }
 
 }  // namespace millrace::actors

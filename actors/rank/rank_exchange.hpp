@@ -16,8 +16,8 @@ namespace millrace::actors {
 /// those that no member needs do not reach the transport, which numbers the others itself. Of one rank; posts are made by its worker only.
 class RankExchange final : public runtime::ExchangePort, public cluster::ExchangeEvents {
  public:
-  /// `members`: of the group, the rank among them.
-  explicit RankExchange(int members);
+  /// `members`: of the group, the rank among them as number `own`.
+  RankExchange(int members, int own);
   /// `ranks`: the members, in their order. `events` hears of the ends of exchanges, by number. Both must outlive all work of the worker.
   void join(cluster::Exchange& exchange, std::vector<int> ranks, cluster::ExchangeEvents& events) {
     exchange_ = &exchange;
@@ -43,6 +43,14 @@ class RankExchange final : public runtime::ExchangePort, public cluster::Exchang
     return until - std::chrono::steady_clock::now().time_since_epoch();
   }
 
+  /// What is known of an exchange that has ended, until the worker posts more. Times are nanoseconds of the host's steady clock.
+  struct Transfer {
+    std::int64_t begin = 0, end = 0;  // its post; its end
+    std::int64_t bytes = 0;           // sent to other members
+    bool used = false;                // false: no member needed it
+  };
+  [[nodiscard]] Transfer transfer(std::int64_t number) const noexcept;
+
   [[nodiscard]] std::size_t members() const noexcept { return ranks_.size(); }
   /// The ranks from which something of an exchange is missing: cluster::Exchange::missing(). Any thread, once the rank has joined.
   [[nodiscard]] std::vector<int> missing(std::int64_t number) const;
@@ -51,11 +59,15 @@ class RankExchange final : public runtime::ExchangePort, public cluster::Exchang
   struct Way {
     std::vector<std::int64_t> at, bytes;
   };
+  [[nodiscard]] Transfer& transfer_of(std::int64_t number) noexcept {
+    return transfers_[static_cast<std::size_t>(number) % transfers_.size()];
+  }
   void divide(Way& way, const kernels::Tensor& tensor, std::span<const std::int32_t> table, bool ranges) const;
   static std::size_t place_of(std::int64_t sequence) noexcept {
     return static_cast<std::size_t>(sequence % cluster::Exchanges::max_outstanding);
   }
 
+  const std::size_t own_;
   cluster::Exchange* exchange_ = nullptr;
   cluster::ExchangeEvents* events_ = nullptr;
   std::vector<int> ranks_;
@@ -63,7 +75,9 @@ class RankExchange final : public runtime::ExchangePort, public cluster::Exchang
   std::atomic<std::int64_t> next_sequence_{0};                                            // of the transport
   std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> numbers_{};  // by sequence, of those under way
   Way out_, in_;
-  std::array<std::atomic<std::chrono::nanoseconds>, 64> kept_{};  // by sequence; more than are under way
+  // By number; more than are under way.
+  std::array<std::atomic<std::chrono::nanoseconds>, 64> kept_{};
+  std::array<Transfer, 64> transfers_{};
 };
 
 }  // namespace millrace::actors

@@ -28,6 +28,8 @@ class WaitClock {
     record.stage = wait_.action.stage;
     record.microbatch = wait_.action.microbatch;
     record.peer = wait_.peer;
+    record.action = wait_.action.kind;
+    record.segment = static_cast<std::uint16_t>(wait_.segment);
     record.kind = runtime::SpanKind::wait;
     record.reason = wait_.reason;
     begin_ = 0;

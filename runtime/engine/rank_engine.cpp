@@ -52,7 +52,7 @@ const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
   issued_ = 0;
   finished_ = 0;
   batches_.assign(static_cast<std::size_t>(plan.microbatches), 0);
-  ended_.assign(static_cast<std::size_t>(plan.exchanges), 0);
+  ended_.assign(plan.exchanges.size(), 0);
   return advance();
 }
 
@@ -213,7 +213,7 @@ void RankEngine::release(const BoundaryUse& use) {
 
 void RankEngine::finish_list() {
   for (Channel& channel : channels_) channel.base = channel.edge.consumer_rank == rank_ ? channel.released : channel.produced;
-  first_exchange_ += plan_->exchanges;
+  first_exchange_ += static_cast<std::int64_t>(plan_->exchanges.size());
   plan_ = nullptr;
   decisions_.finished = true;
 }

@@ -80,6 +80,11 @@ class RankEngine {
   [[nodiscard]] bool running() const { return plan_ != nullptr; }
   [[nodiscard]] int issued() const { return issued_; }      // number of the list's entries that were given to the worker
   [[nodiscard]] int finished() const { return finished_; }  // number of those that are done
+  /// Exchange `sequence`, counted over the run, of the running list; null if the list has no such exchange.
+  [[nodiscard]] const PlannedExchange* exchange(std::int64_t sequence) const {
+    const auto place = static_cast<std::uint64_t>(sequence - first_exchange_);
+    return plan_ != nullptr && place < plan_->exchanges.size() ? &plan_->exchanges[place] : nullptr;
+  }
   /// An edge's ring from this rank's point of view, for display.
   struct Ring {
     int depth = 0;

@@ -86,6 +86,7 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
     planned.last_use = plan.forward_only || ends_microbatch(action.kind);
     choose_slots(planned, ordinal, slots[action.stage.index()], counts[action.stage.index()]);
   }
+  std::vector<int> posted(actions.size());  // by action: its exchanges so far
   for (const ListSegment& segment : segment_list(list, shapes)) {
     PlannedEntry& entry = plan.entries.emplace_back(actions[static_cast<std::size_t>(segment.action)]);
     entry.segment = segment.segment;
@@ -94,7 +95,8 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
     entry.first_exchange = segment.first_exchange;
     entry.posts = segment.posts;
     entry.awaits = segment.awaits;
-    plan.exchanges = segment.first_exchange + segment.posts;
+    for (int post = 0; post < segment.posts; ++post)
+      plan.exchanges.push_back({entry.action, posted[static_cast<std::size_t>(segment.action)]++});
   }
   return plan;
 }

@@ -35,15 +35,21 @@ struct PlannedEntry {
   [[nodiscard]] bool ends_action() const { return segment + 1 == segments; }
 };
 
+/// An exchange of a list: the action that posts it, and its number among those of the action.
+struct PlannedExchange {
+  Action action;
+  int number = 0;
+};
+
 /// One rank's list of one schedule, resolved once and then run any number of times.
 struct RankPlan {
   RankId rank;
   int microbatches = 0;
   bool forward_only = false;
-  int exchanges = 0;  // of the whole list
   std::vector<PlannedEntry> entries = {};
-  RankMicrobatches own = {};  // of the step's microbatches, those of the rank
-  int own_microbatches = 0;   // how many these are
+  std::vector<PlannedExchange> exchanges = {};  // in the order in which the list posts them
+  RankMicrobatches own = {};                    // of the step's microbatches, those of the rank
+  int own_microbatches = 0;                     // how many these are
 };
 
 /// Resolves the list of `rank`. The segments of an overlapped pair, of which one has exchanges, are woven (runtime/schedule/weave.hpp).

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
-#include <memory>
-#include <vector>
 
+#include "runtime/engine/record_ring.hpp"
 #include "runtime/engine/wait.hpp"
+#include "runtime/schedule/action.hpp"
 
 namespace millrace::runtime {
 
@@ -44,45 +43,14 @@ struct TraceRecord {
   RankId peer = no_rank;  // wait: the rank whose boundary or slot is missing
   SpanKind kind = SpanKind::wait;
   WaitReason reason = WaitReason::none;
-  std::uint16_t segment = 0;             // of the action, where exchanges divide it
-  std::array<std::uint8_t, 4> unused{};  // keeps the record free of padding, since it is copied as words
+  std::uint16_t segment = 0;                // of the action, where exchanges divide it; wait: the one that could not begin
+  ActionKind action = ActionKind::forward;  // wait: the kind of the action that could not begin or go on
+  std::array<std::uint8_t, 3> unused{};     // keeps the record free of padding, since it is copied as words
   friend bool operator==(const TraceRecord&, const TraceRecord&) = default;
 };
 static_assert(sizeof(TraceRecord) == 48);
 
-/// The always-on trace of one lane (a rank's compute worker, or its checkpoint lane): a ring with the newest records. One thread
-/// adds, any thread may take a snapshot at the same time; neither ever waits, and adding allocates nothing.
-class TraceRing {
- public:
-  static constexpr std::size_t default_capacity = 65'536;  // 3 MiB
-
-  /// `capacity` must be a power of two, at least 2, else Error(internal).
-  explicit TraceRing(std::size_t capacity = default_capacity);
-
-  /// Writer only.
-  void add(const TraceRecord& record) noexcept;
-
-  /// Whether add() stores its records; enabled from the start. For measuring the cost of the ring. Any thread.
-  void keep(bool records) noexcept { keeps_.store(records, std::memory_order_relaxed); }
-
-  /// Number of records added since the beginning.
-  [[nodiscard]] std::uint64_t count() const noexcept { return written_.load(std::memory_order_acquire); }
-
-  /// The records from number `from` on that the ring still has, oldest first. Records that the writer replaces meanwhile are
-  /// omitted. `first` (optional) gets the number of the first one returned.
-  [[nodiscard]] std::vector<TraceRecord> snapshot(std::uint64_t from = 0, std::uint64_t* first = nullptr) const;
-  /// The same into `records`, whose memory is reused.
-  void snapshot_into(std::vector<TraceRecord>& records, std::uint64_t from = 0, std::uint64_t* first = nullptr) const;
-
- private:
-  static constexpr std::size_t words = sizeof(TraceRecord) / sizeof(std::uint64_t);
-  using Slot = std::array<std::atomic<std::uint64_t>, words>;
-
-  std::size_t capacity_;
-  std::unique_ptr<Slot[]> slots_;
-  std::atomic<bool> keeps_{true};
-  std::atomic<std::uint64_t> begun_{0};    // number of records whose writing has begun
-  std::atomic<std::uint64_t> written_{0};  // number of complete records
-};
+/// The trace of one lane: a rank's compute worker, or its checkpoint lane.
+using TraceRing = RecordRing<TraceRecord>;
 
 }  // namespace millrace::runtime

@@ -83,8 +83,10 @@ TEST(RankPlan, CountsExchangesOverTheList) {
             "1B0.0/2 awaits -1 posts 2+1, 1B0.1/2 awaits 2 posts 3+0, "
             "1F1.0/3 awaits -1 posts 3+2, 1F1.1/3 awaits 4 posts 5+0, 1F1.2/3 awaits 3 posts 5+0, "
             "1B1.0/2 awaits -1 posts 5+1, 1B1.1/2 awaits 5 posts 6+0, ");
-  EXPECT_EQ(plan.exchanges, 6);
-  EXPECT_EQ(make_rank_plan(schedule, RankId{0}, ledger.stages, shapes).exchanges, 0);
+  text.clear();
+  for (const PlannedExchange& exchange : plan.exchanges) text += fmt::format("{} {}, ", exchange.action, exchange.number);
+  EXPECT_EQ(text, "1F0 0, 1F0 1, 1B0 0, 1F1 0, 1F1 1, 1B1 0, ");
+  EXPECT_EQ(make_rank_plan(schedule, RankId{0}, ledger.stages, shapes).exchanges.size(), 0U);
 }
 
 TEST(RankPlan, WeavesThePairsThatExchange) {
