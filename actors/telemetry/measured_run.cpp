@@ -76,15 +76,31 @@ void take_device_costs(const std::vector<RankCosts>& by_rank, runtime::Measured&
   for (const auto& costs : by_rank) measured.launch_gaps.push_back(costs.launch_gaps);
 }
 
-/// The segments of the plan's actions and the ranks that share experts.
+/// The exchanges of a stage's training actions, in the order in which each posts them.
+runtime::ExchangeNames names_of(const runtime::ProgramSet& programs) {
+  runtime::ExchangeNames names;
+  for (const runtime::ActionKind kind : runtime::all_action_kinds)
+    for (const runtime::Segment& segment : programs.segments(runtime::program_of(runtime::pass_of(kind))))
+      for (const runtime::ExchangeId id : segment.posts)
+        names.of(kind).push_back({programs.exchange(id).layer, programs.exchange(id).name});
+  return names;
+}
+
+/// The segments of the plan's actions, their exchanges, and the ranks that share experts.
 runtime::Exchanging exchanging_of(const PipelinePlan& plan) {
   runtime::Exchanging exchanging;
   if (plan.mesh.expert == 1) return exchanging;
   const int stages = plan.stages() / plan.mesh.data;  // of one copy: all are alike
-  std::vector<runtime::StageShape> shapes;
-  for (int stage = 0; stage < stages; ++stage)
-    shapes.push_back(runtime::training_shape(plan.programs(runtime::StageId(stage)), plan.mesh.expert));
-  for (int stage = 0; stage < plan.stages(); ++stage) exchanging.shapes.push_back(shapes[static_cast<std::size_t>(stage % stages)]);
+  for (int stage = 0; stage < stages; ++stage) {
+    const runtime::ProgramSet programs = plan.programs(runtime::StageId(stage));
+    exchanging.shapes.push_back(runtime::training_shape(programs, plan.mesh.expert));
+    exchanging.names.push_back(names_of(programs));
+  }
+  for (int stage = stages; stage < plan.stages(); ++stage) {
+    const auto first = static_cast<std::size_t>(stage % stages);
+    exchanging.shapes.push_back(exchanging.shapes[first]);
+    exchanging.names.push_back(exchanging.names[first]);
+  }
   for (int rank = 0; rank < plan.ranks(); ++rank) exchanging.members.push_back(plan.expert_group(runtime::RankId(rank)).ranks);
   return exchanging;
 }

@@ -23,7 +23,8 @@ constexpr std::chrono::seconds patience{30};
 // Message types on the control link, beside to_ranks_type and to_coordinator_type.
 constexpr std::uint16_t ping_type = 16, pong_type = 17, ask_type = 18, rank_type = 19, process_type = 20;
 
-using RecordWords = std::array<std::uint64_t, sizeof(runtime::TraceRecord) / sizeof(std::uint64_t)>;
+template <class Record>
+using RecordWords = std::array<std::uint64_t, sizeof(Record) / sizeof(std::uint64_t)>;
 
 constexpr std::array message_types = {ping_type, pong_type, ask_type, rank_type, process_type};
 
@@ -71,29 +72,37 @@ DeviceUse device_use(const Rank& rank, const std::vector<Rank*>& ranks) {
   return use;
 }
 
-std::vector<std::uint64_t> words_of(const runtime::TraceRing& ring, std::int64_t first_step) {
+template <class Record>
+std::vector<std::uint64_t> words_of(const runtime::RecordRing<Record>& ring, std::int64_t first_step) {
   std::vector<std::uint64_t> words;
   for (const auto& record : ring.snapshot()) {
     if (record.step.value < first_step) continue;
-    const auto parts = std::bit_cast<RecordWords>(record);
+    const auto parts = std::bit_cast<RecordWords<Record>>(record);
     words.insert(words.end(), parts.begin(), parts.end());
   }
   return words;
 }
 
+void move_times(runtime::TraceRecord& record, std::int64_t offset) {
+  record.begin += offset;
+  record.end += offset;
+  if (record.produced != 0) record.produced += offset;  // of the same clock, or unknown
+}
+void move_times(runtime::ExchangeRecord& record, std::int64_t offset) {
+  record.begin += offset;
+  record.end += offset;
+}
+
 /// Converts records to process 0's clock.
-std::vector<runtime::TraceRecord> records_of(const std::vector<std::uint64_t>& words, std::int64_t offset) {
-  RecordWords parts;
+template <class Record>
+std::vector<Record> records_of(const std::vector<std::uint64_t>& words, std::int64_t offset) {
+  RecordWords<Record> parts;
   MILLRACE_CHECK(words.size() % parts.size() == 0, ExitCode::internal, profile_gather_component,
                  "{} words of records, expected a multiple of {}", words.size(), parts.size());
-  std::vector<runtime::TraceRecord> records;
+  std::vector<Record> records;
   for (std::size_t at = 0; at < words.size(); at += parts.size()) {
     std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(at), parts.size(), parts.begin());
-    auto record = std::bit_cast<runtime::TraceRecord>(parts);
-    record.begin += offset;
-    record.end += offset;
-    if (record.produced != 0) record.produced += offset;  // of the same clock, or unknown
-    records.push_back(record);
+    move_times(records.emplace_back(std::bit_cast<Record>(parts)), offset);
   }
   return records;
 }
@@ -207,6 +216,7 @@ std::vector<RecordGather::RankRecords> RecordGather::own_ranks(std::int64_t firs
     RankRecords own;
     own.rank = rank->id().value;
     own.compute = words_of(rank->trace(), first_step);
+    own.exchanges = words_of(rank->exchange_trace(), first_step);
     if (records.empty()) own.checkpoint = words_of(pipeline_.checkpoint_trace(), first_step);
     if (costs_) own.costs = costs_(*rank);
     own.device = device_use(*rank, pipeline_.ranks());
@@ -250,7 +260,9 @@ GatheredRecords RecordGather::merge() {
   for (const auto& rank : ranks_) {
     const int process = session_.topology().process_of(rank.rank);
     const std::int64_t offset = gathered.clocks[static_cast<std::size_t>(process)].offset;
-    gathered.traces.push_back({runtime::RankId(rank.rank), records_of(rank.compute, offset), records_of(rank.checkpoint, offset)});
+    gathered.traces.push_back({runtime::RankId(rank.rank), records_of<runtime::TraceRecord>(rank.compute, offset),
+                               records_of<runtime::TraceRecord>(rank.checkpoint, offset),
+                               records_of<runtime::ExchangeRecord>(rank.exchanges, offset)});
     gathered.processes.push_back(process);
     gathered.costs.push_back(rank.costs);
     gathered.device_memory.push_back(rank.device);

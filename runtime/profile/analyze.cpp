@@ -40,10 +40,8 @@ double tail_of(const StepView& view) {
   return longest;
 }
 
-void predict(Profile& profile) {
+void predict(Profile& profile, const std::vector<StepView>& views) {
   const Measured& measured = profile.measured;
-  std::vector<StepView> views;
-  for (const auto& step : profile.steps) views.push_back(step.view);
   const bool rehearsal = measured.run.kind == "rehearsal" && measured.planned.has_value();
   Prediction& prediction = profile.prediction;
   prediction.source = rehearsal ? "the given durations of the actions" : "the mean of each stage's measured actions";
@@ -80,7 +78,10 @@ Profile analyze(Measured measured) {
   profile.measured = std::move(measured);
   for (std::size_t index = 0; index < profile.measured.steps.size(); ++index) profile.steps.push_back(step_of(profile.measured, index));
   profile.shown = median_step(profile.steps);
-  predict(profile);
+  std::vector<StepView> views;
+  for (const auto& step : profile.steps) views.push_back(step.view);
+  predict(profile, views);
+  profile.exchanges = exchange_times(profile.measured.exchanging, views);
   profile.lateness = lateness_of(profile.measured, profile.steps);
   const StepView& shown = profile.steps[profile.shown].view;
   for (std::size_t rank = 0; rank < profile.measured.memory.size(); ++rank)

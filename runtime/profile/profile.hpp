@@ -8,6 +8,7 @@
 
 #include "runtime/engine/expert_load.hpp"
 #include "runtime/profile/attribution.hpp"
+#include "runtime/profile/exchange_time.hpp"
 #include "runtime/profile/memory_use.hpp"
 #include "runtime/profile/prediction.hpp"
 #include "runtime/profile/step_view.hpp"
@@ -120,8 +121,9 @@ struct Profile {
   std::vector<ProfiledStep> steps;
   std::size_t shown = 0;  // index of the step whose timeline is shown: the one of median duration
   Prediction prediction;
-  std::vector<Lateness> lateness;  // the costliest, at most ten
-  std::vector<MemoryUse> memory;   // by rank, for the shown step; empty: not measured
+  std::vector<Lateness> lateness;       // the costliest, at most ten
+  std::vector<MemoryUse> memory;        // by rank, for the shown step; empty: not measured
+  std::vector<ExchangeTime> exchanges;  // over all profiled steps; empty: ranks exchange nothing
   [[nodiscard]] std::int64_t origin() const { return steps.front().view.begin; }
 };
 

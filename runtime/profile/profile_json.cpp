@@ -51,6 +51,7 @@ class Writer {
     json["prediction"] = prediction();
     json["operations"] = operations();
     if (!measured_.experts.empty()) json["experts"] = experts();
+    if (!profile_.exchanges.empty()) json["exchanges"] = exchanges();
     json["memory"] = memory();
     if (!measured_.device_actions.empty()) json["device"] = device();
     json["loss"] = losses();
@@ -243,6 +244,22 @@ class Writer {
                       {"hottest_share", load.hottest_share()},
                       {"dropped", load.dropped},
                       {"more_rounds", load.more_rounds}});
+    return json;
+  }
+
+  /// The exchanges, over all profiled steps and ranks.
+  OrderedJson exchanges() const {
+    OrderedJson json = OrderedJson::array();
+    for (const auto& exchange : profile_.exchanges)
+      json.push_back({{"layer", exchange.layer},
+                      {"name", exchange.name},
+                      {"pass", std::string(1, exchange.pass)},
+                      {"count", exchange.count},
+                      {"bytes", exchange.bytes},
+                      {"under_way_ms", milliseconds(exchange.under_way)},
+                      {"late_ms", milliseconds(exchange.late)},
+                      {"exposed_ms", milliseconds(exchange.exposed)},
+                      {"hidden", exchange.hidden()}});
     return json;
   }
 

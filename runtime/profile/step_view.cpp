@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* step_view_component = "runtime.profile";
 
-void sort_by_begin(std::vector<TraceRecord>& records) {
+template <class Record>
+void sort_by_begin(std::vector<Record>& records) {
   std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
 }
 
@@ -30,7 +31,10 @@ std::int64_t beginning_of(const RankTrace& trace, StepId step) {
 }
 
 /// Whether a record belongs to the training step with this number; `beginning` is beginning_of().
-bool is_of(const TraceRecord& record, StepId step, std::int64_t beginning) { return record.step == step && record.begin >= beginning; }
+template <class Record>
+bool is_of(const Record& record, StepId step, std::int64_t beginning) {
+  return record.step == step && record.begin >= beginning;
+}
 
 /// Adds the snapshots. A snapshot has the number of the step before it, but takes time from the step during which it is made,
 /// usually the next one. A rank that copies does not wait for others meanwhile.
@@ -102,6 +106,9 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
           actions.push_back(record);
       }
     }
+    for (const ExchangeRecord& record : trace.exchanges)
+      if (is_of(record, step, beginning)) rank.exchanges.push_back(record);
+    sort_by_begin(rank.exchanges);
     for (auto* records : {&actions, &rank.waits}) sort_by_begin(*records);
     rank.segments = sort_as_listed(schedule.ranks[trace.rank.index()], actions, trace.rank, step);
     for (const auto& segments : rank.segments) {

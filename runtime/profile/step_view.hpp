@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/engine/exchange_record.hpp"
 #include "runtime/engine/trace.hpp"
 #include "runtime/schedule/causality.hpp"
 #include "runtime/schedule/schedule.hpp"
@@ -16,6 +17,7 @@ struct RankTrace {
   RankId rank;
   std::vector<TraceRecord> compute;     // the compute worker's lane
   std::vector<TraceRecord> checkpoint;  // its process's checkpoint lane; only the first rank of a process has it
+  std::vector<ExchangeRecord> exchanges = {};
 };
 
 /// One step of all ranks, in the time base of RankTrace.
@@ -26,6 +28,7 @@ struct StepView {
     std::vector<TraceRecord> waits;                  // sorted by time
     // optimizer (with gradient sums and their squares) and snapshots made during the step; sorted by time
     std::vector<TraceRecord> others;
+    std::vector<ExchangeRecord> exchanges;  // in the order in which the rank posted them
   };
   StepId step;
   std::int64_t begin = 0;      // when the first rank receives the step

@@ -44,6 +44,7 @@ class Checker {
     check_lanes();
     check_names();
     check_flows();
+    check_asynchronous();
     return std::move(problems_);
   }
 
@@ -72,9 +73,9 @@ class Checker {
     if (!event.is_object() || !event.contains("ph") || !event.at("ph").is_string())
       return problem(fmt::format("event {}: no phase", number));
     const auto phase = event.at("ph").get<std::string>();
-    static constexpr std::string_view known = "XMCsf";
+    static constexpr std::string_view known = "XMCsfbe";
     if (phase.size() != 1 || known.find(phase) == std::string_view::npos)
-      return problem(fmt::format("event {}: phase {}, expected one of X M C s f", number, phase));
+      return problem(fmt::format("event {}: phase {}, expected one of X M C s f b e", number, phase));
     for (const char* field : {"pid", "tid"})
       if (!event.contains(field) || !event.at(field).is_number_integer()) return problem(fmt::format("event {}: no {}", number, field));
     const LaneId lane{event.at("pid").get<std::int64_t>(), event.at("tid").get<std::int64_t>()};
@@ -84,6 +85,7 @@ class Checker {
     if (!time(event, "ts", number, at)) return;
     if (phase == "X") return read_slice(event, number, lane, name, at);
     if (phase == "C") return read_counter(event, number, lane, name);
+    if (phase == "b" || phase == "e") return read_asynchronous(event, number, phase, name, at);
     read_flow(event, number, phase, lane, at);
   }
 
@@ -104,6 +106,21 @@ class Checker {
     const bool numbers = event.contains("args") && event.at("args").is_object() && !event.at("args").empty() &&
                          std::all_of(event.at("args").begin(), event.at("args").end(), [](const Json& value) { return value.is_number(); });
     if (!numbers) problem(fmt::format("event {}: counter {} without numbers", number, name));
+  }
+
+  /// The end of an asynchronous slice follows its begin in the file.
+  void read_asynchronous(const Json& event, std::size_t number, const std::string& phase, const std::string& name, std::int64_t at) {
+    if (!event.contains("id")) return problem(fmt::format("event {}: {} without id", number, name));
+    const std::string id = event.value("cat", std::string()) + event.at("id").dump();
+    if (phase == "b") {
+      if (!begun_.emplace(id, Slice{at, at, name}).second) problem(fmt::format("event {}: {} begins twice", number, name));
+      return;
+    }
+    const auto begun = begun_.extract(id);
+    if (begun.empty()) return problem(fmt::format("event {}: {} ends and has not begun", number, name));
+    const Slice& slice = begun.mapped();
+    if (slice.name != name) problem(fmt::format("event {}: {} ends as {}", number, slice.name, name));
+    if (at < slice.begin) problem(fmt::format("event {}: {} lasts {} ns", number, name, at - slice.begin));
   }
 
   void read_flow(const Json& event, std::size_t number, const std::string& phase, LaneId lane, std::int64_t at) {
@@ -127,6 +144,10 @@ class Checker {
         around.push_back(&slice);
       }
     }
+  }
+
+  void check_asynchronous() {
+    for (const auto& [id, slice] : begun_) problem(fmt::format("{} begins at {} ns and does not end", slice.name, slice.begin));
   }
 
   void check_names() {
@@ -176,6 +197,7 @@ class Checker {
 
   std::map<LaneId, std::vector<Slice>> lanes_;
   std::map<std::string, Flow> flows_;
+  std::map<std::string, Slice> begun_;           // asynchronous slices whose end was not read yet
   std::map<std::int64_t, std::int64_t> bounds_;  // in ns, by pid
   std::set<std::int64_t> named_processes_, counted_;
   std::set<LaneId> named_lanes_;

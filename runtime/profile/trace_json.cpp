@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "kernels/base/mix.hpp"
 
@@ -98,6 +99,7 @@ class Tracer {
     }
     for (std::size_t index = 0; index < records.actions.size(); ++index) write_action(rank, step.view, index);
     for (const TraceRecord& wait : records.waits) write_wait(rank, step.view, wait);
+    for (const ExchangeRecord& exchange : records.exchanges) write_exchange(rank, exchange);
     for (const TraceRecord& other : records.others) {
       OrderedJson json = slice(rank, optimizer, other.begin, other.end, to_string(other.kind));
       json["args"] = {{"step", step.view.step.value + 1}};
@@ -162,6 +164,20 @@ class Tracer {
     }
   }
 
+  /// Several may be under way at once, so they are asynchronous slices: a viewer gives those that overlap rows of their own.
+  void write_exchange(std::size_t rank, const ExchangeRecord& exchange) {
+    const std::string name = exchange_name(measured_.exchanging, exchange.stage, exchange.action, exchange.number).name;
+    const std::string action = to_string(Action{exchange.stage, exchange.action, exchange.microbatch});
+    ++exchanges_;
+    for (const auto& [phase, time] : {std::pair("b", exchange.begin), std::pair("e", exchange.end)}) {
+      OrderedJson json = event(phase, rank, waits, time, name);
+      json["cat"] = "exchange";
+      json["id"] = exchanges_;
+      if (*phase == 'b') json["args"] = {{"step", exchange.step.value + 1}, {"action", action}, {"bytes sent", exchange.bytes}};
+      add(json);
+    }
+  }
+
   void write_checkpoints(std::size_t rank) {
     for (const TraceRecord& record : measured_.traces[rank].checkpoint) {
       OrderedJson json = slice(rank, checkpoint, record.begin, record.end, to_string(record.kind));
@@ -196,6 +212,7 @@ class Tracer {
   const Schedule& schedule_;
   const ActionTable table_;
   std::string events_;
+  std::int64_t exchanges_ = 0;  // written so far
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -138,6 +139,75 @@ TEST(Profile, ProcessesHandOverTheirRecords) {
       expect_operations(run.profile);
       expect_parts(run.result.out, {"clock     process 1 on ", "by 128 pings, within "});
     }
+  }
+}
+
+/// Two copies of two ranks, with two of four layers in each.
+Json profiled_exchanges(const std::string& before) {
+  const TemporaryFolder folder;
+  const auto out = folder / "profile";
+  const auto result = run_millrace({"profile",
+                                    "configs/runs/experts.toml",
+                                    "model.hidden_size=32",
+                                    "model.heads=4",
+                                    "model.kv_heads=2",
+                                    "model.head_dim=8",
+                                    "model.intermediate_size=24",
+                                    "model.experts=6",
+                                    "train.batch=2",
+                                    "train.sequence=32",
+                                    "pipeline.ranks=2",
+                                    "mesh.expert=2",
+                                    "train.accumulators=2",
+                                    "train.threads=1",
+                                    "train.microbatches=4",
+                                    "data.text=docs",
+                                    "data.held_out=0",
+                                    "evaluate.every=0",
+                                    "--steps",
+                                    "3",
+                                    "--out",
+                                    out},
+                                   before);
+  EXPECT_EQ(result.code, 0) << result.err;
+  if (result.code != 0) return {};
+  expect_parts(result.out, {"exchanges: ", " MiB sent per step, ", "  layers."});
+  const auto trace = read_file(out + "/trace.json");
+  for (const auto& problem : runtime::trace_problems(trace)) ADD_FAILURE() << problem;
+  EXPECT_NE(trace.find("\"layers.0.mlp.dispatch\""), std::string::npos);
+  return Json::parse(read_file(out + "/profile.json"));
+}
+
+TEST(Profile, ExchangesAreMeasuredByLayer) {
+  Json bytes;
+  for (const int processes : {1, 2}) {
+    SCOPED_TRACE(processes);
+    const Json profile = profiled_exchanges(processes == 1 ? "" : on_processes(processes));
+    ASSERT_TRUE(profile.contains("exchanges"));
+    std::map<std::string, Json> found;
+    double exposed = 0, waited = 0;
+    for (const Json& exchange : profile.at("exchanges")) {
+      found[exchange.at("name").get<std::string>() + " " + exchange.at("pass").get<std::string>()] = exchange;
+      exposed += exchange.at("exposed_ms").get<double>();
+      EXPECT_GE(exchange.at("under_way_ms").get<double>(), exchange.at("late_ms").get<double>());
+      EXPECT_GE(exchange.at("late_ms").get<double>(), 0);
+      EXPECT_EQ(exchange.at("count"), 3 * 4) << "steps, and a copy's microbatches in both copies: " << exchange;
+    }
+    for (const int layer : {0, 1, 2, 3}) {
+      const std::string mlp = "layers." + std::to_string(layer) + ".mlp.";
+      const Json dispatched = found[mlp + "dispatch F"];
+      ASSERT_TRUE(dispatched.is_object()) << layer;
+      EXPECT_EQ(dispatched["layer"], layer);
+      EXPECT_GT(dispatched["bytes"], 0);
+      for (const char* back : {"combine F", "combine.dx B", "dispatch.dx B"})
+        EXPECT_EQ(found[mlp + back]["bytes"], dispatched["bytes"]) << back;
+    }
+    for (std::size_t rank = 0; rank < 4; ++rank) waited += 3 * spent(profile, rank, "exchange");
+    EXPECT_NEAR(exposed, waited, 1e-3 + 0.01 * waited) << "the same waits by layer and by cause";
+    Json now;
+    for (const auto& [name, exchange] : found) now[name] = exchange["bytes"];
+    if (processes == 1) bytes = now;
+    EXPECT_EQ(now, bytes) << "the same rows, whatever carries them";
   }
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "kernels/base/check.hpp"
@@ -24,7 +26,7 @@ using runtime::Cause;
 using runtime::cause_count;
 using runtime::milliseconds;
 
-constexpr std::size_t max_operations = 10;
+constexpr std::size_t most_lines = 10;
 constexpr std::uint64_t max_file_bytes = std::uint64_t{2} << 30;  // of a file that is checked
 constexpr std::array<const char*, cause_count> columns = {"F",        "I",    "W",          "B",         "optimizer", "bubble", "imbalance",
                                                           "transfer", "data", "checkpoint", "transport", "exchange",  "other"};
@@ -168,7 +170,7 @@ std::string print_operations(const runtime::Profile& profile) {
   std::string text = fmt::format("\noperations: {} took {:.1f} ms of compute per step{}\n", operations.size(),
                                  milliseconds(all) / static_cast<double>(profile.steps.size()), print_machine(profile.measured));
   text += fmt::format("{:>6} {:>7} {:>8} {:>5} {:>9} {:>10}  {}\n", "share", "ms", "stage", "pass", "of peak", "of memory", "operation");
-  for (std::size_t i = 0; i < std::min(max_operations, operations.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(most_lines, operations.size()); ++i) {
     const auto& operation = operations[i];
     const double seconds = static_cast<double>(operation.nanoseconds) * 1e-9;
     text += fmt::format("{:>5.1f}% {:>7.3f} {:>8} {:>5} {:>9} {:>10}  {} ({})\n",
@@ -204,6 +206,30 @@ std::string print_experts(const runtime::Profile& profile) {
   return text;
 }
 
+/// The exchanges with most time that no compute has hidden; means per step, over all ranks.
+std::string print_exchanges(const runtime::Profile& profile) {
+  auto exchanges = profile.exchanges;
+  if (exchanges.empty()) return "";
+  const auto steps = static_cast<double>(profile.steps.size());
+  runtime::ExchangeTime all;
+  for (const auto& exchange : exchanges) {
+    all.bytes += exchange.bytes;
+    all.under_way += exchange.under_way;
+    all.exposed += exchange.exposed;
+  }
+  std::string text = fmt::format("\nexchanges: {:.2f} MiB sent per step, {:.1f}% of the time under way hidden by compute\n",
+                                 static_cast<double>(all.bytes) / steps / (1 << 20), 100 * all.hidden());
+  text += fmt::format("{:>8} {:>5} {:>10} {:>12} {:>9} {:>10} {:>7}  {}\n", "per step", "pass", "KiB sent", "under way ms", "late ms",
+                      "exposed ms", "hidden", "exchange");
+  std::ranges::stable_sort(exchanges, std::greater(), &runtime::ExchangeTime::exposed);
+  for (const auto& exchange : exchanges | std::views::take(most_lines))
+    text +=
+        fmt::format("{:>8.1f} {:>5} {:>10.1f} {:>12.3f} {:>9.3f} {:>10.3f} {:>6.1f}%  {}\n", static_cast<double>(exchange.count) / steps,
+                    exchange.pass, static_cast<double>(exchange.bytes) / steps / 1024, milliseconds(exchange.under_way) / steps,
+                    milliseconds(exchange.late) / steps, milliseconds(exchange.exposed) / steps, 100 * exchange.hidden(), exchange.name);
+  return text;
+}
+
 std::string print_rates(const runtime::Profile& profile) {
   const auto& run = profile.measured.run;
   const double seconds = profile.prediction.measured_duration * 1e-3;
@@ -230,7 +256,8 @@ std::string joined(const std::string& file, const std::vector<std::string>& prob
 
 std::string print(const runtime::Profile& profile) {
   return print_head(profile) + print_causes(profile) + print_prediction(profile) + print_lateness(profile) + print_operations(profile) +
-         print_experts(profile) + print_device_actions(profile) + print_device_memory(profile) + print_rates(profile);
+         print_experts(profile) + print_exchanges(profile) + print_device_actions(profile) + print_device_memory(profile) +
+         print_rates(profile);
 }
 
 std::string write_profile(const runtime::Profile& profile, const std::string& folder) {

@@ -14,7 +14,7 @@ function startReport() {
   }
   if (profile.format !== "millrace.profile.1") return failure(`The profile's format is ${JSON.stringify(profile.format)}, expected "millrace.profile.1".`);
   document.title = `millrace profile: ${profile.run.schedule}, ${profile.run.ranks} ranks`;
-  for (const show of [showSummary, showFacts, showTimeline, showLateness, showAttribution, showOperations, showExperts, showRoofline, showMemory, showLoss, showClocks]) {
+  for (const show of [showSummary, showFacts, showTimeline, showLateness, showAttribution, showOperations, showExchanges, showExperts, showRoofline, showMemory, showLoss, showClocks]) {
     try {
       show(profile);
     } catch (error) {
