@@ -98,8 +98,9 @@ struct RankReady {
 
 /// The composition of a rank's time from RunStep to the end of its list, from its trace ring; nanoseconds.
 struct StepTimes {
-  std::int64_t wall = 0, compute = 0, bubble = 0, wait = 0, data = 0;
-  auto tie() { return std::tie(wall, compute, bubble, wait, data); }
+  std::int64_t wall = 0, compute = 0, bubble = 0, wait = 0, exchange = 0, data = 0;
+  [[nodiscard]] std::int64_t other() const { return wall - compute - bubble - wait - exchange - data; }
+  auto tie() { return std::tie(wall, compute, bubble, wait, exchange, data); }
 };
 
 /// The list is finished and gradients are in their slots.

@@ -27,7 +27,8 @@ struct StepMetric {
   std::string_view tensorboard = {};  // its name in TensorBoard
   std::string_view prometheus = {};   // its family in /metrics, with `help`
   std::string_view help = {};
-  int decimals = 1;  // decimals of the printed percentage or number
+  bool if_any = false;  // whether it is shown only where it is not 0
+  int decimals = 1;     // decimals of the printed percentage or number
 };
 
 /// All of them, in the order in which they are shown. A metric is a line here and a value in actors/rank/rank_metrics.cpp.
@@ -40,8 +41,22 @@ inline constexpr std::array step_metrics = {
                .tensorboard = "pipeline/bubble"},
     StepMetric{
         .name = "wait", .unit = MetricUnit::fraction, .combine = Combine::time_share, .line = "wait", .tensorboard = "pipeline/wait"},
+    StepMetric{.name = "exchange",
+               .unit = MetricUnit::fraction,
+               .combine = Combine::time_share,
+               .line = "exchange",
+               .tensorboard = "pipeline/exchange",
+               .if_any = true},
     StepMetric{
         .name = "data", .unit = MetricUnit::fraction, .combine = Combine::time_share, .line = "data", .tensorboard = "pipeline/data"},
+    StepMetric{.name = "exchange_bytes",
+               .unit = MetricUnit::bytes,
+               .combine = Combine::sum,
+               .on_line = false,
+               .tensorboard = "pipeline/exchange_bytes",
+               .prometheus = "millrace_exchange_bytes",
+               .help = "Bytes that ranks which share experts sent to each other in the last step.",
+               .if_any = true},
     StepMetric{.name = "resident_bytes",
                .unit = MetricUnit::bytes,
                .combine = Combine::max,
@@ -68,6 +83,9 @@ inline constexpr std::array step_metrics = {
   }
   return 0;
 }
+
+/// Whether the step's value is shown.
+[[nodiscard]] inline bool is_shown(const StepMetric& metric, double value) { return !metric.if_any || value != 0; }
 
 /// One value per metric, in the table's order.
 using MetricValues = std::array<double, step_metrics.size()>;

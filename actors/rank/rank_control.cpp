@@ -99,6 +99,7 @@ void RankControl::exchange_ended(std::int64_t sequence) {
     record.number = planned->number;
     record.action = planned->action.kind;
     rank_.exchange_trace().add(record);
+    exchange_bytes_ += record.bytes;
   }
   carry_out(engine_.exchange_ended(sequence));
 }
@@ -120,6 +121,7 @@ void RankControl::handle(const RunStep& message) {
   }
   sum_exchange_.begin();
   trace_mark_ = rank_.trace().count();
+  exchange_bytes_ = 0;
   start(Table::training, rank_.training_plan(microbatches), step_);
 }
 
@@ -496,7 +498,7 @@ void RankControl::report_step() {
   losses_of(rank_, *list_, report.losses);
   observations_of(rank_, *list_, report.observed);
   report.times = step_times(runtime::summarize(records_, runtime::StepId(step_)));
-  measure_step(report.times, report.metrics);
+  measure_step(report.times, exchange_bytes_, report.metrics);
   look_at_device();
   report.device_used = device_memory_.used;
   report.device_total = device_memory_.total;

@@ -133,6 +133,7 @@ class RankControl {
   std::int64_t step_begin_ = 0, finished_at_ = 0;  // steady clock: begin of the list; end of the newest finished action
   WaitClock wait_;
   std::uint64_t trace_mark_ = 0;
+  std::int64_t exchange_bytes_ = 0;  // sent by the list's exchanges to other members
   std::vector<char> begun_batches_;  // by microbatch of the list: whether an action on it was issued
   BatchWindow training_batches_, evaluation_batches_;
   std::int32_t batches_turn_ = 0;

@@ -22,9 +22,9 @@ Json ring_json(const cluster::Progress::Ring& ring) { return {{"tokens", ring.to
 
 Json times_json(const StepTimes& times) {
   const auto seconds = [](std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; };
-  const std::int64_t other = times.wall - times.compute - times.bubble - times.wait - times.data;
-  return {{"wall", seconds(times.wall)}, {"compute", seconds(times.compute)}, {"bubble", seconds(times.bubble)},
-          {"wait", seconds(times.wait)}, {"data", seconds(times.data)},       {"other", seconds(other)}};
+  return {{"wall", seconds(times.wall)},    {"compute", seconds(times.compute)},   {"bubble", seconds(times.bubble)},
+          {"wait", seconds(times.wait)},    {"exchange", seconds(times.exchange)}, {"data", seconds(times.data)},
+          {"other", seconds(times.other())}};
 }
 
 Json rank_json(const LiveView& view, std::size_t place) {
@@ -85,7 +85,7 @@ Json last_json(const LiveView& view) {
                {"tokens_per_second", number(static_cast<double>(last.tokens) / last.seconds)},
                {"flops_utilization", peak > 0 ? number(last.flops / last.seconds / peak) : Json(nullptr)}});
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
-    json[std::string(step_metrics[i].name)] = metric_json(step_metrics[i], last.metrics[i]);
+    if (is_shown(step_metrics[i], last.metrics[i])) json[std::string(step_metrics[i].name)] = metric_json(step_metrics[i], last.metrics[i]);
   json.update({{"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},
                {"device_total_bytes", last.device_total > 0 ? Json(last.device_total) : Json(nullptr)},
                {"seconds_left", number(left)}});

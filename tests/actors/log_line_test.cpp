@@ -33,6 +33,13 @@ TEST(LogLine, TellsOfAGpusMemoryAndOfNoUtilisationThatIsNotKnown) {
   EXPECT_EQ(line.find("MFU"), std::string::npos) << line;
 }
 
+TEST(LogLine, TellsOfExchangesWhereThereAreSome) {
+  auto exchanged = record();
+  exchanged.metrics[metric_index("exchange")] = 0.031;
+  exchanged.metrics[metric_index("exchange_bytes")] = 0x1p20;
+  EXPECT_NE(LogLine(0).format(exchanged).find(" | bubble 0.0% wait 0.0% exchange 3.1% data 0.0% | 1.5 GiB | "), std::string::npos);
+}
+
 TEST(LogLine, TellsOfFurtherRoundsOfExchanges) {
   auto in_rounds = record();
   in_rounds.experts = {{1, "layers.1", {5, 3}, 0, 3}, {2, "layers.2", {4, 4}, 0, 4}};

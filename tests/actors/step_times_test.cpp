@@ -14,13 +14,16 @@ TEST(StepTimes, AWaitIsForATokenOnItsWayOrForASlot) {
   shares.bubble = 20;
   shares.transport = 3;
   shares.credit = 400;
+  shares.exchange = 7;
   shares.data = 50;
   const auto times = step_times(shares);
   EXPECT_EQ(times.wall, 1000);
   EXPECT_EQ(times.compute, 100);
   EXPECT_EQ(times.bubble, 20);
   EXPECT_EQ(times.wait, 403);
+  EXPECT_EQ(times.exchange, 7);
   EXPECT_EQ(times.data, 50);
+  EXPECT_EQ(times.other(), 1000 - 100 - 20 - 403 - 7 - 50);
 }
 
 TEST(StepMetrics, OfAllRanksAreCombinedAsTheTableSays) {
@@ -36,10 +39,12 @@ TEST(StepMetrics, OfAllRanksAreCombinedAsTheTableSays) {
 
 TEST(StepMetrics, ARankMeasuresEachOfThem) {
   std::vector<double> values;
-  measure_step({1000, 100, 20, 403, 50}, values);
+  measure_step({1000, 100, 20, 403, 7, 50}, 4096, values);
   ASSERT_EQ(values.size(), step_metrics.size());
   EXPECT_EQ(values[metric_index("bubble")], 20);
   EXPECT_EQ(values[metric_index("wait")], 403);
+  EXPECT_EQ(values[metric_index("exchange")], 7);
+  EXPECT_EQ(values[metric_index("exchange_bytes")], 4096);
   EXPECT_EQ(values[metric_index("data")], 50);
   EXPECT_GT(values[metric_index("resident_bytes")], 0x1p20);
 }

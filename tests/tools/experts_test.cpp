@@ -34,7 +34,8 @@ std::vector<Json> records(const std::string& directory) {
   for (std::string line; std::getline(stream, line);) {
     auto record = Json::parse(line);
     if (!record.contains("learning_rate")) continue;
-    for (const char* name : {"seconds", "tokens_per_second", "flops_per_second", "bubble", "wait", "data", "resident_bytes"})
+    for (const char* name :
+         {"seconds", "tokens_per_second", "flops_per_second", "bubble", "wait", "exchange", "exchange_bytes", "data", "resident_bytes"})
       record.erase(name);
     found.push_back(std::move(record));
   }
@@ -87,6 +88,30 @@ TEST(Experts, AllReplicasAreCounted) {
                 .code,
             0);
   EXPECT_EQ(records(folder / "copies"), records(folder / "one"));
+}
+
+TEST(Experts, TheRecordHasTheBytesOfExchanges) {
+  const TemporaryFolder folder;
+  const auto bytes_of = [&](const char* name, const Words& more, const std::string& before) {
+    const auto result = train(folder / name, joined({"train.accumulators=2"}, more), before);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.out.find(" exchange ") != std::string::npos, std::string(name) != "one") << result.out;
+    std::vector<Json> found;
+    std::ifstream stream(folder / name + "/metrics.jsonl");
+    for (std::string line; std::getline(stream, line);) {
+      const auto record = Json::parse(line);
+      if (!record.contains("learning_rate")) continue;
+      EXPECT_EQ(record.contains("exchange"), record.contains("exchange_bytes"));
+      found.push_back(record.value("exchange_bytes", Json()));
+    }
+    return found;
+  };
+  const auto bytes = bytes_of("members", {"pipeline.ranks=1", "mesh.expert=2"}, "");
+  ASSERT_EQ(bytes.size(), static_cast<std::size_t>(steps));
+  EXPECT_GT(bytes[0], 0);
+  EXPECT_NE(bytes[0], bytes[1]) << "other choices";
+  EXPECT_EQ(bytes_of("processes", {"pipeline.ranks=1", "mesh.expert=2"}, on_processes(2)), bytes);
+  EXPECT_EQ(bytes_of("one", {"pipeline.ranks=1"}, ""), std::vector<Json>(steps));
 }
 
 TEST(Experts, AKilledRunGoesOnWithTheSameBits) {

@@ -124,7 +124,7 @@ TEST_F(Status, ShowsARunOfTwoProcessesWithoutChangingIt) {
     const auto& times = reported["last_step"];
     EXPECT_GT(times["compute"].get<double>(), 0);
     const double sum = times["compute"].get<double>() + times["bubble"].get<double>() + times["wait"].get<double>() +
-                       times["data"].get<double>() + times["other"].get<double>();
+                       times["exchange"].get<double>() + times["data"].get<double>() + times["other"].get<double>();
     EXPECT_NEAR(sum, times["wall"].get<double>(), 1e-9);
   }
   EXPECT_FALSE(actions.empty());
