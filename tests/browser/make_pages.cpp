@@ -35,7 +35,7 @@ void make(int count, char** words) {
   if (count > 2) return;
   const std::pair<const char*, tests::SyntheticRun> runs[] = {
       {"ranks4", {}},
-      {"split4", {.schedule = "zb-h1", .processes = 4, .steps = 1}},
+      {"split4", {.schedule = "zb-h1", .processes = 4, .steps = 1, .experts = true}},
       {"dualpipe8", {.schedule = "dualpipe", .ranks = 8, .microbatches = 20, .rehearsal = true}},
       {"ranks64", {.ranks = 64, .microbatches = 128, .processes = 16, .steps = 3}},
   };

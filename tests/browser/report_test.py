@@ -142,6 +142,23 @@ def sort_operations(page):
     check("stage 1" in page.value("document.getElementById('roofline-what').textContent"), "the roofline does not follow the stage")
 
 
+def sum_exchanges(page):
+    """The table of exchanges: absent without them; sums over layers, and each exchange of each layer."""
+    there = page.value("'exchanges' in JSON.parse(document.getElementById('profile').textContent)")
+    check(page.value("document.getElementById('exchanges-section').hidden") != there, "the section of exchanges is shown without any, or hidden")
+    if not there:
+        return
+    rows = "[...document.querySelectorAll('#exchanges-table tbody tr')].map((row) => [row.cells[0].textContent, row.cells[row.cells.length - 1].textContent])"
+    found = page.value(rows)
+    check([name for name, _ in found[:2]] == ["layers.*.mlp.dispatch", "layers.*.mlp.combine"], f"most exposed are {found}")
+    check([hidden[:4] for _, hidden in found] == ["50.0", "50.0", "75.0", "75.0"], f"hidden are {found}")
+    for group, count in (("operation", 16), ("layer", 4), ("pass", 2)):
+        shown = page.browser.run(f"""const select = document.querySelector('#exchanges-controls select'); select.value = '{group}'; select.dispatchEvent(new Event('change'));
+            return {rows}""")
+        check(len(shown) == count, f"exchanges by {group} have {len(shown)} rows, expected {count}")
+    check("62.5" in page.value("document.getElementById('exchanges-what').textContent"), "of all exchanges 62.5 % are hidden")
+
+
 def switch_everything(page):
     for choice in ("step", "rank"):
         page.browser.click(f"#attribution-controls button[data-value={choice}]")
@@ -175,6 +192,7 @@ def visit(browser, path, ranks, shots):
     zoom_out(page, whole)
     if not rehearsal:
         sort_operations(page)
+    sum_exchanges(page)
     switch_everything(page)
     look_at_timeline(page, ranks)
     hover(page, 0, 2)

@@ -14,6 +14,7 @@ struct SyntheticRun {
   int processes = 2;
   int steps = 5;
   bool rehearsal = false;  // without loss, operations and machine
+  bool experts = false;    // ranks exchange rows of experts in four layers
 };
 
 /// A profile in the format "millrace.profile.1" from simulated steps, with one slow rank; always the same for the same run.
