@@ -186,13 +186,18 @@ toml::table parse_file(const std::string& file) {
   }
 }
 
+/// Whether keys are in a section of this name, which may then be empty.
+bool is_section(const std::string& name) {
+  return std::ranges::any_of(key_names(), [&](const std::string& key) { return key.starts_with(name + "."); });
+}
+
 void read_table(const toml::table& table, const std::string& prefix, const std::string& file, Layer layer, Settings& settings) {
   for (const auto& [toml_key, node] : table) {
     const std::string name = prefix + std::string(toml_key.str());
     const std::string place = place_of(file, toml_key.source());
     if (const Key* key = find_key(name)) {
       set(settings, *key, node, layer, place);
-    } else if (const toml::table* inner = node.as_table(); inner != nullptr && !inner->empty()) {
+    } else if (const toml::table* inner = node.as_table(); inner != nullptr && (!inner->empty() || is_section(name))) {
       read_table(*inner, name + ".", file, layer, settings);
     } else {
       refuse_name(name, place);

@@ -151,6 +151,12 @@ struct BadFile {
   std::vector<std::string> says;
 };
 
+TEST(Load, ASectionMayBeEmpty) {
+  const TemporaryFolder folder;
+  const LoadedRun run = load(request_for(folder.write("run.toml", std::string(small_run) + "[mesh]\n[run]\n# directory = \"runs/a\"\n")));
+  EXPECT_FALSE(run.given("mesh.expert"));
+}
+
 TEST(Load, RefusesBadFilesWithTheirPlace) {
   const std::vector<BadFile> table = {
       {"unknown key", "[train]\nstpes = 3", {"run.toml:4:1", "unknown key train.stpes", "did you mean train.steps?"}},

@@ -69,6 +69,8 @@ TEST(ExpertParallel, RecordsTheTensorsOfOneRank) {
   for (const char* other : {"two", "rounds"}) {
     const auto compared = run_job(1, {"compare", folder / "one", folder / other});
     EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
+    const bool says_why = compared.out.find(" only there: values of rounds are not recorded (experts.capacity)") != std::string::npos;
+    EXPECT_EQ(says_why, std::string(other) == "rounds") << compared.out;
   }
 }
 

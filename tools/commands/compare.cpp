@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "actors/debug/recapture_tensor.hpp"
 #include "actors/debug/tensor_text.hpp"
@@ -36,6 +38,15 @@ void print_settings(const Side& left, const Side& right) {
     if (key != "train.threads" && other != there.end() && other->second != value)
       fmt::print("{} = {} here, {} there\n", key, value, other->second);
   }
+}
+
+/// Why a tensor may be in one recording alone.
+std::string reason_of_absence(const Side& left, const Side& right) {
+  const auto &here = left.run.settings, &there = right.run.settings;
+  std::vector<std::string> reasons;
+  if (here.rematerialize != there.rematerialize) reasons.emplace_back("other values are computed again (rematerialize)");
+  if (here.mesh.capacity != there.mesh.capacity) reasons.emplace_back("values of rounds are not recorded (experts.capacity)");
+  return reasons.empty() ? "" : fmt::format(": {}", fmt::join(reasons, "; "));
 }
 
 std::string describe(const runtime::Difference& difference) {
@@ -95,8 +106,7 @@ int compare(const Arguments& parsed) {
   fmt::print("steps {} to {} are in both recordings; {} of them identical, {} tensors\n", found.first_step, found.last_step,
              found.equal_steps, found.equal_tensors);
   if (found.only_left + found.only_right > 0)
-    fmt::print("{} tensors are only here, {} only there, for example because of another rematerialisation\n", found.only_left,
-               found.only_right);
+    fmt::print("{} tensors are only here, {} only there{}\n", found.only_left, found.only_right, reason_of_absence(left, right));
   if (!found.first) {
     fmt::print("identical\n");
     return 0;
