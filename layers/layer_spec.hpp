@@ -169,6 +169,10 @@ struct EngramSpec {
   bool operator==(const EngramSpec&) const = default;
 };
 
+/// What of a decoder layer: all of it; its attention, or the MLP or experts behind it, each with its norms and residual connection. Between
+/// these two halves is the residual stream.
+enum class LayerPart : std::uint8_t { whole, attention, ffn };
+
 /// One decoder layer. Both parts stay empty in families whose layers are plain matrices (MaxText's simple, for tests of pipelines).
 struct LayerSpec {
   std::variant<std::monostate, AttentionSpec, LatentAttentionSpec, DeltaNetSpec> mixer;  // mixes tokens

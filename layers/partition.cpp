@@ -32,15 +32,38 @@ std::int64_t count_of(std::string_view word, std::string_view text) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   MILLRACE_CHECK((word.substr(0, 2) == "t*" || word.substr(0, 2) == "M*") && !digits.empty() && error == std::errc{} &&
                      end == digits.data() + digits.size() && count >= 1 && count <= max_repeated_layers,
-                 ExitCode::config, layout_component, "pipeline.layout \"{}\": found \"{}\", expected E, t, t*N or M*N with N >= 1, M, or H",
-                 text, word);
+                 ExitCode::config, layout_component,
+                 "pipeline.layout \"{}\": found \"{}\", expected E, t, t*N or M*N with N >= 1, a, f, M, or H", text, word);
   return count;
 }
 
-/// Layers and modules of the stages so far.
+/// Layers and modules of the stages so far. `divided`: of the last layer only the attention was there.
 struct Progress {
   std::int64_t layers = 0, modules = 0;
+  bool divided = false;
 };
+
+/// A layer's attention, or its MLP or experts.
+void parse_half(std::string_view word, std::string_view text, StageLayout& stage, Progress& progress) {
+  const bool attention = word == "a";
+  MILLRACE_CHECK(attention != progress.divided, ExitCode::config, layout_component, "pipeline.layout \"{}\": found \"{}\" {}, expected {}",
+                 text, word, attention ? "after an a without its f" : "without an a before it",
+                 attention ? "f, the MLP or experts of the same layer" : "a, the attention of the layer");
+  MILLRACE_CHECK(progress.modules == 0, ExitCode::config, layout_component,
+                 "pipeline.layout \"{}\": found \"{}\" after M, expected modules of multi-token prediction after all layers", text, word);
+  progress.divided = attention;
+  if (attention) {
+    ++progress.layers;
+    ++stage.layer_count;
+    stage.ends_with_attention = true;
+  } else if (stage.ends_with_attention) {
+    stage.ends_with_attention = false;  // both halves: a whole layer
+  } else {
+    --stage.first_layer;
+    ++stage.layer_count;
+    stage.starts_with_ffn = true;
+  }
+}
 
 StageLayout parse_stage(std::string_view stage_text, std::string_view text, Progress& progress) {
   StageLayout stage;
@@ -52,6 +75,11 @@ StageLayout parse_stage(std::string_view stage_text, std::string_view text, Prog
       MILLRACE_CHECK(!stage.embedding && stage.layer_count == 0 && progress.modules == 0, ExitCode::config, layout_component,
                      "pipeline.layout \"{}\": found E after other layers, expected it once, at the beginning", text);
       stage.embedding = true;
+    } else if (word == "a" || word == "f") {
+      parse_half(word, text, stage, progress);
+    } else if (progress.divided) {
+      fail(ExitCode::config, layout_component,
+           "pipeline.layout \"{}\": found \"{}\" after an a without its f, expected f, the MLP or experts of the same layer", text, word);
     } else if (word == "H") {
       stage.head = true;
     } else {
@@ -89,6 +117,8 @@ std::vector<StageLayout> parse_layout(std::string_view text, ChainLength chain, 
   MILLRACE_CHECK(found == stages, ExitCode::config, layout_component,
                  "pipeline.layout \"{}\" has {} stages, expected {} (pipeline.ranks * pipeline.chunks)", text, found, stages);
   for (std::size_t index = 0; index < result.size(); ++index) check_ends(result[index], index, result.size(), text);
+  MILLRACE_CHECK(!progress.divided, ExitCode::config, layout_component,
+                 "pipeline.layout \"{}\" ends after an a without its f, expected f, the MLP or experts of the same layer", text);
   MILLRACE_CHECK(progress.layers == chain.layers, ExitCode::config, layout_component,
                  "pipeline.layout \"{}\" has {} decoder layers, the model has {}", text, progress.layers, chain.layers);
   MILLRACE_CHECK(progress.modules == chain.modules, ExitCode::config, layout_component,
@@ -107,7 +137,9 @@ std::string print_layout(const std::vector<StageLayout>& stages) {
       if (count > 1) word(fmt::format("{}*{}", letter, count));
     };
     if (stage.embedding) word("E");
-    several("t", stage.layer_count);
+    if (stage.starts_with_ffn) word("f");
+    several("t", stage.layer_count - (stage.starts_with_ffn ? 1 : 0) - (stage.ends_with_attention ? 1 : 0));
+    if (stage.ends_with_attention) word("a");
     several("M", stage.modules);
     if (stage.head) word("H");
     if (&stage != &stages.front()) text += words.empty() ? " |" : " | ";

@@ -9,17 +9,26 @@ namespace millrace::layers {
 
 /// The contents of one virtual stage: decoder layers [first_layer, first_layer + layer_count), before them the embedding, after them
 /// modules of multi-token prediction (layers/models/mtp.hpp), after these the head. The modules are counted on from the model's last layer:
-/// those of a stage are [end of its layers, + modules), and a stage that begins with a module has its number as first_layer.
+/// those of a stage are [end of its layers, + modules), and a stage that begins with a module has its number as first_layer. A layer may be
+/// divided between its attention and its MLP or experts: then both stages count it.
 struct StageLayout {
   bool embedding = false;
   int first_layer = 0;
   int layer_count = 0;
   bool head = false;
   int modules = 0;
+  bool starts_with_ffn = false;      ///< of the first layer only the MLP or the experts, with their norms and residual connection
+  bool ends_with_attention = false;  ///< of the last layer only the attention, with its norms and residual connection
 
   [[nodiscard]] bool empty() const noexcept { return !embedding && !head && layer_count == 0 && modules == 0; }
   /// The number of its layers and modules.
   [[nodiscard]] int length() const noexcept { return layer_count + modules; }
+  /// Whether it has a part of a layer.
+  [[nodiscard]] bool divides_layers() const noexcept { return starts_with_ffn || ends_with_attention; }
+  /// The same with a divided layer as a half.
+  [[nodiscard]] double length_in_layers() const noexcept {
+    return length() - 0.5 * (starts_with_ffn ? 1 : 0) - 0.5 * (ends_with_attention ? 1 : 0);
+  }
   /// The number of the layer or module behind its last one.
   [[nodiscard]] int end() const noexcept { return first_layer + length(); }
   bool operator==(const StageLayout&) const = default;
@@ -33,10 +42,11 @@ struct ChainLength {
 };
 
 /// Parses a layout string such as "E t*3 | t*4 | t*2 M H": stages are separated by '|', and each contains `E` (embedding), `t` or
-/// `t*3` (decoder layers), `M` or `M*2` (modules of multi-token prediction) and `H` (final norm and head). A stage without any of these is
-/// empty and passes its input on. The embedding must be first and the head last, each once; modules come after all layers; and layers and
-/// modules must add up to those of the model. `stages` is the expected number, ranks · chunks. Throws Error(config) with what was found and
-/// what was expected.
+/// `t*3` (decoder layers), `M` or `M*2` (modules of multi-token prediction) and `H` (final norm and head). `a` is the attention of a layer
+/// and `f` its MLP or experts: "E t a | f | a f H" has the second layer's apart; `a f` in one stage is `t`. A stage without any of these is
+/// empty and passes its input on. The embedding must be first and the head last, each once; modules come after all layers; an `f` follows
+/// each `a`; and layers and modules must add up to those of the model. `stages` is the expected number, ranks · chunks. Throws
+/// Error(config) with what was found and what was expected.
 [[nodiscard]] std::vector<StageLayout> parse_layout(std::string_view text, ChainLength chain, std::int64_t stages);
 
 /// The layout string of the stages; parse_layout reads it back.

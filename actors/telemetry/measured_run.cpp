@@ -112,7 +112,7 @@ runtime::Measured measured_of(const PipelinePlan& plan, const RankResources& nee
   runtime::Measured measured;
   measured.run = described(plan, topology.processes(), needs.threads, build);
   measured.schedule = plan.schedule;
-  for (const auto& stage : plan.layout) measured.layers.push_back(stage.length());
+  for (const auto& stage : plan.layout) measured.layers.push_back(stage.length_in_layers());
   measured.exchanging = exchanging_of(plan);
   measured.process_of_rank = std::move(gathered.processes);
   measured.clocks = std::move(gathered.clocks);

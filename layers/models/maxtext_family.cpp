@@ -357,11 +357,18 @@ Streams MaxTextFamily::embed(ProgramBuilder& builder, const ModelSpec& model) co
 std::vector<StreamSpec> MaxTextFamily::streams(const ModelSpec& model, int index) const { return streams_of_specs(model, index); }
 
 Streams MaxTextFamily::layer(ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const {
+  return layer_part(builder, model, index, LayerPart::whole, in);
+}
+
+Streams MaxTextFamily::layer_part(ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part, const Streams& in) const {
   const LayerSpec& spec = model.layers.at(static_cast<std::size_t>(index));
   if (spec.parts.empty()) {
     LayerStreams streams(builder, model, index, in);
-    return streams.out(begin_layer(builder, model, index, streams.hidden()).output(streams.hidden(), &streams));
+    if (part != LayerPart::ffn) builder.label(streams.hidden(), "decoder_layer_input");
+    const MaxTextLayer layer(builder, blocks_, model, index, spec);
+    return streams.out(layer.output(streams.hidden(), &streams, part));
   }
+  expect_whole(part);
   builder.label(in, "decoder_layer_input");
   ValueId x = in;
   for (std::size_t i = 0; i < spec.parts.size(); ++i)

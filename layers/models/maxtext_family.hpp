@@ -21,7 +21,10 @@ class MaxTextFamily : public ModelFamily, private MtpFamily {
   [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override;
   [[nodiscard]] std::vector<StreamSpec> streams(const ModelSpec& model, int index) const override;
   [[nodiscard]] Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
-  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const override;
+  /// That of layer_part(), which a block of another form overrides.
+  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const final;
+  [[nodiscard]] Streams layer_part(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part,
+                                   const Streams& in) const override;
   [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x,
                                       bool want_logits) const override;
   /// Under MaxText's names: mtp_block.mtp_layer_N with mtp_N_embedding_norm, mtp_N_hidden_state_norm, mtp_N_projection [2 D, D] and the

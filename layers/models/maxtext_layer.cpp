@@ -69,8 +69,9 @@ MaxTextLayer::MaxTextLayer(ProgramBuilder& builder, const MaxTextBlocks& blocks,
       attention_(blocks.attention_module + suffix_ + (blocks.hybrid ? ".attention" : "")),
       mlp_("mlp" + suffix_) {}
 
-ValueId MaxTextLayer::output(ValueId in, LayerStreams* streams) const {
-  const ValueId x = spec_.engram ? with_engram(in) : in;
+ValueId MaxTextLayer::output(ValueId in, LayerStreams* streams, LayerPart part) const {
+  const bool attends = part != LayerPart::ffn, feeds = part != LayerPart::attention;
+  const ValueId x = spec_.engram && attends ? with_engram(in) : in;
   const bool before = spec_.norms != NormPlacement::after, after = spec_.norms != NormPlacement::before;
   const MaxTextNormNames& names = blocks_.norm_names;
   KeysAndValues own_keys;
@@ -78,14 +79,19 @@ ValueId MaxTextLayer::output(ValueId in, LayerStreams* streams) const {
     const auto connected = [&](ValueId of, const char* module, const auto& branch) {
       return hyper_connection(builder_, model_, of, module_ + "." + module, module, branch);
     };
-    const ValueId middle =
-        connected(x, "mhc_attention", [&](ValueId read) { return attention(norm(read, names.before_attention), own_keys); });
+    const auto attend = [&](ValueId read) { return attention(norm(read, names.before_attention), own_keys); };
+    const ValueId middle = attends ? connected(x, "mhc_attention", attend) : x;
+    if (!feeds) return middle;
     const ValueId y = connected(middle, "mhc_mlp", [&](ValueId read) { return mlp(norm(read, names.before_mlp)); });
     return blocks_.output_dropout ? dropout(y, "dropout") : y;
   }
-  const ValueId attended =
-      attention(before ? norm(x, names.before_attention) : x, streams == nullptr ? own_keys : streams->keys_and_values());
-  const ValueId middle = add(x, after ? norm(attended, names.after_attention) : attended, "attention_residual");
+  ValueId middle = x;
+  if (attends) {
+    const ValueId attended =
+        attention(before ? norm(x, names.before_attention) : x, streams == nullptr ? own_keys : streams->keys_and_values());
+    middle = add(x, after ? norm(attended, names.after_attention) : attended, "attention_residual");
+  }
+  if (!feeds) return middle;
   const ValueId fed = mlp_of_stream(before ? norm(middle, names.before_mlp) : middle, middle);
   ValueId sum = add(middle, after ? norm(fed, names.after_mlp) : fed, "mlp_residual");
   if (streams != nullptr && streams->own_input().valid()) sum = with_own_input(sum, streams->own_input());

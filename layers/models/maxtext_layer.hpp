@@ -67,8 +67,8 @@ class MaxTextLayer {
                std::string suffix = "");
 
   /// The whole layer in the form that most blocks have: attention, then the MLP, each added to the stream, with the norms of the spec. A
-  /// layer that takes or leaves other streams finds them in `streams`.
-  [[nodiscard]] runtime::ValueId output(runtime::ValueId in, LayerStreams* streams = nullptr) const;
+  /// layer that takes or leaves other streams finds them in `streams`. A part of it: the stream behind that part.
+  [[nodiscard]] runtime::ValueId output(runtime::ValueId in, LayerStreams* streams = nullptr, LayerPart part = LayerPart::whole) const;
 
   /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.
   [[nodiscard]] runtime::ValueId norm(runtime::ValueId x, const std::string& name) const;

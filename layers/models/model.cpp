@@ -44,6 +44,23 @@ Streams detached(ProgramBuilder& builder, const Streams& x) {
   return constants;
 }
 
+/// What of layer `index` this stage has.
+LayerPart part_of(const StageLayout& stage, int index) {
+  if (stage.starts_with_ffn && index == stage.first_layer) return LayerPart::ffn;
+  return stage.ends_with_attention && index + 1 == stage.first_layer + stage.layer_count ? LayerPart::attention : LayerPart::whole;
+}
+
+/// Between the halves of a layer is the residual stream, and nothing else.
+void check_divided(const ModelFamily& family, const ModelSpec& model, int index, const ProgramBuilder& builder) {
+  for (const int at : {index, index + 1})
+    for (const StreamType& stream : streams_before(family, model, at, builder))
+      MILLRACE_CHECK(
+          stream.name == runtime::hidden_port, ExitCode::model, "layers.model",
+          "{}: layer {} takes or leaves {} beside the residual stream, expected pipeline.layout with this layer whole (t) instead "
+          "of a and f",
+          family.traits().name, index, stream.name);
+}
+
 /// Statistics of the residual stream that a layer hands on. A model without one has none.
 void observe_activation(ProgramBuilder& builder, const Streams& streams) {
   for (const auto& [name, value] : streams.all())
@@ -76,10 +93,12 @@ ForwardProgram stage_program(const ModelFamily& family, ModelSpec model, const S
   for (int index = first; index < end; ++index) {
     const int module = index - model.decoder_layers() + 1;
     builder.enter(index, module < 1 ? fmt::format("layers.{}", index) : mtp_scope(module));
-    const Streams made =
-        module < 1 ? family.layer(builder, model, index, x) : mtp_module(builder, family.multi_token_prediction(), model, module, x);
+    const LayerPart part = part_of(stage, index);
+    if (part != LayerPart::whole) check_divided(family, model, index, builder);
+    const Streams made = module < 1 ? family.layer_part(builder, model, index, part, x)
+                                    : mtp_module(builder, family.multi_token_prediction(), model, module, x);
     x = hand_on(builder, made, streams_before(family, model, index + 1, builder), receiver(index, model), receiver(index + 1, model));
-    if (options.internal_metrics) observe_activation(builder, x);
+    if (options.internal_metrics && part != LayerPart::attention) observe_activation(builder, x);
   }
   builder.enter(-1, "");
   if (!stage.head) {

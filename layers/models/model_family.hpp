@@ -35,6 +35,10 @@ class ModelFamily {
   [[nodiscard]] virtual Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const = 0;
   /// Decoder layer `index`: its streams → those of layer `index` + 1.
   [[nodiscard]] virtual Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const = 0;
+  /// A part of decoder layer `index`, whose halves may be on two stages: the stream before it → the stream behind it. Only for layers that
+  /// have the residual stream alone before and behind them. Default: layer() for the whole, else throws Error(model).
+  [[nodiscard]] virtual Streams layer_part(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part,
+                                           const Streams& in) const;
   /// Final norm and output head: the loss (f64 [2]), or if `want_logits` fp32 logits [T, vocab_size].
   [[nodiscard]] virtual runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& in,
                                               bool want_logits) const = 0;
@@ -51,6 +55,10 @@ class ModelFamily {
   virtual void read_config(runtime::JsonReader& reader, ConfigFile& file) const = 0;
   /// Writes the file. `dtype` is the dtype of the exported tensors ("float32", "bfloat16").
   [[nodiscard]] virtual runtime::OrderedJson config_json(const ConfigFile& file, std::string_view dtype) const = 0;
+
+ protected:
+  /// Throws Error(model) for a half of a layer, in families whose layers are not divided.
+  void expect_whole(LayerPart part) const;
 };
 
 /// All families, in the order of families.inc; added ones follow.

@@ -40,6 +40,17 @@ const MtpFamily& ModelFamily::multi_token_prediction() const {
 
 std::vector<StreamSpec> ModelFamily::streams(const ModelSpec& model, int) const { return {{.axes = {model.stream_width()}}}; }
 
+Streams ModelFamily::layer_part(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part,
+                                const Streams& in) const {
+  expect_whole(part);
+  return layer(builder, model, index, in);
+}
+
+void ModelFamily::expect_whole(LayerPart part) const {
+  MILLRACE_CHECK(part == LayerPart::whole, ExitCode::model, "layers.models",
+                 "{}: its layers are not divided, expected pipeline.layout with whole layers (t) instead of a and f", traits().name);
+}
+
 bool FamilyTraits::reads(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 
 std::span<const FamilyTraits* const> family_traits() {

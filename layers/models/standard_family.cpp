@@ -317,6 +317,10 @@ Streams StandardFamily::embed(ProgramBuilder& builder, const ModelSpec& model) c
 }
 
 Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const {
+  return layer_part(builder, model, index, LayerPart::whole, in);
+}
+
+Streams StandardFamily::layer_part(ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part, const Streams& in) const {
   const LayerSpec& spec = model.layers.at(static_cast<std::size_t>(index));
   const std::string module = fmt::format("model.layers.{}", index);
   const kernels::RmsNormOptions form = norm_form(model.norm);
@@ -372,19 +376,21 @@ Streams StandardFamily::layer(ProgramBuilder& builder, const ModelSpec& model, i
     return streams.out(runtime::learned_scale(builder, y, scalar, "layer_scalar"));
   };
 
-  builder.label(x, "decoder_layer_input");
-  if (spec.norms == NormPlacement::around) {
-    const ValueId attended = norm(mix(norm(x, "input_layernorm")), "post_attention_layernorm");
-    const ValueId middle = add(x, attended, "attention_residual");
-    const ValueId fed = norm(mlp(norm(middle, "pre_feedforward_layernorm"), middle), "post_feedforward_layernorm");
-    return layer_output(add(middle, fed, "mlp_residual"));
-  }
-  if (spec.norms == NormPlacement::after) {
-    const ValueId middle = add(x, norm(mix(x), "post_attention_layernorm"), "attention_residual");
-    return layer_output(add(middle, norm(mlp(middle, middle), "post_feedforward_layernorm"), "mlp_residual"));
-  }
-  const ValueId middle = add(x, mix(norm(x, "input_layernorm")), "attention_residual");
-  return layer_output(add(middle, mlp(norm(middle, "post_attention_layernorm"), middle), "mlp_residual"));
+  const auto attended = [&] {
+    if (spec.norms == NormPlacement::around) return norm(mix(norm(x, "input_layernorm")), "post_attention_layernorm");
+    if (spec.norms == NormPlacement::after) return norm(mix(x), "post_attention_layernorm");
+    return mix(norm(x, "input_layernorm"));
+  };
+  const auto fed = [&](ValueId middle) {
+    if (spec.norms == NormPlacement::around)
+      return norm(mlp(norm(middle, "pre_feedforward_layernorm"), middle), "post_feedforward_layernorm");
+    if (spec.norms == NormPlacement::after) return norm(mlp(middle, middle), "post_feedforward_layernorm");
+    return mlp(norm(middle, "post_attention_layernorm"), middle);
+  };
+
+  if (part != LayerPart::ffn) builder.label(x, "decoder_layer_input");
+  const ValueId middle = part == LayerPart::ffn ? x : add(x, attended(), "attention_residual");
+  return part == LayerPart::attention ? Streams(middle) : layer_output(add(middle, fed(middle), "mlp_residual"));
 }
 
 /// A module has a final norm of its own.

@@ -77,6 +77,8 @@ class StandardFamily final : public ModelFamily, private MtpFamily {
   /// post_feedforward_layernorm; around: these three and pre_feedforward_layernorm. Experts that are a branch beside an MLP have
   /// pre_feedforward_layernorm_2 and post_feedforward_layernorm_2, and that MLP post_feedforward_layernorm_1.
   [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const override;
+  [[nodiscard]] Streams layer_part(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part,
+                                   const Streams& in) const override;
   [[nodiscard]] runtime::ValueId head(runtime::ProgramBuilder& builder, const ModelSpec& model, const Streams& x,
                                       bool want_logits) const override;
   /// Under the names of DeepSeek-V3's files: a module is a further layer N, with enorm, hnorm, eh_proj [D, 2 D] and, for the head, a norm

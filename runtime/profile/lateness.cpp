@@ -49,14 +49,14 @@ class Search {
   /// The mean time of the other stages, each scaled to this stage's number of layers. Stages without layers are compared only with
   /// each other, without scaling.
   [[nodiscard]] double mean_of_others(std::size_t stage, ActionKind kind) const {
-    const int own = measured_.layers.empty() ? 0 : measured_.layers[stage];
+    const double own = measured_.layers.empty() ? 0 : measured_.layers[stage];
     double sum = 0;
     int others = 0;
     for (std::size_t other = 0; other < costs_.stages.size(); ++other) {
       if (other == stage) continue;
-      const int layers = measured_.layers.empty() ? 0 : measured_.layers[other];
+      const double layers = measured_.layers.empty() ? 0 : measured_.layers[other];
       if ((layers == 0) != (own == 0)) continue;
-      sum += costs_.stages[other].of(kind) * (own == 0 ? 1 : static_cast<double>(own) / layers);
+      sum += costs_.stages[other].of(kind) * (own == 0 ? 1 : own / layers);
       ++others;
     }
     return others == 0 ? costs_.stages[stage].of(kind) : sum / others;

@@ -73,7 +73,7 @@ struct Measured {
   ProfiledRun run;
   Machine machine;
   Schedule schedule;
-  std::vector<int> layers;           // number of decoder layers of each stage
+  std::vector<double> layers;        // number of decoder layers of each stage; 0.5: the attention or the MLP of one
   Exchanging exchanging;             // where ranks exchange rows inside of actions
   std::vector<int> process_of_rank;  // by rank
   std::vector<ProcessClock> clocks;  // by process

@@ -79,6 +79,37 @@ TEST(Layout, ReadsModules) {
   }
 }
 
+TEST(Layout, ReadsHalvesOfLayers) {
+  const auto stages = parse_layout("E t a | f t a | | f | a f H", {5, 0}, 5);
+  ASSERT_EQ(stages.size(), 5U);
+  const StageLayout first{.embedding = true, .layer_count = 2, .ends_with_attention = true};
+  const StageLayout second{.first_layer = 1, .layer_count = 3, .starts_with_ffn = true, .ends_with_attention = true};
+  const StageLayout fourth{.first_layer = 3, .layer_count = 1, .starts_with_ffn = true};
+  const StageLayout last{.first_layer = 4, .layer_count = 1, .head = true};
+  EXPECT_EQ(stages[0], first);
+  EXPECT_EQ(stages[1], second);
+  EXPECT_TRUE(stages[2].empty());
+  EXPECT_EQ(stages[2].first_layer, 4) << "behind the attention of layer 3";
+  EXPECT_EQ(stages[3], fourth);
+  EXPECT_EQ(stages[4], last) << "both halves are a whole layer";
+  EXPECT_FALSE(last.divides_layers());
+  EXPECT_TRUE(first.divides_layers() && second.divides_layers() && fourth.divides_layers());
+  EXPECT_EQ(print_layout(stages), "E t a | f t a | | f | t H");
+  EXPECT_EQ(parse_layout(print_layout(stages), {5, 0}, 5), stages);
+  EXPECT_EQ(print_layout(parse_layout("E a | f a | f M H", {2, 1}, 3)), "E a | f a | f M H");
+  for (const auto& [text, part] : {std::pair{"E a | t H", "found \"t\" after an a without its f"},
+                                   {"E a | H", "found \"H\" after an a without its f"},
+                                   {"E a a | f H", "found \"a\" after an a without its f"},
+                                   {"E f | t H", "found \"f\" without an a before it"},
+                                   {"E a | f f H", "found \"f\" without an a before it"},
+                                   {"E t M | a f H", "found \"a\" after M"},
+                                   {"E a | f", "stage 1 has no H"},
+                                   {"E a*2 | f H", "found \"a*2\""}}) {
+    SCOPED_TRACE(text);
+    tests::expect_error([&] { (void)parse_layout(text, {2, 1}, 2); }, ExitCode::config, {part});
+  }
+}
+
 TEST(UniformLayout, SpreadsEvenly) {
   EXPECT_EQ(print_layout(uniform_layout({8, 0}, 1)), "E t*8 H");
   EXPECT_EQ(print_layout(uniform_layout({8, 0}, 4)), "E t*2 | t*2 | t*2 | t*2 H");

@@ -202,6 +202,23 @@ TEST(Streams, ThatDoNotFitAreNamed) {
   expect({"given_streams: no stream before layer 0 has a gradient"});
 }
 
+TEST(Streams, ALayerIsDividedWhereTheResidualStreamIsAlone) {
+  auto& family = GivenStreams::get();
+  const StageLayout divided{.embedding = true, .layer_count = 2, .ends_with_attention = true};
+  const auto expect = [&](std::vector<std::string> words) {
+    words.emplace_back("expected pipeline.layout with ");
+    tests::expect_error([&] { GivenStreams::build(divided); }, ExitCode::model, words);
+  };
+  expect({"given_streams: its layers are not divided"});
+  family.before[1] = {{.axes = {8}}, {.name = "keys", .axes = {4}}};
+  family.after_layer_0 = [](runtime::ProgramBuilder& builder, runtime::ValueId x) {
+    Streams out(x);
+    out.set("keys", runtime::linear(builder, x, builder.parameter("keys", {4, 8}), "keys"));
+    return out;
+  };
+  expect({"given_streams: layer 1 takes or leaves keys beside the residual stream"});
+}
+
 /// The gradients of each stream are summed by themselves, in the whole model too: else a cut between the layers would change the order.
 TEST(Streams, AValueThatIsTwoOfThemIsCopiedWhereverTheModelIsCut) {
   auto& family = GivenStreams::get();

@@ -43,6 +43,14 @@ const std::vector<Layout>& layouts() {
        2,
        {"mesh.expert=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe", "pipeline.weave=neighbours", "experts.capacity=0.25"},
        2},
+      {"apart",
+       2,
+       {"mesh.expert=2", "pipeline.ranks=4", "pipeline.schedule=zb-h1", "pipeline.layout=E t a | f a | f a | f H",
+        "rematerialize.policy=full"}},
+      {"woven_apart",
+       2,
+       {"mesh.expert=2", "pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=dualpipe-v", "pipeline.weave=neighbours",
+        "pipeline.layout=E a | f t a | f a | f H"}},
       {"batch_split", 1, {"mesh.expert=2", "pipeline.schedule=gpipe", "pipeline.weave=neighbours"}},
   };
   return all;

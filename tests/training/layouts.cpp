@@ -57,6 +57,8 @@ const std::vector<Layout>& layouts() {
     list.push_back({"uneven", 1, {"pipeline.ranks=4", "pipeline.layout=E t*2 | | t | t H"}});
     list.push_back({"uneven_split", 2, {"pipeline.ranks=4", "pipeline.schedule=zb-h1", "pipeline.layout=E t | t*3 | | H"}});
     list.push_back({"own_stages", 1, {"pipeline.ranks=4", "pipeline.layout=E | t | t*3 | H"}});
+    list.push_back({"halves", 1, {"pipeline.ranks=4", "pipeline.layout=E t a | f a | f | t H"}});
+    list.push_back({"halves_split", 2, {"pipeline.ranks=4", "pipeline.schedule=zb-h1", "pipeline.layout=E a | f t a | f a | f H"}});
     list.push_back({"full", 1, {"rematerialize.policy=full"}});
     list.push_back({"full_split", 1, {"pipeline.ranks=4", "pipeline.schedule=zb-h1", "rematerialize.policy=full"}});
     list.push_back({"by_label", 1, {"pipeline.ranks=2", "rematerialize.policy=query_proj,mlpwo"}});

@@ -16,9 +16,9 @@ std::vector<LayoutCase> cases() {
     for (const auto& name : names) all.push_back({numbers, layout(name)});
   };
   add({"fp32", false, 1, 1},
-      {"gpipe_in_1", "1f1b_in_1", "zb_h1_in_1", "1f1b_in_4", "warmup", "looped_1", "own_stages", "full", "by_label", "by_stage"});
+      {"gpipe_in_1", "1f1b_in_1", "zb_h1_in_1", "1f1b_in_4", "warmup", "looped_1", "own_stages", "halves", "full", "by_label", "by_stage"});
   add({"fp32", true, 1, 2}, {"1f1b_in_1", "zb_h1_in_2", "chunks_of_one_rank", "uneven"});
-  add({"bf16", true, 1, 1}, {"gpipe_in_1", "zb_h1_in_4", "1f1b_in_2", "looped_1", "uneven", "full_split"});
+  add({"bf16", true, 1, 1}, {"gpipe_in_1", "zb_h1_in_4", "1f1b_in_2", "looped_1", "uneven", "halves_split", "full_split"});
   add({"bf16", false, 2, 1}, {"1f1b_in_1", "looped_1", "by_label"});
   return all;
 }

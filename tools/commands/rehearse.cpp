@@ -57,8 +57,13 @@ Request run_request(const Arguments& parsed) {
   const auto plan = actors::make_plan(
       {config.model, config.train, config.pipeline, config.rematerialize, kernels::device_kind(config.device), false, false, config.mesh});
   std::vector<int> counts;
-  for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)
-    counts.push_back(plan.layout[static_cast<std::size_t>(stage)].length());
+  for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage) {
+    const auto& layout = plan.layout[static_cast<std::size_t>(stage)];
+    MILLRACE_CHECK(!layout.divides_layers(), ExitCode::config, rehearse_component,
+                   "pipeline.layout \"{}\" divides layers, and pipeline.costs has the times of whole ones, expected t instead of a and f",
+                   config.pipeline.layout);
+    counts.push_back(layout.length());
+  }
   const bool exchanges = plan.mesh.expert > 1;
   request.settings.schedule = runtime::one_copy(plan.schedule);
   if (!exchanges) request.settings.schedule = actors::as_run(request.settings.schedule);

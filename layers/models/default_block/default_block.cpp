@@ -7,7 +7,9 @@ class DefaultBlock final : public MaxTextFamily {
  public:
   using MaxTextFamily::MaxTextFamily;
 
-  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override {
+  [[nodiscard]] Streams layer_part(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part,
+                                   const Streams& x) const override {
+    expect_whole(part);
     const MaxTextLayer layer = begin_layer(builder, model, index, x);
     const runtime::ValueId u = layer.norm(x, "pre_self_attention_norm");
     return layer.add(x, layer.dropout(layer.add(layer.mlp(u), layer.attention(u), "branches"), "dropout"), "residual");

@@ -118,12 +118,21 @@ class Gpt2 final : public ModelFamily {
   }
 
   [[nodiscard]] Streams layer(ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override {
+    return layer_part(builder, model, index, LayerPart::whole, x);
+  }
+
+  [[nodiscard]] Streams layer_part(ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part,
+                                   const Streams& x) const override {
     const LayerSpec& spec = model.layers.at(static_cast<std::size_t>(index));
     const std::string module = fmt::format("transformer.h.{}", index);
-    builder.label(x, "decoder_layer_input");
-    const ValueId normed = norm(builder, model, x, module + ".ln_1", "ln_1");
-    const ValueId attended = attention(builder, model.width, spec.attention(), normed, module + ".attn");
-    const ValueId middle = runtime::add(builder, x, attended, "attention_residual");
+    ValueId middle = x;
+    if (part != LayerPart::ffn) {
+      builder.label(x, "decoder_layer_input");
+      const ValueId normed = norm(builder, model, x, module + ".ln_1", "ln_1");
+      const ValueId attended = attention(builder, model.width, spec.attention(), normed, module + ".attn");
+      middle = runtime::add(builder, x, attended, "attention_residual");
+    }
+    if (part == LayerPart::attention) return middle;
     const ValueId fed = mlp(builder, model.width, spec.mlp(), norm(builder, model, middle, module + ".ln_2", "ln_2"), module + ".mlp");
     return runtime::add(builder, middle, fed, "mlp_residual");
   }

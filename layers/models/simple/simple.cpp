@@ -7,7 +7,9 @@ class Simple final : public MaxTextFamily {
  public:
   using MaxTextFamily::MaxTextFamily;
 
-  [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& x) const override {
+  [[nodiscard]] Streams layer_part(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part,
+                                   const Streams& x) const override {
+    expect_whole(part);
     return begin_layer(builder, model, index, x).product(x, "weights", model.width, model.width);
   }
 };
