@@ -1,8 +1,10 @@
 #include "actors/stage_actor.hpp"
 
 #include <utility>
+#include <variant>
 
 #include "actors/embedding_actor.hpp"
+#include "actors/expert_actor.hpp"
 #include "actors/head_actor.hpp"
 #include "actors/mtp_actor.hpp"
 #include "actors/rank/action_runner.hpp"
@@ -23,10 +25,18 @@ caf::actor spawn(caf::event_based_actor& rank_actor, Rank& rank, runtime::StageI
   return rank_actor.spawn<Actor>(rank, stage, caf::actor(&rank_actor));
 }
 
-constexpr std::array<StageActorKind, 4> kinds{{
+bool has_experts_alone(const PipelinePlan& plan, runtime::StageId stage) {
+  const layers::StageLayout& layout = plan.layout.at(stage.index());
+  if (!layout.starts_with_ffn || layout.length() != 1) return false;
+  const auto& layer = layers::resolve(plan.model).layers.at(static_cast<std::size_t>(layout.first_layer));
+  return std::holds_alternative<layers::ExpertsSpec>(layer.ffn);
+}
+
+constexpr std::array<StageActorKind, 5> kinds{{
     {[](const PipelinePlan& plan, runtime::StageId stage) { return plan.is_last(stage); }, spawn<HeadActor>},
     {[](const PipelinePlan& plan, runtime::StageId stage) { return plan.is_first(stage); }, spawn<EmbeddingActor>},
     {[](const PipelinePlan& plan, runtime::StageId stage) { return plan.layout.at(stage.index()).modules > 0; }, spawn<MtpActor>},
+    {has_experts_alone, spawn<ExpertActor>},
     {[](const PipelinePlan&, runtime::StageId) { return true; }, spawn<StageActor>},
 }};
 

@@ -36,8 +36,8 @@ class StageActor : public WorkerActor {
   std::optional<Error> failure_;             // the first error of the device
 };
 
-/// Spawns the actor of a stage of `rank`: embedding, decoder stage, modules of multi-token prediction or head. A further kind is a class
-/// and a line in stage_actor.cpp.
+/// Spawns the actor of a stage of `rank`: embedding, decoder stage, experts of a layer, modules of multi-token prediction or head. A
+/// further kind is a class and a line in stage_actor.cpp.
 [[nodiscard]] caf::actor spawn_stage_actor(caf::event_based_actor& rank_actor, Rank& rank, runtime::StageId stage);
 
 }  // namespace millrace::actors
