@@ -78,8 +78,8 @@ std::vector<std::vector<int>> finished_before_start(const Schedule& schedule, co
       // The boundary exists, so its producer has finished: on the observed rank that is one entry more than before the producer's
       // start.
       const int at_start = known[source->rank.index()][static_cast<std::size_t>(source->index)];
-      const int on_observed = is_second_half(observed, source->index) ? source->index - 1 : source->index + 1;
-      finished = std::max(finished, source->rank == observed ? on_observed : at_start);
+      const auto on_observed = [&] { return is_second_half(observed, source->index) ? source->index - 1 : source->index + 1; };
+      finished = std::max(finished, source->rank == observed ? on_observed() : at_start);
     }
     own[index] = finished;
   }
