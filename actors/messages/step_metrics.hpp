@@ -27,8 +27,8 @@ struct StepMetric {
   std::string_view tensorboard = {};  // its name in TensorBoard
   std::string_view prometheus = {};   // its family in /metrics, with `help`
   std::string_view help = {};
-  bool if_any = false;  // whether it is shown only where it is not 0
-  int decimals = 1;     // decimals of the printed percentage or number
+  std::string_view shown_with = {};  // a metric; this one is shown only in steps in which that one is not 0
+  int decimals = 1;                  // decimals of the printed percentage or number
 };
 
 /// All of them, in the order in which they are shown. A metric is a line here and a value in actors/rank/rank_metrics.cpp.
@@ -46,7 +46,7 @@ inline constexpr std::array step_metrics = {
                .combine = Combine::time_share,
                .line = "exchange",
                .tensorboard = "pipeline/exchange",
-               .if_any = true},
+               .shown_with = "exchange_bytes"},
     StepMetric{
         .name = "data", .unit = MetricUnit::fraction, .combine = Combine::time_share, .line = "data", .tensorboard = "pipeline/data"},
     StepMetric{.name = "exchange_bytes",
@@ -56,7 +56,7 @@ inline constexpr std::array step_metrics = {
                .tensorboard = "pipeline/exchange_bytes",
                .prometheus = "millrace_exchange_bytes",
                .help = "Bytes that ranks which share experts sent to each other in the last step.",
-               .if_any = true},
+               .shown_with = "exchange_bytes"},
     StepMetric{.name = "resident_bytes",
                .unit = MetricUnit::bytes,
                .combine = Combine::max,
@@ -84,11 +84,16 @@ inline constexpr std::array step_metrics = {
   return 0;
 }
 
-/// Whether the step's value is shown.
-[[nodiscard]] inline bool is_shown(const StepMetric& metric, double value) { return !metric.if_any || value != 0; }
-
 /// One value per metric, in the table's order.
 using MetricValues = std::array<double, step_metrics.size()>;
+
+/// Whether a step with these values shows the metric.
+[[nodiscard]] inline bool is_shown(const StepMetric& metric, const MetricValues& values) {
+  if (metric.shown_with.empty()) return true;
+  for (std::size_t i = 0; i < step_metrics.size(); ++i)
+    if (step_metrics[i].name == metric.shown_with) return values[i] != 0;
+  return false;
+}
 
 /// The metric's place in the table. A name that is not there does not compile.
 consteval std::size_t metric_index(std::string_view name) {

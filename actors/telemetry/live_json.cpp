@@ -85,7 +85,7 @@ Json last_json(const LiveView& view) {
                {"tokens_per_second", number(static_cast<double>(last.tokens) / last.seconds)},
                {"flops_utilization", peak > 0 ? number(last.flops / last.seconds / peak) : Json(nullptr)}});
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
-    if (is_shown(step_metrics[i], last.metrics[i])) json[std::string(step_metrics[i].name)] = metric_json(step_metrics[i], last.metrics[i]);
+    if (is_shown(step_metrics[i], last.metrics)) json[std::string(step_metrics[i].name)] = metric_json(step_metrics[i], last.metrics[i]);
   json.update({{"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},
                {"device_total_bytes", last.device_total > 0 ? Json(last.device_total) : Json(nullptr)},
                {"seconds_left", number(left)}});

@@ -104,7 +104,7 @@ void last_step_metrics(Exposition& text, const LiveView& view) {
   text.gauge("millrace_learning_rate", "Learning rate of the last step.", last.learning_rate);
   text.gauge("millrace_last_step_seconds", "Time of the last step.", last.seconds);
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
-    if (!step_metrics[i].prometheus.empty() && is_shown(step_metrics[i], last.metrics[i]))
+    if (!step_metrics[i].prometheus.empty() && is_shown(step_metrics[i], last.metrics))
       text.gauge(step_metrics[i].prometheus, step_metrics[i].help, last.metrics[i]);
   if (last.device_total > 0) {
     text.gauge("millrace_device_memory_used_bytes", "Memory in use on the fullest GPU, by all processes.",

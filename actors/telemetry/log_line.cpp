@@ -32,7 +32,7 @@ std::string metrics_text(const MetricValues& values) {
   const StepMetric* before = nullptr;
   for (std::size_t i = 0; i < step_metrics.size(); ++i) {
     const StepMetric& metric = step_metrics[i];
-    if (!metric.on_line || !is_shown(metric, values[i])) continue;
+    if (!metric.on_line || !is_shown(metric, values)) continue;
     const bool joined = before != nullptr && before->unit == MetricUnit::fraction && metric.unit == MetricUnit::fraction;
     text += fmt::format("{}{}{}{}", joined ? " " : " | ", metric.line, metric.line.empty() ? "" : " ", value_text(metric, values[i]));
     before = &metric;

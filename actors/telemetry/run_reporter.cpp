@@ -65,7 +65,7 @@ void RunReporter::step(const StepRecord& record) {
                                          {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
                                          {"flops_per_second", record.flops / record.seconds}});
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
-    if (is_shown(step_metrics[i], record.metrics[i]))
+    if (is_shown(step_metrics[i], record.metrics))
       line.fields.emplace_back(std::string(step_metrics[i].name), metric_value(i, record.metrics[i]));
   add_rounds(record, line);
   if (record.device_total > 0) line.fields.emplace_back("device_bytes", static_cast<std::int64_t>(record.device_used));

@@ -26,7 +26,7 @@ void TensorboardLog::step(const StepRecord& record) {
   if (record.max_logits) scalars.emplace_back("train/max_logits", *record.max_logits);
   if (record.skipped_this) scalars.emplace_back("train/step_skipped", *record.skipped_this ? 1.0 : 0.0);
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
-    if (!step_metrics[i].tensorboard.empty() && is_shown(step_metrics[i], record.metrics[i]))
+    if (!step_metrics[i].tensorboard.empty() && is_shown(step_metrics[i], record.metrics))
       scalars.emplace_back(step_metrics[i].tensorboard, record.metrics[i]);
   add_scalars(record, scalars);
   // TensorBoard keeps a few hundred histograms of a tag at most, and one has a number for every expert.

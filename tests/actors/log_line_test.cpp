@@ -35,8 +35,9 @@ TEST(LogLine, TellsOfAGpusMemoryAndOfNoUtilisationThatIsNotKnown) {
 
 TEST(LogLine, TellsOfExchangesWhereThereAreSome) {
   auto exchanged = record();
-  exchanged.metrics[metric_index("exchange")] = 0.031;
   exchanged.metrics[metric_index("exchange_bytes")] = 0x1p20;
+  EXPECT_NE(LogLine(0).format(exchanged).find(" wait 0.0% exchange 0.0% data 0.0% "), std::string::npos) << "all of it is hidden";
+  exchanged.metrics[metric_index("exchange")] = 0.031;
   EXPECT_NE(LogLine(0).format(exchanged).find(" | bubble 0.0% wait 0.0% exchange 3.1% data 0.0% | 1.5 GiB | "), std::string::npos);
 }
 
