@@ -86,7 +86,8 @@ runtime::ExchangeNames names_of(const runtime::ProgramSet& programs) {
   return names;
 }
 
-/// The segments of the plan's actions, their exchanges, and the ranks that share experts.
+}  // namespace
+
 runtime::Exchanging exchanging_of(const PipelinePlan& plan) {
   runtime::Exchanging exchanging;
   if (plan.mesh.expert == 1) return exchanging;
@@ -105,14 +106,15 @@ runtime::Exchanging exchanging_of(const PipelinePlan& plan) {
   return exchanging;
 }
 
-}  // namespace
-
 runtime::Measured measured_of(const PipelinePlan& plan, const RankResources& needs, const cluster::Topology& topology,
                               const std::string& build, GatheredRecords gathered) {
   runtime::Measured measured;
   measured.run = described(plan, topology.processes(), needs.threads, build);
   measured.schedule = plan.schedule;
-  for (const auto& stage : plan.layout) measured.layers.push_back(stage.length_in_layers());
+  for (const auto& stage : plan.layout) {
+    measured.layers.push_back(stage.length());
+    measured.divided.push_back(stage.divides_layers());
+  }
   measured.exchanging = exchanging_of(plan);
   measured.process_of_rank = std::move(gathered.processes);
   measured.clocks = std::move(gathered.clocks);

@@ -15,4 +15,7 @@ namespace millrace::actors {
 [[nodiscard]] runtime::Measured measured_of(const PipelinePlan& plan, const RankResources& needs, const cluster::Topology& topology,
                                             const std::string& build, GatheredRecords gathered);
 
+/// The segments of the plan's actions, their exchanges, and the ranks that share experts; empty if none do.
+[[nodiscard]] runtime::Exchanging exchanging_of(const PipelinePlan& plan);
+
 }  // namespace millrace::actors

@@ -57,7 +57,7 @@ ExchangeName exchange_name(const Exchanging& exchanging, StageId stage, ActionKi
   const auto place = static_cast<std::size_t>(number);
   if (stage.index() < exchanging.names.size() && place < exchanging.names[stage.index()].of(kind).size())
     return exchanging.names[stage.index()].of(kind)[place];
-  return {-1, fmt::format("exchange {}", number)};
+  return {-1, fmt::format("exchange {} of stage {}", number, stage)};
 }
 
 double ExchangeTime::hidden() const {
@@ -65,6 +65,7 @@ double ExchangeTime::hidden() const {
 }
 
 std::vector<ExchangeTime> exchange_times(const Exchanging& exchanging, std::span<const StepView> steps) {
+  if (exchanging.shapes.empty()) return {};
   Sums sums(exchanging);
   for (const StepView& step : steps) {
     for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {

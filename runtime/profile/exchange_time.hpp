@@ -13,7 +13,7 @@ namespace millrace::runtime {
 /// The total times of one exchange of a layer over all steps and the members of all groups, in nanoseconds.
 struct ExchangeTime {
   int layer = -1;              // −1: none
-  std::string name;            // "layers.3.mlp.dispatch"; of a further round "layers.3.mlp.round1.dispatch"
+  std::string name;            // "layers.3.mlp.dispatch"; of a further round "layers.3.round1.mlp.dispatch"
   char pass = 'F';             // F, I, W, B
   std::int64_t count = 0;      // of exchanges that at least one member needed
   std::int64_t bytes = 0;      // sent to other members
@@ -24,7 +24,7 @@ struct ExchangeTime {
   [[nodiscard]] double hidden() const;
 };
 
-/// Its name in the programs; "exchange 3" where it is not known.
+/// Its name in the programs; "exchange 3 of stage 1" where it is not known.
 [[nodiscard]] ExchangeName exchange_name(const Exchanging& exchanging, StageId stage, ActionKind kind, int number);
 
 /// The exchanges of these steps by layer, pass and name, in the order in which a forward or backward posts them; empty if there are none.

@@ -46,20 +46,22 @@ class Search {
     if (cost > 0.001 * duration_) found_.push_back({cost, std::move(what), rank, stage});
   }
 
+  [[nodiscard]] bool is_divided(std::size_t stage) const { return !measured_.divided.empty() && measured_.divided[stage]; }
+
   /// The mean time of the other stages, each scaled to this stage's number of layers. Stages without layers are compared only with
-  /// each other, without scaling.
+  /// each other, without scaling. Stages with a part of a layer are not compared: their own time.
   [[nodiscard]] double mean_of_others(std::size_t stage, ActionKind kind) const {
-    const double own = measured_.layers.empty() ? 0 : measured_.layers[stage];
+    const int own = measured_.layers.empty() ? 0 : measured_.layers[stage];
     double sum = 0;
     int others = 0;
     for (std::size_t other = 0; other < costs_.stages.size(); ++other) {
-      if (other == stage) continue;
-      const double layers = measured_.layers.empty() ? 0 : measured_.layers[other];
+      if (other == stage || is_divided(other)) continue;
+      const int layers = measured_.layers.empty() ? 0 : measured_.layers[other];
       if ((layers == 0) != (own == 0)) continue;
-      sum += costs_.stages[other].of(kind) * (own == 0 ? 1 : own / layers);
+      sum += costs_.stages[other].of(kind) * (own == 0 ? 1 : static_cast<double>(own) / layers);
       ++others;
     }
-    return others == 0 ? costs_.stages[stage].of(kind) : sum / others;
+    return others == 0 || is_divided(stage) ? costs_.stages[stage].of(kind) : sum / others;
   }
 
   void slow_stages() {

@@ -73,7 +73,8 @@ struct Measured {
   ProfiledRun run;
   Machine machine;
   Schedule schedule;
-  std::vector<double> layers;        // number of decoder layers of each stage; 0.5: the attention or the MLP of one
+  std::vector<int> layers;           // number of decoder layers of each stage
+  std::vector<bool> divided;         // by stage: whether it has only a part of a layer; empty: none has
   Exchanging exchanging;             // where ranks exchange rows inside of actions
   std::vector<int> process_of_rank;  // by rank
   std::vector<ProcessClock> clocks;  // by process

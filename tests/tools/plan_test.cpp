@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "kernels/base/check.hpp"
 #include "tests/support/stories.hpp"
@@ -157,11 +159,26 @@ TEST(Plan, ARehearsalExchangesRowsAndHidesThem) {
                       folder / "plan.toml",
                       "--json",
                       "--steps",
-                      "3"};
+                      "3",
+                      "--profile",
+                      folder / "profile"};
     const auto result = run_millrace(joined(joined(words, model), link), launcher);
     EXPECT_EQ(result.code, 0) << result.err;
     if (result.code != 0) return Found{};
     const auto json = nlohmann::json::parse(result.out);
+    const auto profile = nlohmann::json::parse(read_file(folder / "profile" + "/profile.json"));
+    double exposed = 0, waited = 0;
+    std::set<std::string> names;
+    for (const auto& exchange : profile.at("exchanges")) {
+      names.insert(exchange.at("name").get<std::string>());
+      exposed += exchange.at("exposed_ms").get<double>();
+    }
+    EXPECT_TRUE(names.contains("layers.1.mlp.dispatch")) << profile.at("exchanges");
+    const auto& causes = profile.at("causes");
+    const auto place = static_cast<std::size_t>(std::ranges::find(causes, "exchange") - causes.begin());
+    for (const auto& step : profile.at("steps"))
+      for (const auto& rank : step.at("ranks")) waited += rank.at(place).get<double>();
+    EXPECT_NEAR(exposed, waited, 0.01 * waited + 1e-3) << "the same waits by layer and by cause";
     EXPECT_EQ(json.at("measured_times").size(), 1U) << "the copies are alike";
     return Found{number_in(planned.out, "a step of ([0-9.]+) ms"), json.at("predicted").get<double>(), json.at("measured").get<double>(),
                  json.at("measured_times").at(0).at("exchange").get<double>()};

@@ -1,6 +1,6 @@
 // millrace profile: trains some steps of a run and reports where their time went.
 
-#include <numeric>
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -32,15 +32,15 @@ int check(const Arguments& parsed) {
   return problems.empty() ? 0 : static_cast<int>(ExitCode::difference);
 }
 
-/// The stage costs according to pipeline.costs; nothing if the run has none, or divides layers, of which the costs are those of whole ones.
+/// The stage costs according to pipeline.costs. Empty if the run has none or its layout divides layers: pipeline.costs has the times of
+/// whole layers.
 std::optional<runtime::Costs> promised_costs(const configs::LoadedRun& run, const runtime::Measured& measured) {
   const auto& config = run.config;
   const auto& placement = measured.schedule.placement;
   const auto layers = static_cast<int>(layers::chain_of(config.model).all());
-  std::vector<int> counts;
-  for (int stage = 0; stage < placement.model_stages(); ++stage)
-    counts.push_back(static_cast<int>(measured.layers[static_cast<std::size_t>(stage)]));
-  if (config.pipeline.costs.empty() || std::accumulate(counts.begin(), counts.end(), 0) != layers) return std::nullopt;
+  const std::vector<int> counts{measured.layers.begin(), measured.layers.begin() + placement.model_stages()};
+  const bool divided = std::ranges::find(measured.divided, true) != measured.divided.end();
+  if (config.pipeline.costs.empty() || divided) return std::nullopt;
   const auto parts = actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
   runtime::Costs costs;
   costs.stages = runtime::stage_costs(placement, parts, counts);

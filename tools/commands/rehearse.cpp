@@ -7,6 +7,7 @@
 #include "actors/jobs/rehearsal.hpp"
 #include "actors/planning/link_costs.hpp"
 #include "actors/planning/model_costs.hpp"
+#include "actors/telemetry/measured_run.hpp"
 #include "actors/telemetry/profile_gather.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/profile/analyze.hpp"
@@ -27,6 +28,7 @@ struct Request {
   std::string costs;
   double tokens = 0;  // per step; 0 without a model
   configs::LoadedRun run;
+  std::vector<runtime::ExchangeNames> exchange_names = {};  // by stage of a copy; empty: ranks exchange nothing
 };
 
 bool is_run(const std::vector<std::string>& words) {
@@ -74,7 +76,11 @@ Request run_request(const Arguments& parsed) {
                                    parsed.given("link-rate") ? link_rate(parsed) : 0};
   costs.links = actors::link_costs(plan, links);
   costs.exchanges = actors::exchange_costs(plan, links);
-  if (exchanges) request.settings.members = plan.mesh.expert;
+  if (exchanges) {
+    request.settings.members = plan.mesh.expert;
+    request.exchange_names = actors::exchanging_of(plan).names;
+    request.exchange_names.resize(costs.stages.size());
+  }
   const auto widest = std::ranges::max_element(plan.edge_bytes);  // none with a single stage
   const long bytes = widest == plan.edge_bytes.end() ? 1 : static_cast<long>(*widest);
   request.settings.bytes = static_cast<std::size_t>(parsed.integer("bytes", bytes, 1, 1L << 30));
@@ -113,6 +119,23 @@ std::string describe_rate(const Request& request, double measured, double predic
   return fmt::format("tokens/s measured {:.1f}, predicted {:.1f}\n", 1e3 * request.tokens / measured, 1e3 * request.tokens / predicted);
 }
 
+/// The exchanges of the copies that the rehearsal runs; empty if there are none.
+runtime::Exchanging exchanging_of(const Request& request) {
+  runtime::Exchanging exchanging;
+  if (request.exchange_names.empty()) return exchanging;
+  const int copies = request.settings.members, ranks = request.settings.schedule.placement.ranks();
+  const auto shapes = runtime::shapes_of(request.settings.costs.exchanges);
+  for (int copy = 0; copy < copies; ++copy) {
+    exchanging.shapes.insert(exchanging.shapes.end(), shapes.begin(), shapes.end());
+    exchanging.names.insert(exchanging.names.end(), request.exchange_names.begin(), request.exchange_names.end());
+  }
+  for (int rank = 0; rank < copies * ranks; ++rank) {
+    auto& members = exchanging.members.emplace_back();
+    for (int copy = 0; copy < copies; ++copy) members.emplace_back(copy * ranks + rank % ranks);
+  }
+  return exchanging;
+}
+
 /// The measured steps as a profile in `folder`.
 void write_rehearsal_profile(actors::GatheredRecords records, const Request& request, const actors::Session& session,
                              const std::string& folder) {
@@ -122,6 +145,7 @@ void write_rehearsal_profile(actors::GatheredRecords records, const Request& req
   measured.run.processes = session.topology().processes();
   const actors::RehearsalSettings& settings = request.settings;
   measured.schedule = runtime::replicate(settings.schedule, settings.members);
+  measured.exchanging = exchanging_of(request);
   measured.process_of_rank = std::move(records.processes);
   measured.clocks = std::move(records.clocks);
   measured.traces = std::move(records.traces);

@@ -86,17 +86,17 @@ TEST(ExchangeTimes, AreAddedOverTheMembersOfAGroup) {
   EXPECT_EQ(times[0].under_way, nanoseconds(4 + 2));
   EXPECT_EQ(times[0].late, nanoseconds(2)) << "rank 0 until rank 1 has posted";
   EXPECT_EQ(times[0].exposed, nanoseconds(4.5 + 2));
-  EXPECT_EQ(times[0].hidden(), 0) << "exposed includes the time in which the rank hears of the end";
+  EXPECT_EQ(times[0].hidden(), 0) << "the wait ends when the rank learns of the end, half a millisecond later";
 }
 
-TEST(ExchangeTimes, OfUnknownNamesHaveTheirNumbers) {
+TEST(ExchangeTimes, WithoutNamesHaveNumbers) {
   Measured measured = two_members();
   measured.exchanging.names.clear();
   const StepView view = view_of(measured.schedule, measured.traces, only_step);
-  EXPECT_EQ(exchange_times(measured.exchanging, {&view, 1}).at(0).name, "exchange 0");
+  EXPECT_EQ(exchange_times(measured.exchanging, {&view, 1}).at(0).name, "exchange 0 of stage 0");
 }
 
-TEST(ExchangeTimes, TellWhatComputeHides) {
+TEST(ExchangeTimes, AreHiddenByCompute) {
   Measured measured = two_members();
   for (RankTrace& trace : measured.traces)
     for (TraceRecord& record : trace.compute)
