@@ -267,7 +267,7 @@ void pipeline_keys(std::vector<Key>& keys) {
   keys.push_back(among(bind("pipeline.schedule", layout, "The order of forwards and backwards on each rank.", MEMBER(pipeline.schedule)),
                        {runtime::schedule_names().begin(), runtime::schedule_names().end()}));
   keys.push_back(bind("pipeline.layout", layout,
-                      "Layers of each stage, such as \"E t*2 | t | t*3 H\". a and f are a layer's halves, its attention and its MLP or "
+                      "Layers of each stage, such as \"E t*2 | t | t*3 H\". A layer may be cut in two, a is its attention, f its MLP or "
                       "experts: \"E t a | f t H\". Empty: layers are distributed evenly.",
                       MEMBER(pipeline.layout)));
   keys.push_back(bind("pipeline.plan", layout,

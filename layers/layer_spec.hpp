@@ -169,8 +169,8 @@ struct EngramSpec {
   bool operator==(const EngramSpec&) const = default;
 };
 
-/// What of a decoder layer: all of it; its attention, or the MLP or experts behind it, each with its norms and residual connection. Between
-/// these two halves is the residual stream.
+/// Which part of a decoder layer: all of it, its attention, or its MLP or experts. A half has its own norms and residual connection; the
+/// residual stream passes from one to the other.
 enum class LayerPart : std::uint8_t { whole, attention, ffn };
 
 /// One decoder layer. Both parts stay empty in families whose layers are plain matrices (MaxText's simple, for tests of pipelines).

@@ -17,18 +17,14 @@ struct StageLayout {
   int layer_count = 0;
   bool head = false;
   int modules = 0;
-  bool starts_with_ffn = false;      ///< of the first layer only the MLP or the experts, with their norms and residual connection
-  bool ends_with_attention = false;  ///< of the last layer only the attention, with its norms and residual connection
+  bool starts_with_ffn = false;      ///< its first layer is only the MLP or the experts, with their norms and residual connection
+  bool ends_with_attention = false;  ///< its last layer is only the attention, with its norms and residual connection
 
   [[nodiscard]] bool empty() const noexcept { return !embedding && !head && layer_count == 0 && modules == 0; }
   /// The number of its layers and modules.
   [[nodiscard]] int length() const noexcept { return layer_count + modules; }
   /// Whether it has a part of a layer.
   [[nodiscard]] bool divides_layers() const noexcept { return starts_with_ffn || ends_with_attention; }
-  /// The same with a divided layer as a half.
-  [[nodiscard]] double length_in_layers() const noexcept {
-    return length() - 0.5 * (starts_with_ffn ? 1 : 0) - 0.5 * (ends_with_attention ? 1 : 0);
-  }
   /// The number of the layer or module behind its last one.
   [[nodiscard]] int end() const noexcept { return first_layer + length(); }
   bool operator==(const StageLayout&) const = default;

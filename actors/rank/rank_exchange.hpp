@@ -43,7 +43,7 @@ class RankExchange final : public runtime::ExchangePort, public cluster::Exchang
     return until - std::chrono::steady_clock::now().time_since_epoch();
   }
 
-  /// What is known of an exchange that has ended, until the worker posts more. Times are nanoseconds of the host's steady clock.
+  /// Times and bytes of an exchange that has ended; valid until exchange `number` + 64 is posted. Nanoseconds of the host's steady clock.
   struct Transfer {
     std::int64_t begin = 0, end = 0;  // its post; its end
     std::int64_t bytes = 0;           // sent to other members

@@ -21,7 +21,7 @@ class MaxTextFamily : public ModelFamily, private MtpFamily {
   [[nodiscard]] ModelSpec resolve(const ModelConfig& config) const override;
   [[nodiscard]] std::vector<StreamSpec> streams(const ModelSpec& model, int index) const override;
   [[nodiscard]] Streams embed(runtime::ProgramBuilder& builder, const ModelSpec& model) const override;
-  /// That of layer_part(), which a block of another form overrides.
+  /// Calls layer_part(); a block of another form overrides that.
   [[nodiscard]] Streams layer(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, const Streams& in) const final;
   [[nodiscard]] Streams layer_part(runtime::ProgramBuilder& builder, const ModelSpec& model, int index, LayerPart part,
                                    const Streams& in) const override;

@@ -67,7 +67,7 @@ class MaxTextLayer {
                std::string suffix = "");
 
   /// The whole layer in the form that most blocks have: attention, then the MLP, each added to the stream, with the norms of the spec. A
-  /// layer that takes or leaves other streams finds them in `streams`. A part of it: the stream behind that part.
+  /// layer that takes or leaves other streams finds them in `streams`. With `part`, returns the residual stream behind that part.
   [[nodiscard]] runtime::ValueId output(runtime::ValueId in, LayerStreams* streams = nullptr, LayerPart part = LayerPart::whole) const;
 
   /// The norm with the parameters `<layer>.<name>.scale` [D] and, for a LayerNorm, `.bias`.

@@ -44,7 +44,7 @@ Streams detached(ProgramBuilder& builder, const Streams& x) {
   return constants;
 }
 
-/// What of layer `index` this stage has.
+/// The part of layer `index` that this stage has.
 LayerPart part_of(const StageLayout& stage, int index) {
   if (stage.starts_with_ffn && index == stage.first_layer) return LayerPart::ffn;
   return stage.ends_with_attention && index + 1 == stage.first_layer + stage.layer_count ? LayerPart::attention : LayerPart::whole;
@@ -56,7 +56,7 @@ void check_divided(const ModelFamily& family, const ModelSpec& model, int index,
     for (const StreamType& stream : streams_before(family, model, at, builder))
       MILLRACE_CHECK(
           stream.name == runtime::hidden_port, ExitCode::model, "layers.model",
-          "{}: layer {} takes or leaves {} beside the residual stream, expected pipeline.layout with this layer whole (t) instead "
+          "{}: layer {} receives or hands on {} beside the residual stream, expected pipeline.layout with this layer whole (t) instead "
           "of a and f",
           family.traits().name, index, stream.name);
 }

@@ -361,13 +361,13 @@ Streams StandardFamily::layer_part(ProgramBuilder& builder, const ModelSpec& mod
   const auto add = [&](ValueId stream, ValueId branch, const char* name) { return runtime::add(builder, stream, branch, name); };
   const auto layer_output = [&](ValueId y) {
     if (const ValueId own = streams.own_input(); own.valid()) {
-      const std::int64_t part = model.per_layer_inputs->width;
+      const std::int64_t width = model.per_layer_inputs->width;
       const auto product = [&](ValueId from, const char* name, kernels::Shape shape) {
         return runtime::linear(builder, from, builder.parameter(fmt::format("{}.{}.weight", module, name), shape), name);
       };
-      const ValueId gate = product(y, "per_layer_input_gate", {part, model.width});
+      const ValueId gate = product(y, "per_layer_input_gate", {width, model.width});
       const ValueId gated = runtime::glu(builder, model.per_layer_inputs->activation, gate, own, "per_layer_glu");
-      const ValueId wide = product(gated, "per_layer_projection", {model.width, part});
+      const ValueId wide = product(gated, "per_layer_projection", {model.width, width});
       y = add(y, norm(wide, "post_per_layer_input_norm"), "per_layer_residual");
     }
     if (spec.scalar == LayerScalar::none) return streams.out(y);

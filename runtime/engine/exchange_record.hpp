@@ -25,8 +25,8 @@ struct ExchangeRecord {
 };
 static_assert(sizeof(ExchangeRecord) == 48);
 
-/// The exchanges of a rank, in the order in which they ended. An exchange is followed by a segment, so this ring goes back as far as that
-/// of the segments.
+/// The exchanges of a rank, in the order in which they ended. Each exchange is awaited by one segment, so this ring reaches at least
+/// as far back as the trace.
 using ExchangeRing = RecordRing<ExchangeRecord>;
 
 }  // namespace millrace::runtime

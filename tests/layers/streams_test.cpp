@@ -216,7 +216,7 @@ TEST(Streams, ALayerIsDividedWhereTheResidualStreamIsAlone) {
     out.set("keys", runtime::linear(builder, x, builder.parameter("keys", {4, 8}), "keys"));
     return out;
   };
-  expect({"given_streams: layer 1 takes or leaves keys beside the residual stream"});
+  expect({"given_streams: layer 1 receives or hands on keys beside the residual stream"});
 }
 
 /// The gradients of each stream are summed by themselves, in the whole model too: else a cut between the layers would change the order.

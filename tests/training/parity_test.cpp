@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/check.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/training/command.hpp"
@@ -107,6 +108,32 @@ TEST(ParityInBf16, NamesTensorsWithFewEntries) {
       << few.out << few.err;
   const auto none = parity("hf_gpt2", "bf16", 1, {});
   EXPECT_EQ(none.out.find("few entries"), std::string::npos) << none.out;
+}
+
+/// Every layer's attention is in one stage, its MLP or experts in the next.
+TEST(ParityOfDividedLayers, HasTheBitsOfWholeOnes) {
+  const auto folders = std::vector<std::pair<std::string, int>>{{"hf_gpt2", 3},
+                                                                {"hf_gemma2", 4},
+                                                                {"hf_olmo3", 4},
+                                                                {"hf_qwen3_next", 4},
+                                                                {"maxtext_gpt3", 2},
+                                                                {"maxtext_deepseek_mhc", 2},
+                                                                {"maxtext_deepseek_engram", 3},
+                                                                {"maxtext_deepseek_indexer_warmup", 2}};
+  for (const auto& [model, layers] : folders) {
+    std::string layout = "E a";
+    for (int layer = 1; layer < layers; ++layer) layout += " | f a";
+    layout += " | f H";
+    const auto whole = parity(model, "fp32", 1, {});
+    const auto divided = parity(model, "fp32", 1, {"--ranks", std::to_string(layers + 1), "--layout", layout});
+    EXPECT_EQ(divided.code, 0) << model << ": " << divided.out << divided.err;
+    EXPECT_EQ(printed_hash(divided.out), printed_hash(whole.out)) << model;
+  }
+  for (const std::string model : {"hf_gemma4_small", "maxtext_simple"}) {
+    const std::string layout = model == "maxtext_simple" ? "E a | f t*2 H" : "E a | f t*4 H";
+    const auto refused = parity(model, "fp32", 1, {"--ranks", "2", "--layout", layout});
+    EXPECT_EQ(refused.code, static_cast<int>(ExitCode::model)) << model << ": " << refused.out << refused.err;
+  }
 }
 
 /// A copy of tests/golden/hf_gpt2 that can be changed.

@@ -44,10 +44,10 @@ void print_settings(const Side& left, const Side& right) {
 std::string reason_of_absence(const Side& left, const Side& right) {
   const auto &here = left.run.settings, &there = right.run.settings;
   std::vector<std::string> reasons;
-  if (here.rematerialize != there.rematerialize) reasons.emplace_back("other values are computed again (rematerialize)");
+  if (here.rematerialize != there.rematerialize) reasons.emplace_back("different values are rematerialized (rematerialize)");
   if (here.mesh.capacity != there.mesh.capacity) reasons.emplace_back("values of rounds are not recorded (experts.capacity)");
   if (here.mesh.expert != there.mesh.expert)
-    reasons.emplace_back("ranks that share experts order their rows otherwise than one rank (mesh.expert)");
+    reasons.emplace_back("ranks that share experts order their rows in another way than one rank (mesh.expert)");
   if (here.internal_metrics != there.internal_metrics)
     reasons.emplace_back("statistics of layers are recorded too (run.record_internal_metrics)");
   return reasons.empty() ? "" : fmt::format(": {}", fmt::join(reasons, "; "));

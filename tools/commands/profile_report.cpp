@@ -26,7 +26,7 @@ using runtime::Cause;
 using runtime::cause_count;
 using runtime::milliseconds;
 
-constexpr std::size_t most_lines = 10;
+constexpr std::size_t max_lines = 10;
 constexpr std::uint64_t max_file_bytes = std::uint64_t{2} << 30;  // of a file that is checked
 constexpr std::array<const char*, cause_count> columns = {"F",        "I",    "W",          "B",         "optimizer", "bubble", "imbalance",
                                                           "transfer", "data", "checkpoint", "transport", "exchange",  "other"};
@@ -170,7 +170,7 @@ std::string print_operations(const runtime::Profile& profile) {
   std::string text = fmt::format("\noperations: {} took {:.1f} ms of compute per step{}\n", operations.size(),
                                  milliseconds(all) / static_cast<double>(profile.steps.size()), print_machine(profile.measured));
   text += fmt::format("{:>6} {:>7} {:>8} {:>5} {:>9} {:>10}  {}\n", "share", "ms", "stage", "pass", "of peak", "of memory", "operation");
-  for (std::size_t i = 0; i < std::min(most_lines, operations.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(max_lines, operations.size()); ++i) {
     const auto& operation = operations[i];
     const double seconds = static_cast<double>(operation.nanoseconds) * 1e-9;
     text += fmt::format("{:>5.1f}% {:>7.3f} {:>8} {:>5} {:>9} {:>10}  {} ({})\n",
@@ -222,7 +222,7 @@ std::string print_exchanges(const runtime::Profile& profile) {
   text += fmt::format("{:>8} {:>5} {:>10} {:>12} {:>9} {:>10} {:>7}  {}\n", "per step", "pass", "KiB sent", "under way ms", "late ms",
                       "exposed ms", "hidden", "exchange");
   std::ranges::stable_sort(exchanges, std::greater(), &runtime::ExchangeTime::exposed);
-  for (const auto& exchange : exchanges | std::views::take(most_lines))
+  for (const auto& exchange : exchanges | std::views::take(max_lines))
     text +=
         fmt::format("{:>8.1f} {:>5} {:>10.1f} {:>12.3f} {:>9.3f} {:>10.3f} {:>6.1f}%  {}\n", static_cast<double>(exchange.count) / steps,
                     exchange.pass, static_cast<double>(exchange.bytes) / steps / 1024, milliseconds(exchange.under_way) / steps,

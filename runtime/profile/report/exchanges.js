@@ -1,7 +1,7 @@
 // Exchanges of rows between ranks that share experts: how much they send, how long they are under way, and what of it compute hides.
 
 const exchangeGroups = {
-  name: {text: "the same of all layers", columns: ["name", "pass"]},
+  name: {text: "name, over all layers", columns: ["name", "pass"]},
   operation: {text: "each exchange", columns: ["layer", "name", "pass"]},
   layer: {text: "layer", columns: ["layer"]},
   pass: {text: "pass", columns: ["pass"]},
