@@ -23,7 +23,7 @@ StepRecord record(std::int64_t step, double loss, int ranks = 2) {
   record.loss = loss;
   record.tokens = 100;
   record.seconds = 0.5;
-  for (int rank = 0; rank < ranks; ++rank) record.ranks.push_back({500, 300, 100, 50, 20});
+  for (int rank = 0; rank < ranks; ++rank) record.ranks.push_back({500, 300, 100, 50, 10, 20});
   return record;
 }
 
@@ -59,6 +59,7 @@ TEST(LiveHistory, AddsUp) {
   EXPECT_EQ(totals.last->step, 20);
   ASSERT_EQ(totals.ranks.size(), 2U);
   EXPECT_EQ(totals.ranks[1].wall, 5000);
+  EXPECT_EQ(totals.ranks[1].exchange, 100);
   EXPECT_EQ(totals.ranks[1].data, 200);
   ASSERT_EQ(totals.losses.points().size(), 10U);
   EXPECT_EQ(totals.losses.points()[0].step, 11);
@@ -140,7 +141,8 @@ TEST(StatusJson, SaysWhatEachRankDoes) {
   EXPECT_EQ(rank["microbatch"], 3);
   EXPECT_EQ(rank["seconds"], 0.25);
   EXPECT_EQ(rank["gradients"]["tokens"], 2);
-  EXPECT_DOUBLE_EQ(rank["last_step"]["other"].get<double>(), 30e-9);
+  EXPECT_DOUBLE_EQ(rank["last_step"]["exchange"].get<double>(), 10e-9);
+  EXPECT_DOUBLE_EQ(rank["last_step"]["other"].get<double>(), 20e-9);
   EXPECT_TRUE(json["ranks"][1]["action"].is_null());
   EXPECT_TRUE(json["ranks"][1]["stage"].is_null());
   for (const char* name : {"seconds", "heard_seconds", "activations", "gradients"}) EXPECT_TRUE(json["ranks"][1][name].is_null()) << name;

@@ -19,7 +19,7 @@ TEST(Wire, KeepsEveryField) {
                     41,
                     {{0, 1.5}, {7, 2.25}},
                     {{5, {"moe_lb_loss", 0.01, runtime::Denominator::microbatches, 12, true}, {0.5, -1.0}}},
-                    {1, 2, 3, 4, 5},
+                    {1, 2, 3, 4, 5, 6},
                     7,
                     8,
                     {0.5, 99},
@@ -37,7 +37,8 @@ TEST(Wire, KeepsEveryField) {
   EXPECT_EQ(back.losses[0].term.tie(), report.losses[0].term.tie());
   ASSERT_EQ(back.observed.size(), 1U);
   EXPECT_EQ(back.observed[0].tie(), report.observed[0].tie());
-  EXPECT_EQ(back.times.data, 5);
+  EXPECT_EQ(back.times.exchange, 5);
+  EXPECT_EQ(back.times.data, 6);
   EXPECT_EQ(back.metrics, (std::vector<double>{0.5, 99}));
   EXPECT_EQ(back.device_used, 7U);
   EXPECT_EQ(back.device_total, 8U);
