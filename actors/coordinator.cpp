@@ -101,7 +101,7 @@ void Coordinator::update() {
     for (const auto& sum : report.squares) {
       if (!std::isfinite(sum.value)) {
         return not_finite(fmt::format("step {}: the gradient of {}{} is not finite (its square sum is {}); no parameter was changed",
-                                      step_ + 1, sum.experts > 1 ? fmt::format("expert {} of ", sum.expert) : "",
+                                      step_ + 1, sum.experts > 1 ? fmt::format("expert {} of ", sum.expert()) : "",
                                       setup_.tensors.at(static_cast<std::size_t>(sum.order)), sum.value));
       }
       squares.push_back(sum);

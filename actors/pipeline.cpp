@@ -68,6 +68,7 @@ Pipeline::~Pipeline() {
   session_.on_progress(nullptr);
   session_.on_heard(this, nullptr);
   session_.on_waits(nullptr);
+  replicas_.reset();
   exchanges_.reset();  // destroyed first, since they notify the inboxes, and so do links
   links_.reset();
   inboxes_.clear();
@@ -174,6 +175,7 @@ void Pipeline::begin(const Start& start) {
 
   links_ = connect(plan_, topology, session_.transport(), hosted);
   exchanges_ = connect_exchanges(plan_, topology, session_.transport(), hosted);
+  replicas_ = connect_replicas(plan_, topology, session_.transport(), hosted);
   find_rings();
   session_.control().agree({{"start", "ready"}});  // every process listens before any process sends
   for (const auto& rank : rank_actors_) caf::anon_send(rank, Begin{});
@@ -204,12 +206,17 @@ ProgressSlot::Reading Pipeline::progress(std::size_t index) const {
   reading.reported = runtime::steady_now();
   progress.for_ms = static_cast<std::int32_t>(std::min<std::int64_t>((reading.reported - reading.since) / 1'000'000, 2'000'000'000));
   if (!rings_known_.load(std::memory_order_acquire)) return reading;
-  if (progress.exchange >= 0) {
-    const auto missing = ranks_[index]->exchange().missing(progress.exchange);
-    progress.members = static_cast<std::int32_t>(ranks_[index]->exchange().members());
+  const auto note_missing = [&progress](const std::vector<int>& missing, std::size_t members) {
+    progress.members = static_cast<std::int32_t>(members);
     progress.missing = static_cast<std::int32_t>(missing.size());
     for (const int rank : missing)
       if (rank != progress.rank && progress.peer < 0) progress.peer = rank;
+  };
+  if (progress.exchange >= 0) {
+    note_missing(ranks_[index]->exchange().missing(progress.exchange), ranks_[index]->exchange().members());
+  } else if (progress.wait == static_cast<std::int32_t>(runtime::WaitReason::replicas)) {
+    const ReplicaExchange::Missing missing = ranks_[index]->replicas()->missing();
+    note_missing(missing.ranks, missing.members);
   }
   for (const auto* link : rings_[index]) {
     auto& ring = link->spec().kind == cluster::ChannelKind::activation ? progress.activations : progress.gradients;
@@ -228,6 +235,7 @@ void Pipeline::wait() {
 }
 
 void Pipeline::close() {
+  if (replicas_) replicas_->close();
   if (exchanges_) exchanges_->close();
   links_->close();
 }

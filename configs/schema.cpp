@@ -309,6 +309,13 @@ void mesh_keys(std::vector<Key>& keys) {
                    "mesh.data and model.experts.",
                    MEMBER(mesh.expert)),
               1, 1 << 16));
+  keys.push_back(among(bind("mesh.shard", layout,
+                            "What the ranks that hold the same weights divide between them. none: nothing, each has all of the optimizer's "
+                            "states and updates "
+                            "all weights. optimizer: each has the states of a part of the weights and updates that (ZeRO-1; Megatron: "
+                            "distributed optimizer).",
+                            MEMBER(mesh.shard)),
+                       {"none", "optimizer"}));
   keys.push_back(between(
       bind("experts.capacity", layout,
            "Where ranks share experts (mesh.expert): rows of tokens that each has room for, times what it gets of a microbatch if all "

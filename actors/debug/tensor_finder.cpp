@@ -49,16 +49,21 @@ void TensorFinder::add_weights() {
 
 void TensorFinder::add_weights(runtime::RankId rank, const runtime::StageShard& shard) {
   for (const auto& tensor : shard.tensors()) {
-    if (!tensor.is_owner()) continue;
     const auto add = [&](const std::string& name, const std::string& what, const kernels::Tensor& found) {
       entries_.push_back({{name, fmt::format("{} on rank {}", what, rank), found}, ""});
     };
-    add(tensor.name, "weight", shard.master(tensor));
-    add("grad." + tensor.name, "gradient sum", shard.gradient(tensor));
+    if (tensor.is_owner()) {
+      add(tensor.name, "weight", shard.master(tensor));
+      add("grad." + tensor.name, "gradient sum", shard.gradient(tensor));
+    }
+    const runtime::ElementRange reported = tensor.reported();
+    if (reported.empty()) continue;
+    const bool whole = reported == tensor.whole();
+    const std::string part = whole ? "" : fmt::format(" (elements {} to {})", reported.first, reported.end() - 1);
     for (std::size_t i = 0; i < shard.states().size(); ++i) {
       if (!tensor.has_state(i)) continue;
       const auto& state = shard.states()[i];
-      add(state.tensor_name(tensor.name), "state " + state.name, shard.state(tensor, i));
+      add(state.tensor_name(tensor.name) + part, "state " + state.name, shard.state(tensor, i));
     }
   }
 }

@@ -106,6 +106,9 @@ class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
   void on_exchanged(int, std::int64_t sequence) override {
     stepper_.post([this, sequence] { stepped_.control->exchange_ended(sequence); });
   }
+  void on_replicas_exchanged(std::size_t transfer) override {
+    stepper_.post([this, transfer] { stepped_.control->replicas_exchanged(transfer); });
+  }
   void failed(const TaskFailed& failure) override {
     stepper_.post([this, failure] { stepped_.control->failed(failure); });
   }
@@ -178,6 +181,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
   for (const auto& stepped : stepped_ranks_) ranks.push_back({stepped->rank.get(), stepped->port.get()});
   links_ = connect(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
   exchanges_ = connect_exchanges(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
+  replicas_ = connect_replicas(plan, cluster::Topology(plan.ranks(), 1, 0), nullptr, ranks);
 
   auto coordinator = coordinator_setup(setup.train, plan, *setup.batches, setup.first_step);
   coordinator.replays = false;

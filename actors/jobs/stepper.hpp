@@ -95,7 +95,7 @@ class Stepper {
   StepperSetup setup_;
   std::vector<std::unique_ptr<SteppedRank>> stepped_ranks_;  // by rank
   std::unique_ptr<cluster::Links> links_;
-  std::unique_ptr<cluster::Exchanges> exchanges_;
+  std::unique_ptr<cluster::Exchanges> exchanges_, replicas_;
   std::unique_ptr<SteppedCoordinatorPort> desk_;
   std::unique_ptr<Coordinator> coordinator_;
   std::deque<std::function<void()>> events_;

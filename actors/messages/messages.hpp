@@ -96,11 +96,11 @@ struct RankReady {
   auto tie() { return std::tie(rank, planned_bytes); }
 };
 
-/// The composition of a rank's time from RunStep to the end of its list, from its trace ring; nanoseconds.
+/// The composition of a rank's time from RunStep to its report, from its trace ring; nanoseconds.
 struct StepTimes {
-  std::int64_t wall = 0, compute = 0, bubble = 0, wait = 0, exchange = 0, data = 0;
-  [[nodiscard]] std::int64_t other() const { return wall - compute - bubble - wait - exchange - data; }
-  auto tie() { return std::tie(wall, compute, bubble, wait, exchange, data); }
+  std::int64_t wall = 0, compute = 0, bubble = 0, wait = 0, exchange = 0, data = 0, reduction = 0;
+  [[nodiscard]] std::int64_t other() const { return wall - compute - bubble - wait - exchange - data - reduction; }
+  auto tie() { return std::tie(wall, compute, bubble, wait, exchange, data, reduction); }
 };
 
 /// The list is finished and gradients are in their slots.
@@ -257,8 +257,28 @@ struct BatchReady {
   LoadBatch request;
 };
 
+/// Replicas → rank actor: an exchange of a transfer has ended (ReplicaExchange).
+struct ReplicasExchanged {
+  std::uint64_t transfer = 0;
+};
+
 /// Rank-wide work that the compute worker has completed.
-enum class RankTaskKind : std::uint8_t { clear, sums, sums_sent, sums_added, squares, optimizer, snapshot, averages };
+enum class RankTaskKind : std::uint8_t {
+  clear,
+  sums,
+  sums_sent,
+  sums_added,
+  squares,
+  optimizer,
+  snapshot,
+  averages,
+  // Where replicas divide the update:
+  replica_sums_sent,   // a step of the reduction is posted
+  replica_sums_added,  // … and added
+  parameters_sent,     // a bucket of updated parameters is posted
+  update_completed,    // all parameters are here after the optimizer
+  averages_completed,  // … after `averages`
+};
 struct TaskDone {
   RankTaskKind work = RankTaskKind::sums;
   std::int64_t begin = 0, end = 0;  // steady clock, nanoseconds
@@ -309,6 +329,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ActionDone)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::BoundaryArrived)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::SlotWritable)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ExchangeEnded)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::ReplicasExchanged)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::LoadBatch)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::BatchReady)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(millrace::actors::TaskDone)

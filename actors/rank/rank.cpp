@@ -20,6 +20,7 @@ Rank::Rank(const PipelinePlan& plan, const RankSetup& setup)
       runner_(std::make_unique<ProgramRunner>()),
       exchange_(plan.mesh.expert, plan.expert_group(setup.id).group.member),
       channels_(plan.channels()) {
+  if (plan.divides_update() && setup_.needs.training) replicas_ = std::make_unique<ReplicaExchange>(plan, setup_.id, *compute_);
   for (auto& channel : channels_) channel = carried(channel, setup_.needs);
   worker_ = std::make_unique<ComputeWorker>(
       queue_capacity(),
@@ -226,6 +227,26 @@ std::unique_ptr<cluster::Exchanges> connect_exchanges(const PipelinePlan& plan, 
     hosted.rank->exchange().join(exchanges->exchange(group, rank), std::ranges::find(groups, group, &cluster::ExchangeGroup::id)->ranks,
                                  *hosted.events);
   }
+  return exchanges;
+}
+
+std::unique_ptr<cluster::Exchanges> connect_replicas(const PipelinePlan& plan, const cluster::Topology& topology,
+                                                     cluster::Transport* transport, const std::vector<HostedRank>& ranks) {
+  if (ranks.empty() || ranks.front().rank->replicas() == nullptr) return nullptr;
+  std::vector<cluster::ExchangeGroup> groups;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    for (const bool experts : {false, true}) {
+      const ReplicaGroup group = plan.replica_group(runtime::StageId(stage), experts);
+      if (group.ranks.size() == 1 || std::ranges::find(groups, group.id, &cluster::ExchangeGroup::id) != groups.end()) continue;
+      cluster::ExchangeGroup& added = groups.emplace_back(cluster::ExchangeGroup{group.id, "replicas", {}});
+      for (const runtime::RankId rank : group.ranks) added.ranks.push_back(rank.value);
+    }
+  }
+  std::ranges::sort(groups, {}, &cluster::ExchangeGroup::id);
+  std::vector<cluster::Exchanges::Member> members;
+  for (const auto& hosted : ranks) members.push_back({hosted.rank->id().value, hosted.rank->replicas()});
+  auto exchanges = std::make_unique<cluster::Exchanges>(topology, transport, groups, members);
+  for (const auto& hosted : ranks) hosted.rank->replicas()->join(*exchanges, *hosted.events);
   return exchanges;
 }
 

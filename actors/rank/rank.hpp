@@ -16,6 +16,7 @@
 #include "actors/rank/progress_slot.hpp"
 #include "actors/rank/rank_blueprint.hpp"
 #include "actors/rank/rank_exchange.hpp"
+#include "actors/rank/replica_exchange.hpp"
 #include "actors/setup/pipeline_plan.hpp"
 #include "cluster/control/control_link.hpp"
 #include "cluster/links/link.hpp"
@@ -28,9 +29,9 @@ namespace millrace::actors {
 
 class ActionRunner;
 
-/// Receives the events of a rank: arrivals and credits from its links, ends of its exchanges, and failures outside of actions and tasks
-/// from its worker.
-class RankEvents : public cluster::LinkEvents, public cluster::ExchangeEvents {
+/// Receives the events of a rank: arrivals and credits from its links, ends of its exchanges, of rows and between replicas, and failures
+/// outside of actions and tasks from its worker.
+class RankEvents : public cluster::LinkEvents, public cluster::ExchangeEvents, public ReplicaEvents {
  public:
   virtual void failed(const TaskFailed& failure) = 0;
 };
@@ -143,6 +144,12 @@ class Rank {
   /// Where programs post; the rank joins its group with it.
   [[nodiscard]] RankExchange& exchange() noexcept { return exchange_; }
   [[nodiscard]] const RankExchange& exchange() const noexcept { return exchange_; }
+  // -- transfers between replicas that divide their update ------------------------------------------------------------------------------
+  /// Null if there are none.
+  [[nodiscard]] ReplicaExchange* replicas() noexcept { return replicas_.get(); }
+  [[nodiscard]] const ReplicaExchange* replicas() const noexcept { return replicas_.get(); }
+  /// Whether it has weights that other ranks have too, whose gradient sums they add together.
+  [[nodiscard]] bool adds_with_replicas() const noexcept { return !compute_->reduction().empty(); }
   // -- what the worker does for an action ------------------------------------------------------------------------------------------------
   /// By default runs the stages' programs. It can be replaced before the actors start.
   [[nodiscard]] ActionRunner& runner() noexcept { return *runner_; }
@@ -192,6 +199,7 @@ class Rank {
   std::array<LastWork, 16> works_;  // take turns: more than may be under way
   std::uint32_t works_begun_ = 0;
   RankExchange exchange_;
+  std::unique_ptr<ReplicaExchange> replicas_;
   std::vector<cluster::ChannelSpec> channels_;  // by id, as their links carry them
   std::unique_ptr<kernels::ThreadTeam> team_;
   std::unique_ptr<kernels::DeviceContext> device_context_;
@@ -211,5 +219,8 @@ struct HostedRank {
 /// The groups of ranks that share experts, joined by the ranks that are here; null if experts are not shared. Errors: as above.
 [[nodiscard]] std::unique_ptr<cluster::Exchanges> connect_exchanges(const PipelinePlan& plan, const cluster::Topology& topology,
                                                                     cluster::Transport* transport, const std::vector<HostedRank>& ranks);
+/// The groups of replicas that divide their update, joined by the ranks that are here; null if there are none. Errors: as above.
+[[nodiscard]] std::unique_ptr<cluster::Exchanges> connect_replicas(const PipelinePlan& plan, const cluster::Topology& topology,
+                                                                   cluster::Transport* transport, const std::vector<HostedRank>& ranks);
 
 }  // namespace millrace::actors

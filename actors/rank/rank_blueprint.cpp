@@ -20,6 +20,20 @@ bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
   return std::any_of(plan.entries.begin(), plan.entries.end(), [&](const auto& planned) { return planned.action.stage == stage; });
 }
 
+int place_in(const ReplicaGroup& group, runtime::RankId rank) {
+  return static_cast<int>(std::ranges::find(group.ranks, rank) - group.ranks.begin());
+}
+
+/// How the rank's weights are divided. All its stages have the same group.
+runtime::ShardDivision division_of(const PipelinePlan& plan, runtime::RankId rank) {
+  const runtime::StageId stage = plan.schedule.placement.stages_of(rank).front();
+  const auto replicas = [&](bool experts) {
+    const ReplicaGroup group = plan.replica_group(stage, experts);
+    return runtime::Replicas{static_cast<int>(group.ranks.size()), place_in(group, rank)};
+  };
+  return {replicas(false), replicas(true), static_cast<std::size_t>(plan.replicas()) * plan.mesh.window};
+}
+
 }  // namespace
 
 runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage) {
@@ -38,7 +52,23 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
           .trained = plan.is_trained(spec),
           .scores = spec.scores,
           .matrices = matrices,
-          .experts = spec.experts};
+          .experts = spec.experts,
+          .tied = std::ranges::find(plan.tied, spec.name) != plan.tied.end()};
+}
+
+std::vector<runtime::StageReplicas> stage_replicas(const PipelinePlan& plan, runtime::RankId rank) {
+  const auto& placement = plan.schedule.placement;
+  std::vector<runtime::StageId> stages = placement.stages_of(rank);
+  // In the order of the model, which all members of a group share: the directions of a mirror have it the other way round.
+  std::ranges::sort(stages, {}, [&](runtime::StageId stage) { return placement.model_stage(stage); });
+  std::vector<runtime::StageReplicas> list;
+  for (const runtime::StageId stage : stages) {
+    for (const bool experts : {false, true}) {
+      const ReplicaGroup group = plan.replica_group(stage, experts);
+      if (group.ranks.size() > 1) list.push_back({stage, experts, group.copies, place_in(group, rank)});
+    }
+  }
+  return list;
 }
 
 int batches_in_flight(const runtime::RankPlan& plan) {
@@ -119,6 +149,11 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.copies = plan_.replicas();
   options.expert_copies = plan_.expert_groups();
   options.workspaces = weaves(training) ? 2 : 1;
+  if (needs_.training && plan_.divides_update()) {
+    options.replicas = stage_replicas(plan_, rank_);
+    options.division = division_of(plan_, rank_);
+    options.window = plan_.mesh.window;
+  }
   options.batches = training_batches + evaluation_batches;
   options.training = needs_.training;
   options.optimizer = plan_.optimizer;

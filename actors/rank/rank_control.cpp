@@ -129,12 +129,18 @@ void RankControl::handle(const Evaluate& message) {
   if (message.microbatches == 0) {
     // Members of an exchange leave none out: they abandon nothing.
     abandoned_ = table_ == Table::evaluation && list_->exchanges.empty();
+    abandons_ = transfers_ == Transfers::averages;
     return;
   }
   step_ = message.step;
   evaluation_batches_ = BatchWindow(rank_.evaluation_batches());
   averages_in_place_ = message.average;
+  abandons_ = false;
   if (averages_in_place_) port_.work({RankTaskKind::averages, {}});  // before the actions, which the worker gets after it
+  if (averages_in_place_ && rank_.adds_with_replicas()) {
+    transfers_ = Transfers::averages;
+    return;  // the averages of other replicas come first
+  }
   start(Table::evaluation, rank_.evaluation_plan(), message.step);
 }
 
@@ -158,6 +164,7 @@ void RankControl::handle(const Optimize& message) {
   show("optimizer", runtime::no_stage, runtime::no_microbatch);
   tasks_.set_bias_update(message.biases);
   tasks_.set_qk_clip(message.scores);
+  scalars_ = scalars;
   port_.work({RankTaskKind::optimizer, scalars});
 }
 
@@ -406,10 +413,14 @@ void RankControl::list_finished() {
     case Table::training:
       return port_.work({RankTaskKind::sums, {}});
     case Table::evaluation: {
-      if (std::exchange(averages_in_place_, false)) port_.work({RankTaskKind::averages, {}});
       EvaluationReport report{rank_.id().value, {}};
       losses_of(rank_, *list_, report.losses);
-      return port_.report(report);
+      const bool averages = std::exchange(averages_in_place_, false);
+      if (averages) port_.work({RankTaskKind::averages, {}});
+      if (!averages || !rank_.adds_with_replicas()) return port_.report(report);
+      transfers_ = Transfers::averages;
+      evaluation_report_ = std::move(report);
+      return;
     }
     case Table::logits:
       return port_.report(LogitsReport{rank_.id().value, logits_of(rank_, *list_, logits_position_)});
@@ -444,14 +455,16 @@ void RankControl::work_done(const TaskDone& finished) {
       return;
     case RankTaskKind::sums:
       trace(runtime::SpanKind::optimizer, step_);
-      if (sum_exchange_.there()) return send_sums();
-      return port_.work({RankTaskKind::squares, {}});
+      return rank_.adds_with_replicas() ? begin_transfers(Transfers::sums) : sums_complete();
     case RankTaskKind::sums_added:
       trace(runtime::SpanKind::optimizer, step_);
+      transfer_done(finished);
       if (sum_exchange_.next_round()) return send_sums();
+      idle_since_ = 0;
       return port_.work({RankTaskKind::squares, {}});
     case RankTaskKind::sums_sent:
       trace(runtime::SpanKind::optimizer, step_);
+      transfer_done(finished);
       if (sum_exchange_.sent()) add_sums();
       return;
     case RankTaskKind::squares:
@@ -459,9 +472,27 @@ void RankControl::work_done(const TaskDone& finished) {
       return report_step();
     case RankTaskKind::optimizer:
       trace(runtime::SpanKind::optimizer, step_);
-      return port_.report(Optimized{rank_.id().value, step_});
+      if (!rank_.adds_with_replicas()) return port_.report(Optimized{rank_.id().value, step_});
+      if (scalars_.skip) return port_.work({RankTaskKind::update_completed, scalars_});  // nothing was updated
+      return begin_transfers(Transfers::updated);
     case RankTaskKind::averages:
+      if (rank_.adds_with_replicas()) begin_transfers(Transfers::averages);
       return;
+    case RankTaskKind::replica_sums_sent:
+    case RankTaskKind::parameters_sent:
+      trace(runtime::SpanKind::optimizer, step_);
+      return transfer_done(finished);
+    case RankTaskKind::replica_sums_added:
+      trace(runtime::SpanKind::optimizer, step_);
+      transfer_done(finished);
+      if (++sums_added_ == rank_.compute().reduction().steps.size()) sums_complete();
+      return;
+    case RankTaskKind::update_completed:
+      trace(runtime::SpanKind::optimizer, step_);
+      transfer_tasks_ = 0;
+      return port_.report(Optimized{rank_.id().value, step_});
+    case RankTaskKind::averages_completed:
+      return averages_complete();
     case RankTaskKind::snapshot: {
       TakeSnapshot snapshot = std::move(snapshots_.front());
       snapshots_.pop_front();
@@ -474,12 +505,89 @@ void RankControl::work_done(const TaskDone& finished) {
   }
 }
 
-void RankControl::send_sums() {
-  show("exchanges gradient sums", runtime::no_stage, runtime::no_microbatch);
-  port_.work({RankTaskKind::sums_sent, {}});
+/// The rank has its own sums, or what it owns of the sums of all replicas.
+void RankControl::sums_complete() {
+  transfers_ = Transfers::none;
+  idle_since_ = 0;
+  sum_exchange_.there() ? send_sums() : port_.work({RankTaskKind::squares, {}});
 }
 
-void RankControl::add_sums() { port_.work({RankTaskKind::sums_added, {}}); }
+void RankControl::begin_transfers(Transfers transfers) {
+  constexpr std::size_t gathers_ahead = 8;
+  const ReplicaExchange& replicas = *rank_.replicas();
+  transfers_ = transfers;
+  const bool sums = transfers == Transfers::sums;
+  sums_added_ = 0;
+  queue_.begin(sums ? replicas.reduction_exchanges() : replicas.gather_exchanges(), sums ? runtime::reduction_steps_ahead : gathers_ahead);
+  runtime::Wait wait;
+  wait.reason = runtime::WaitReason::replicas;
+  show(sums ? "waits for gradient sums of replicas" : "waits for parameters of replicas", runtime::no_stage, runtime::no_microbatch, wait);
+  transfer();
+}
+
+void RankControl::replicas_exchanged(std::size_t transfer) {
+  queue_.ended(transfer);
+  this->transfer();
+}
+
+/// Orders what may follow: additions of what is in, then further posts, whose arrivals take the places of what was added.
+void RankControl::transfer() {
+  const bool sums = transfers_ == Transfers::sums;
+  while (const auto index = queue_.to_take())
+    if (sums) transfer_work({RankTaskKind::replica_sums_added, {}, *index});
+  while (const auto index = queue_.to_post())
+    transfer_work({sums ? RankTaskKind::replica_sums_sent : RankTaskKind::parameters_sent, {}, *index});
+  if (sums || transfers_ == Transfers::none || !queue_.all_taken()) return;
+  transfer_work({transfers_ == Transfers::updated ? RankTaskKind::update_completed : RankTaskKind::averages_completed, scalars_});
+  if (transfers_ == Transfers::updated) transfers_ = Transfers::none;
+}
+
+/// A task of a transfer, at which a wait ends.
+void RankControl::transfer_work(const RankTask& task) {
+  ++transfer_tasks_;
+  if (const std::int64_t begin = std::exchange(idle_since_, 0); begin > 0) {
+    runtime::TraceRecord record;
+    record.begin = begin;
+    record.end = runtime::steady_now();
+    record.step = runtime::StepId(step_);
+    record.kind = runtime::SpanKind::wait;
+    record.reason = runtime::WaitReason::replicas;
+    rank_.trace().add(record);
+  }
+  port_.work(task);
+}
+
+/// Such a task is done. The worker waits if it has no other; whether it has to is known at the next one.
+void RankControl::transfer_done(const TaskDone& finished) {
+  if (--transfer_tasks_ == 0) idle_since_ = finished.end;
+}
+
+/// What the rank has sent to other replicas since this was asked last.
+std::int64_t RankControl::take_replica_bytes() {
+  const std::int64_t before = replica_bytes_;
+  if (const ReplicaExchange* replicas = rank_.replicas()) replica_bytes_ = replicas->bytes_sent();
+  if (rank_.plan().replicas() == 1) return 0;
+  std::int64_t bytes = replica_bytes_ - before;
+  for (const SumExchangeState::Round& round : sum_exchange_.rounds())
+    for (const SumMessage* message : round.outgoing) bytes += static_cast<std::int64_t>(message->bytes());
+  return bytes;
+}
+
+/// Averages, or the parameters again, are in their places on all replicas.
+void RankControl::averages_complete() {
+  transfer_tasks_ = 0;
+  transfers_ = Transfers::none;
+  if (!averages_in_place_) return port_.report(evaluation_report_);
+  start(Table::evaluation, rank_.evaluation_plan(), step_);
+  abandoned_ = std::exchange(abandons_, false) && table_ == Table::evaluation && list_->exchanges.empty();
+}
+
+void RankControl::send_sums() {
+  show("exchanges gradient sums", runtime::no_stage, runtime::no_microbatch);
+  transfer_work({RankTaskKind::sums_sent, {}});
+}
+
+void RankControl::add_sums() { transfer_work({RankTaskKind::sums_added, {}}); }
 
 void RankControl::report_step() {
   if (!sum_exchange_.may_report()) return;
@@ -498,7 +606,7 @@ void RankControl::report_step() {
   losses_of(rank_, *list_, report.losses);
   observations_of(rank_, *list_, report.observed);
   report.times = step_times(runtime::summarize(records_, runtime::StepId(step_)));
-  measure_step(report.times, exchange_bytes_, report.metrics);
+  measure_step(report.times, {exchange_bytes_, take_replica_bytes()}, report.metrics);
   look_at_device();
   report.device_used = device_memory_.used;
   report.device_total = device_memory_.total;

@@ -16,6 +16,7 @@
 #include "actors/rank/rank.hpp"
 #include "actors/rank/rank_tasks.hpp"
 #include "actors/rank/sum_exchange.hpp"
+#include "actors/rank/transfer_queue.hpp"
 #include "actors/rank/wait_clock.hpp"
 #include "runtime/engine/rank_engine.hpp"
 
@@ -70,6 +71,7 @@ class RankControl {
   void boundary_arrived(const cluster::Arrival& arrival);
   void slot_writable(int channel, std::int64_t sequence);
   void exchange_ended(std::int64_t sequence);
+  void replicas_exchanged(std::size_t transfer);
   void batch_ready(const LoadBatch& request);
   void action_done(const ActionDone& action);
   void work_done(const TaskDone& finished);
@@ -109,6 +111,15 @@ class RankControl {
   // -- after a training list
   void send_sums();
   void add_sums();
+  // -- with replicas that divide the update
+  enum class Transfers : std::uint8_t { none, sums, updated, averages };
+  void begin_transfers(Transfers transfers);
+  void transfer();
+  void sums_complete();
+  void transfer_work(const RankTask& task);
+  void transfer_done(const TaskDone& finished);
+  [[nodiscard]] std::int64_t take_replica_bytes();
+  void averages_complete();
   void report_step();
   void look_at_device();
   // -- batches, of which only those of the rank's microbatches are loaded
@@ -139,6 +150,14 @@ class RankControl {
   std::int32_t batches_turn_ = 0;
   std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: number of the table's actions
   SumExchangeState sum_exchange_;
+  Transfers transfers_ = Transfers::none;  // between replicas: of what
+  TransferQueue queue_;
+  std::size_t sums_added_ = 0;                            // steps of the reduction
+  int transfer_tasks_ = 0;                                // that the worker has, for transfers between ranks that hold the same weights
+  std::int64_t idle_since_ = 0;                           // since when it has had none, and waits; 0: it does not wait
+  std::int64_t replica_bytes_ = 0;                        // sent to other replicas by the last report
+  runtime::UpdateScalars scalars_ = {};                   // of the newest update
+  ToCoordinator evaluation_report_ = EvaluationReport();  // which waits until the averages are back in their places
   RankTasks tasks_;
   NanHook nan_hook_;
   std::optional<HashHook> hash_hook_;
@@ -152,6 +171,7 @@ class RankControl {
   // An abandoned evaluation: its actions are completed without computing, in order, after those that the worker already has.
   bool abandoned_ = false, passing_over_ = false;
   bool averages_in_place_ = false;  // parameters are exchanged with their moving averages, for the evaluation that runs
+  bool abandons_ = false;           // an evaluation that has not begun, for want of the averages that others have
   std::deque<runtime::Issue> passed_over_;
 };
 

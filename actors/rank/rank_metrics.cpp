@@ -15,12 +15,14 @@ std::uint64_t resident_bytes() {
 
 }  // namespace
 
-void measure_step(const StepTimes& times, std::int64_t exchange_bytes, std::vector<double>& values) {
+void measure_step(const StepTimes& times, const SentBytes& sent, std::vector<double>& values) {
   values.assign(step_metrics.size(), 0.0);
   values[metric_index("bubble")] = static_cast<double>(times.bubble);
   values[metric_index("wait")] = static_cast<double>(times.wait);
   values[metric_index("exchange")] = static_cast<double>(times.exchange);
-  values[metric_index("exchange_bytes")] = static_cast<double>(exchange_bytes);
+  values[metric_index("exchange_bytes")] = static_cast<double>(sent.exchanges);
+  values[metric_index("reduction")] = static_cast<double>(times.reduction);
+  values[metric_index("reduction_bytes")] = static_cast<double>(sent.replicas);
   values[metric_index("data")] = static_cast<double>(times.data);
   values[metric_index("resident_bytes")] = static_cast<double>(resident_bytes());
 }

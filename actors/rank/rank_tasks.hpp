@@ -13,6 +13,7 @@ namespace millrace::actors {
 struct RankTask {
   RankTaskKind work = RankTaskKind::sums;
   runtime::UpdateScalars scalars = {};  // for the optimizer
+  std::size_t transfer = 0;             // of the transfers between replicas
 };
 
 /// The end of a step: what a rank asks of the shards of its stages, one after another: gradient sums, their squares, the optimizer,
@@ -46,6 +47,7 @@ class RankTasks {
   void add_sums();
   void add_local_uses();
   void hash_copies();
+  void complete_update(const runtime::StageShard& shard);
 
   Rank& rank_;
   const SumExchangeState& exchange_;

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 
 namespace millrace::actors {
 namespace {
@@ -14,11 +15,29 @@ runtime::FileDType state_file_dtype(kernels::DType dtype) {
 
 void add_snapshot(const runtime::StageShard& shard, std::vector<runtime::CheckpointTensor>& tensors) {
   for (const auto& tensor : shard.tensors()) {
-    if (!tensor.is_owner()) continue;
+    const runtime::ElementRange reported = tensor.reported();
+    if (reported.empty()) continue;
+    // Of a weight of experts the rank may have some, and of any other that replicas divide a run of elements.
+    runtime::CheckpointTensor part;
+    part.shape = tensor.shape.sizes();
+    if (tensor.experts.present()) {
+      const std::int64_t each = tensor.shape.elements() / tensor.shape[0];
+      part.first = tensor.experts.first + reported.first / each;
+      part.experts = tensor.experts.whole;
+      part.shape.front() = reported.count / each;
+    } else if (reported != tensor.whole()) {
+      part.first = reported.first;
+      part.whole = std::exchange(part.shape, {reported.count});
+    }
     const auto add = [&](const std::string& name, runtime::FileDType dtype, std::span<const std::byte> bytes) {
-      tensors.push_back({name, dtype, tensor.shape.sizes(), bytes, {}, tensor.experts.first, tensor.experts.whole});
+      part.name = name;
+      part.dtype = dtype;
+      part.bytes = bytes;
+      tensors.push_back(part);
     };
-    add(tensor.name, runtime::FileDType::f32, shard.snapshot_master(tensor));
+    add(tensor.name, runtime::FileDType::f32,
+        shard.snapshot_master(tensor).subspan(static_cast<std::size_t>(reported.first) * sizeof(float),
+                                              static_cast<std::size_t>(reported.count) * sizeof(float)));
     for (std::size_t i = 0; i < shard.states().size(); ++i)
       if (tensor.has_state(i))
         add(shard.states()[i].tensor_name(tensor.name), state_file_dtype(shard.states()[i].dtype), shard.snapshot_state(tensor, i));

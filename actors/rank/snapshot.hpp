@@ -7,8 +7,8 @@
 
 namespace millrace::actors {
 
-/// Appends the tensors of a stage's last snapshot that its rank is to write: parameters and optimizer states, those of weights of experts
-/// as the slices that the rank has. Their bytes are in the snapshot.
+/// Appends the tensors of a stage's last snapshot that its rank is to write: what it reports of parameters and
+/// optimizer states, as slices where it does not have all of a tensor. Their bytes are in the snapshot.
 void add_snapshot(const runtime::StageShard& shard, std::vector<runtime::CheckpointTensor>& tensors);
 
 }  // namespace millrace::actors

@@ -80,6 +80,8 @@ std::string StallWatch::wait_text(const Seen& waiter, Clock::time_point now) con
     case runtime::WaitReason::exchange:
       return fmt::format("{} {} of microbatch {}: {} of {} members have not delivered ({})", rank, doing.action.data(), doing.microbatch,
                          doing.missing, doing.members, time);
+    case runtime::WaitReason::replicas:
+      return fmt::format("{} {}: {} of {} have not delivered ({})", rank, doing.action.data(), doing.missing, doing.members, time);
     default:
       return fmt::format("{} waits for the {} of microbatch {} from stage {} on {} ({})", rank, to_string(reason_of(doing)),
                          doing.microbatch, doing.peer_stage, peer, time);

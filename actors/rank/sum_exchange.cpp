@@ -29,7 +29,8 @@ Held held(const Rank& rank, const std::string& name) {
 /// The rank's own sum that is in this part of the gradient.
 kernels::Tensor own_sum(const Rank& rank, const SumPart& part, int sum) {
   const Held weight = held(rank, part.tensor);
-  return weight.shard->accumulator(*weight.tensor, part.use, runtime::GlobalOrder(part.shared.copies).set_of_part(sum));
+  const int set = runtime::GlobalOrder(part.shared.copies).set_of_part(sum);
+  return runtime::part_of(weight.shard->accumulator(*weight.tensor, part.use, set), part.elements);
 }
 
 /// The rank's own sums of a message's parts.
@@ -142,7 +143,8 @@ ExchangedSums::ExchangedSums(const Rank& rank, const SumExchangeState& exchange)
     }
     for (auto& [name, of_weight] : uses) {
       const Held weight = held(rank, name);
-      for (const auto& own : weight.tensor->uses) of_weight[own.use] = {.own = weight.shard->accumulator(*weight.tensor, own.use)};
+      for (const auto& own : weight.tensor->uses)
+        of_weight[own.use] = {.own = runtime::part_of(weight.shard->accumulator(*weight.tensor, own.use), weight.tensor->owned)};
       SharedWeight shared{.tensor = weight.tensor};
       for (const auto& [number, use] : of_weight) shared.uses.push_back(use);
       sums.weights.push_back(std::move(shared));

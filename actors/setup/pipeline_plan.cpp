@@ -7,6 +7,7 @@
 #include "actors/setup/woven_schedules.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
+#include "runtime/engine/shard_layout.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/passes/differentiate.hpp"
 #include "runtime/schedule/edge.hpp"
@@ -89,7 +90,11 @@ void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) 
 
 /// The copies and what they share, checked against the model.
 Mesh mesh_of(const PlanRequest& request) {
-  const Mesh mesh{static_cast<int>(request.mesh.copies()), static_cast<int>(request.mesh.expert), request.mesh.capacity};
+  const Mesh mesh{static_cast<int>(request.mesh.copies()), static_cast<int>(request.mesh.expert), request.mesh.capacity,
+                  request.mesh.shard == "optimizer", request.mesh.window};
+  MILLRACE_CHECK(!mesh.divides_update || request.device == kernels::DeviceKind::cpu, ExitCode::config, plan_component,
+                 "mesh.shard = {} with device = {}, expected none: gradient sums are divided between replicas on CPUs alone",
+                 request.mesh.shard, kernels::to_string(kernels::Device{request.device, 0}));
   MILLRACE_CHECK(mesh.data >= 1 && mesh.expert >= 1 && mesh.data % mesh.expert == 0, ExitCode::config, plan_component,
                  "mesh.expert = {}, expected a divisor of mesh.data = {}", mesh.expert, mesh.data);
   MILLRACE_CHECK(mesh.expert == 1 || request.model.experts > 0, ExitCode::config, plan_component,
@@ -147,6 +152,15 @@ std::vector<std::size_t> bytes_of_edges(const PipelinePlan& plan) {
     bytes.push_back((activation ? runtime::activation_slot(ports) : runtime::gradient_slot(ports)).bytes);
   }
   return bytes;
+}
+
+/// What each replica owns of a weight that is divided by itself, by member of its group.
+std::vector<runtime::ElementRange> owned_parts(const PipelinePlan& plan, const layers::ParameterSpec& spec) {
+  const auto matrices = plan.matrices.matrices(spec.name, runtime::whole_shape(spec.shape, spec.experts), spec.stored);
+  const runtime::DividedTensor tensor{spec.shape.elements(),
+                                      runtime::division_unit(spec.shape, spec.experts.present(), matrices, plan.optimizer.get())};
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(plan.replicas()), 0);
+  return runtime::divide(std::span(&tensor, 1), loads).front();
 }
 
 /// QK-clip needs latent attention, whose scores are all of what a query sees.
@@ -316,8 +330,11 @@ PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& sche
                  fmt::join(train.trainable, "\", \""), plan.parameters.front().name);
   plan.matrices = runtime::MatrixRule(train, plan.model.numerics == "maxtext");
   const auto model_layout = plan.layout;
-  plan.sums = sum_messages({plan.model, model_layout, plan.losses, plan.schedule.placement, plan.parts(), plan.expert_parts(),
-                            plan.expert_groups(), static_cast<int>(plan.edges.size())});
+  plan.tied = tied_weights(plan.model, model_layout, plan.losses);
+  SumMessagesInput sums{plan.model,   model_layout,        plan.losses,          plan.schedule.placement,
+                        plan.parts(), plan.expert_parts(), plan.expert_groups(), static_cast<int>(plan.edges.size())};
+  if (plan.divides_update()) sums.owned = [&plan](const layers::ParameterSpec& spec) { return owned_parts(plan, spec); };
+  plan.sums = sum_messages(sums);
   for (int replica = 1; replica < plan.replicas(); ++replica)
     plan.layout.insert(plan.layout.end(), model_layout.begin(), model_layout.end());
   plan.edge_bytes = bytes_of_edges(plan);
@@ -373,6 +390,24 @@ bool PipelinePlan::has_experts() const {
   return std::ranges::any_of(parameters, [](const auto& spec) { return spec.experts.present(); });
 }
 
+ReplicaGroup PipelinePlan::replica_group(runtime::StageId stage, bool experts) const {
+  const auto& placement = schedule.placement;
+  const int groups = expert_groups(), replica = placement.replica_of(stage);
+  std::vector<std::pair<runtime::RankId, int>> members;  // each with its copy
+  for (int other = 0; other < replicas(); ++other) {
+    if (experts && other / groups != replica / groups) continue;
+    const runtime::StageId same(other * placement.model_stages() + placement.model_stage(stage));
+    members.emplace_back(placement.rank_of(same), experts ? other % groups : other);
+  }
+  std::ranges::sort(members);
+  ReplicaGroup group{members.front().first.value + (experts ? ranks() : 0), {}, {}};
+  for (const auto& [rank, copy] : members) {
+    group.ranks.push_back(rank);
+    group.copies.push_back(copy);
+  }
+  return group;
+}
+
 ExpertRanks PipelinePlan::expert_group(runtime::StageId stage) const {
   const auto& placement = schedule.placement;
   const int groups = expert_groups(), replica = placement.replica_of(stage);
@@ -426,8 +461,8 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
 }
 
 std::string PipelinePlan::text() const {
-  std::string text = fmt::format("layout {}\nschedule {}\nmesh {} {} {}\nsums {} {}\n", layout_text(), schedule.name, mesh.data,
-                                 mesh.expert, mesh.capacity, parts(), expert_parts());
+  std::string text = fmt::format("layout {}\nschedule {}\nmesh {} {} {} {} {}\nsums {} {}\n", layout_text(), schedule.name, mesh.data,
+                                 mesh.expert, mesh.capacity, mesh.divides_update, mesh.window, parts(), expert_parts());
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
     for (const auto& action : schedule.ranks[rank]) text += fmt::format(" {}", action);

@@ -45,12 +45,22 @@ struct Mesh {
   int data = 1;         // copies of the pipeline; copy d has the ranks d·P … d·P + P − 1
   int expert = 1;       // ranks that share the experts of a layer
   double capacity = 0;  // of each for rows of others (runtime::ExpertGroup)
+  /// The ranks that hold the same weights divide their update: each has the optimizer's states of a part (mesh.shard = optimizer).
+  bool divides_update = false;
+  std::size_t window = 0;  // bytes of gradient sums that a rank gets from each other one at a time
 };
 
 /// The ranks of one pipeline position that share the experts of its layers.
 struct ExpertRanks {
   runtime::ExpertGroup group;
   std::vector<runtime::RankId> ranks;  // by member
+};
+
+/// The ranks that hold the same weights of a stage: all of them but those of experts, or those.
+struct ReplicaGroup {
+  int id = 0;                          // unique in the job; stages of one rank may have the same group
+  std::vector<runtime::RankId> ranks;  // ascending
+  std::vector<int> copies;             // by member: which of the copies it is whose parts are added (GlobalOrder)
 };
 
 /// The weights of [train] in the form that programs are built with.
@@ -83,6 +93,7 @@ struct PipelinePlan {
   std::vector<std::size_t> edge_bytes;                          // by edge
   std::vector<runtime::StageShape> rehearsed_shapes;            // by stage: the segments of a rehearsal; empty: those of the programs
   std::vector<SumMessage> sums;                                 // of gradients, after a step's list
+  std::vector<std::string> tied;                                // weights that several stages use
   std::vector<layers::ParameterSpec> parameters;                // of the whole model, in model order
   std::vector<runtime::RematerializationPolicy> rematerialize;  // by stage, of one replica
   kernels::DType compute = kernels::DType::f32;
@@ -135,7 +146,12 @@ struct PipelinePlan {
   [[nodiscard]] ExpertRanks expert_group(runtime::StageId stage) const;
   /// The same for a rank whose stages all belong to one replica; with two directions, for its first stage.
   [[nodiscard]] ExpertRanks expert_group(runtime::RankId rank) const { return expert_group(schedule.placement.stages_of(rank).front()); }
-  [[nodiscard]] std::string copies_text() const { return actors::copies_text({mesh.data, mesh.expert, mesh.capacity}); }
+  /// Whether several ranks hold the same weights and divide their update.
+  [[nodiscard]] bool divides_update() const { return mesh.divides_update && replicas() > 1; }
+  [[nodiscard]] ReplicaGroup replica_group(runtime::StageId stage, bool experts) const;
+  [[nodiscard]] std::string copies_text() const {
+    return actors::copies_text({mesh.data, mesh.expert, mesh.capacity, mesh.divides_update ? "optimizer" : "none", mesh.window});
+  }
   /// "rank 5", or "rank 5 (copy 1, position 1)" where there are copies.
   [[nodiscard]] std::string rank_text(runtime::RankId rank) const { return schedule.placement.rank_text(rank); }
   [[nodiscard]] bool is_first(runtime::StageId stage) const { return !schedule.placement.previous(stage); }

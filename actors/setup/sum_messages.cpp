@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -17,7 +18,12 @@ using runtime::RankId;
 using runtime::StageId;
 
 SumPart part_of(const layers::ParameterSpec& spec) {
-  return {spec.name, spec.order, spec.use, kernels::align_up(static_cast<std::size_t>(spec.shape.elements()) * sizeof(float)), {}};
+  return {.tensor = spec.name,
+          .order = spec.order,
+          .use = spec.use,
+          .bytes = kernels::align_up(static_cast<std::size_t>(spec.shape.elements()) * sizeof(float)),
+          .shared = {},
+          .elements = {0, spec.shape.elements()}};
 }
 
 void sort(std::vector<SumPart>& parts) {
@@ -28,6 +34,7 @@ void sort(std::vector<SumPart>& parts) {
 struct PlacedUse {
   SumPart part;
   int stage = 0;
+  layers::ParameterSpec spec;
 };
 
 /// The weights that several stages use, by name, with their uses in order.
@@ -38,7 +45,7 @@ std::map<std::string, std::vector<PlacedUse>> shared_weights(const layers::Model
   for (std::size_t stage = 0; stage < layout.size(); ++stage) {
     if (!layout[stage].embedding && !layout[stage].head && layout[stage].modules == 0) continue;  // others have weights of their own
     for (const layers::ParameterSpec& spec : layers::parameters(model, layout[stage], losses))
-      weights[spec.name].push_back({part_of(spec), static_cast<int>(stage)});
+      weights[spec.name].push_back({part_of(spec), static_cast<int>(stage), spec});
   }
   std::erase_if(weights, [](const auto& each) { return each.second.size() < 2; });
   for (auto& [name, uses] : weights) std::ranges::sort(uses, {}, [](const PlacedUse& each) { return each.part.use; });
@@ -100,7 +107,49 @@ void add_uses(const layers::ModelConfig& model, const std::vector<layers::StageL
   }
 }
 
+/// The same where replicas divide the update: member m of each group has the sum of what it owns, of the uses that its group has, and gets
+/// those of the others from member m of their groups.
+void add_divided_uses(const SumMessagesInput& input, std::vector<SumMessage>& messages) {
+  const Placement& placement = input.placement;
+  std::map<std::pair<int, int>, std::vector<SumPart>> parts;  // by sender and receiver
+  for (const auto& [name, uses] : shared_weights(input.model, input.layout, input.losses)) {
+    std::vector<std::vector<int>> groups;  // by use: the ranks that have it, ascending
+    for (const PlacedUse& use : uses) {
+      std::vector<int>& ranks = groups.emplace_back();
+      for (int replica = 0; replica < placement.replicas(); ++replica)
+        ranks.push_back(placement.rank_of(StageId(replica * placement.model_stages() + use.stage)).value);
+      std::ranges::sort(ranks);
+    }
+    const auto owned = input.owned(uses.front().spec);
+    for (std::size_t member = 0; member < owned.size(); ++member) {
+      if (owned[member].empty()) continue;
+      std::set<int> holders;
+      for (const auto& group : groups) holders.insert(group[member]);
+      for (const int to : holders) {
+        for (std::size_t use = 0; use < uses.size(); ++use) {
+          if (std::ranges::find(groups[use], to) != groups[use].end()) continue;
+          SumPart part = uses[use].part;
+          part.elements = owned[member];
+          part.bytes = kernels::align_up(static_cast<std::size_t>(part.elements.count) * sizeof(float));
+          parts[{groups[use][member], to}].push_back(std::move(part));
+        }
+      }
+    }
+  }
+  for (auto& [ranks, of_message] : parts) {
+    sort(of_message);
+    messages.push_back({SumRound::uses, RankId(ranks.first), RankId(ranks.second), 0, std::move(of_message)});
+  }
+}
+
 }  // namespace
+
+std::vector<std::string> tied_weights(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout,
+                                      const runtime::LossWeights& losses) {
+  std::vector<std::string> names;
+  for (const auto& [name, uses] : shared_weights(model, layout, losses)) names.push_back(name);
+  return names;
+}
 
 std::size_t SumMessage::bytes() const {
   std::size_t sum = 0;
@@ -110,8 +159,12 @@ std::size_t SumMessage::bytes() const {
 
 std::vector<SumMessage> sum_messages(const SumMessagesInput& input) {
   std::vector<SumMessage> messages;
-  if (input.placement.replicas() > 1) add_replicas(input, messages);
-  add_uses(input.model, input.layout, input.losses, input.placement, messages);
+  if (input.owned) {
+    add_divided_uses(input, messages);
+  } else {
+    if (input.placement.replicas() > 1) add_replicas(input, messages);
+    add_uses(input.model, input.layout, input.losses, input.placement, messages);
+  }
   int channel = input.first_channel;
   for (SumMessage& message : messages) message.channel = channel++;
   return messages;

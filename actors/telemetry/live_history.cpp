@@ -31,8 +31,8 @@ void LiveHistory::add(const StepRecord& record) {
   for (std::size_t rank = 0; rank < record.ranks.size(); ++rank) {
     const auto& times = record.ranks[rank];
     auto& sum = totals_.ranks[rank];
-    sum = {sum.wall + times.wall, sum.compute + times.compute,   sum.bubble + times.bubble,
-           sum.wait + times.wait, sum.exchange + times.exchange, sum.data + times.data};
+    sum = {sum.wall + times.wall,         sum.compute + times.compute, sum.bubble + times.bubble,      sum.wait + times.wait,
+           sum.exchange + times.exchange, sum.data + times.data,       sum.reduction + times.reduction};
   }
   totals_.losses.add(record.step, {record.loss});
   if (!record.experts.empty()) totals_.evenness.add(record.step, evenness_of(record.experts));

@@ -22,9 +22,9 @@ Json ring_json(const cluster::Progress::Ring& ring) { return {{"tokens", ring.to
 
 Json times_json(const StepTimes& times) {
   const auto seconds = [](std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; };
-  return {{"wall", seconds(times.wall)},    {"compute", seconds(times.compute)},   {"bubble", seconds(times.bubble)},
-          {"wait", seconds(times.wait)},    {"exchange", seconds(times.exchange)}, {"data", seconds(times.data)},
-          {"other", seconds(times.other())}};
+  return {{"wall", seconds(times.wall)},           {"compute", seconds(times.compute)},   {"bubble", seconds(times.bubble)},
+          {"wait", seconds(times.wait)},           {"exchange", seconds(times.exchange)}, {"data", seconds(times.data)},
+          {"reduction", seconds(times.reduction)}, {"other", seconds(times.other())}};
 }
 
 Json rank_json(const LiveView& view, std::size_t place) {

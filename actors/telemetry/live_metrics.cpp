@@ -144,6 +144,7 @@ void rank_times(Exposition& text, const LiveView& view) {
     sample("wait", times.wait);
     sample("exchange", times.exchange);
     sample("data", times.data);
+    sample("reduction", times.reduction);
     sample("other", times.other());
   }
 }

@@ -68,6 +68,14 @@ TensorsByName by_name(std::span<const CheckpointTensor> tensors) {
                    "tensor '{}' has {} bytes, expected {} for {}", tensor.name, tensor.bytes.size(), expected, shape_text(tensor.shape));
     MILLRACE_CHECK(map.emplace(tensor.name, &tensor).second, ExitCode::internal, checkpoint_component,
                    "tensor '{}' was passed twice to be written", tensor.name);
+    if (!tensor.whole.empty()) {
+      const auto unit = bytes_of(tensor.name, tensor.dtype, {}), all = bytes_of(tensor.name, tensor.dtype, tensor.whole);
+      const auto begin = static_cast<std::uint64_t>(tensor.first) * unit;
+      MILLRACE_CHECK(tensor.experts == 0 && tensor.shape.size() == 1 && begin % hash_chunk_bytes == 0 && begin + expected <= all,
+                     ExitCode::internal, checkpoint_component,
+                     "tensor '{}' is {} from element {} on, expected a run of {}, from a chunk on", tensor.name, shape_text(tensor.shape),
+                     tensor.first, shape_text(tensor.whole));
+    }
     if (tensor.experts == 0) continue;
     const std::int64_t count = tensor.shape.empty() ? 0 : tensor.shape[0];
     MILLRACE_CHECK(count >= 1 && tensor.first >= 0 && tensor.first + count <= tensor.experts, ExitCode::internal, checkpoint_component,
@@ -90,6 +98,10 @@ TensorRecord send(const CheckpointTensor& tensor, const std::string& shard, cons
     record.shard.clear();
     record.shape.at(0) = tensor.experts;
     record.slices = {{shard, tensor.first, tensor.parts()}};
+  } else if (!tensor.whole.empty()) {
+    record.shard.clear();
+    record.shape = tensor.whole;
+    record.slices = {{shard, tensor.first, tensor.shape.front()}};
   }
   for (const ChunkRange& range : chunk_ranges(tensor.bytes.size(), static_cast<std::uint64_t>(tensor.parts()))) {
     const auto chunk = tensor.bytes.subspan(range.offset, range.bytes);
@@ -108,7 +120,7 @@ void read_back(const std::string& path, const ShardReport& report) {
   std::vector<std::byte> scratch(hash_chunk_bytes);
   for (const auto& record : report.tensors) {
     const auto& tensor = file.at(record.name);
-    const auto parts = record.slices.empty() ? 1 : record.slices.front().count;
+    const auto parts = record.experts == 0 ? 1 : record.slices.front().count;
     const auto ranges = chunk_ranges(tensor.bytes(), static_cast<std::uint64_t>(parts));
     for (std::size_t chunk = 0; chunk < ranges.size(); ++chunk) {
       const auto part = std::span(scratch).first(ranges[chunk].bytes);

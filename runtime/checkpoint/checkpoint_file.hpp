@@ -26,7 +26,8 @@ namespace millrace::runtime {
 
 /// A tensor of the state in memory. `chunks`, if not empty, are hashes taken from live memory (copy_with_hashes). They are then
 /// recorded as they are, and the data on the disk must match them. Of a weight of experts the writer may have some: experts
-/// [first, first + shape[0]) of `experts`.
+/// [first, first + shape[0]) of `experts`. Of any other tensor it may have a run of elements: [first, first + shape[0]) of a tensor of the
+/// shape `whole`, from a multiple of hash_chunk_bytes on.
 struct CheckpointTensor {
   std::string name;
   FileDType dtype = FileDType::f32;
@@ -34,7 +35,8 @@ struct CheckpointTensor {
   std::span<const std::byte> bytes;
   std::vector<Hash128> chunks;
   std::int64_t first = 0;
-  std::int64_t experts = 0;  // 0: it is no weight of experts, and the writer has all of it
+  std::int64_t experts = 0;              // 0: it is no weight of experts
+  std::vector<std::int64_t> whole = {};  // empty: the writer has all of it, or it is a weight of experts
 
   /// The number of parts that are hashed one by one.
   [[nodiscard]] std::int64_t parts() const { return experts > 0 ? shape.at(0) : 1; }

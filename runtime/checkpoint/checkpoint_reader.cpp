@@ -33,8 +33,8 @@ std::vector<ChunkRange> chunks_of(const TensorRecord& tensor) {
 
 /// The file that has byte `offset` of the whole tensor, and where in the file's tensor it is.
 std::pair<const std::string&, std::uint64_t> place_of(const TensorRecord& tensor, std::uint64_t offset) {
-  if (tensor.experts == 0) return {tensor.shard, offset};
-  const std::uint64_t each = tensor.bytes() / static_cast<std::uint64_t>(tensor.experts);
+  if (!tensor.sliced()) return {tensor.shard, offset};
+  const std::uint64_t each = tensor.unit_bytes();
   const auto begin = [each](const TensorSlice& slice) { return static_cast<std::uint64_t>(slice.first) * each; };
   const auto after = std::ranges::upper_bound(tensor.slices, offset, {}, begin);
   const TensorSlice& slice = *(after - 1);
@@ -68,7 +68,7 @@ void CheckpointReader::open_shards() {
                    shape_text(found.shape), to_string(tensor.dtype), shape_text(shape));
   };
   for (const auto& tensor : manifest_.tensors) {
-    if (tensor.experts == 0) check(tensor, tensor.shard, tensor.shape);
+    if (!tensor.sliced()) check(tensor, tensor.shard, tensor.shape);
     for (const auto& slice : tensor.slices) check(tensor, slice.shard, tensor.shape_of(slice.count));
   }
 }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "runtime/checkpoint/component.hpp"
@@ -48,49 +49,69 @@ json to_json(const TensorRecord& tensor) {
   auto chunks = json::array();
   for (const auto& chunk : tensor.chunks) chunks.push_back(chunk.hex());
   json object = {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"shape", tensor.shape}, {"chunks", chunks}};
-  if (tensor.experts == 0) {
+  if (!tensor.sliced() && tensor.experts == 0) {
     object["shard"] = tensor.shard;
     return object;
   }
   auto slices = json::array();
   for (const auto& slice : tensor.slices) slices.push_back({{"shard", slice.shard}, {"first", slice.first}, {"count", slice.count}});
-  object["experts"] = tensor.experts;
+  if (tensor.experts > 0) object["experts"] = tensor.experts;
   object["slices"] = std::move(slices);
   return object;
 }
 
 /// "experts 0 to 1 (a.safetensors) and 4 to 7 (b.safetensors)".
-std::string experts_text(const std::vector<TensorSlice>& slices) {
+std::string slices_text(const TensorRecord& tensor) {
+  const std::string units = tensor.experts > 0 ? "experts" : "elements";
   std::vector<std::string> found;
-  for (const auto& slice : slices)
+  for (const auto& slice : tensor.slices)
     found.push_back(slice.count == 1 ? fmt::format("{} ({})", slice.first, slice.shard)
                                      : fmt::format("{} to {} ({})", slice.first, slice.first + slice.count - 1, slice.shard));
-  return found.empty() ? "no experts" : fmt::format("experts {}", fmt::join(found, " and "));
+  return found.empty() ? "no " + units : fmt::format("{} {}", units, fmt::join(found, " and "));
 }
 
-/// Throws unless the slices are all experts of the tensor, in order and each once.
+/// Throws unless the slices are all units of the tensor, in order and each once, and begin with chunks.
 void check_slices(const TensorRecord& tensor, ExitCode code, const std::string& where) {
   std::int64_t next = 0;
   bool fits = true;
   for (const auto& slice : tensor.slices) {
-    fits = fits && slice.first == next;
+    const bool begins_a_chunk = tensor.experts > 0 || static_cast<std::uint64_t>(slice.first) * tensor.unit_bytes() % hash_chunk_bytes == 0;
+    fits = fits && slice.first == next && begins_a_chunk;
     next = slice.first + slice.count;
   }
-  MILLRACE_CHECK(fits && next == tensor.experts, code, checkpoint_component, "{}: tensor '{}' has {}, expected 0 to {}, each once", where,
-                 tensor.name, experts_text(tensor.slices), tensor.experts - 1);
+  MILLRACE_CHECK(fits && next == tensor.units(), code, checkpoint_component, "{}: tensor '{}' has {}, expected 0 to {}, each once{}", where,
+                 tensor.name, slices_text(tensor), tensor.units() - 1,
+                 tensor.experts > 0
+                     ? ""
+                     : fmt::format(" and from multiples of {} on", hash_chunk_bytes / std::max<std::uint64_t>(1, tensor.unit_bytes())));
 }
 
-/// The number of experts, and the slices of them that are in files.
+/// The number of experts, if it is a weight of experts, and the slices of them, or of elements, that are in files.
 void read_slices(const JsonReader& record, TensorRecord& tensor) {
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
   const std::int64_t axis = tensor.shape.empty() ? 0 : tensor.shape[0];
-  const auto experts = record.member("experts");
-  tensor.experts = experts.integer(1, most);
-  if (tensor.experts != axis) experts.refuse(fmt::format("expected {}, the size of the tensor's first axis", axis));
-  for (const auto& slice : record.member("slices").elements()) {
-    const auto first = slice.member("first").integer(0, axis - 1);
-    tensor.slices.push_back({slice.member("shard").text(), first, slice.member("count").integer(1, axis - first)});
+  if (record.object().contains("experts")) {
+    const auto experts = record.member("experts");
+    tensor.experts = experts.integer(1, most);
+    if (tensor.experts != axis) experts.refuse(fmt::format("expected {}, the size of the tensor's first axis", axis));
   }
+  const std::int64_t units = tensor.units();
+  for (const auto& slice : record.member("slices").elements()) {
+    const auto first = slice.member("first").integer(0, units - 1);
+    tensor.slices.push_back({slice.member("shard").text(), first, slice.member("count").integer(1, units - first)});
+  }
+}
+
+/// The number of chunks of what is in the files.
+std::uint64_t chunk_count(const TensorRecord& tensor) {
+  const auto chunks = [](std::uint64_t bytes) { return (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes; };
+  if (tensor.experts == 0 && !tensor.sliced()) return chunks(tensor.bytes());
+  std::uint64_t count = 0;
+  for (const auto& slice : tensor.slices) {
+    const auto units = static_cast<std::uint64_t>(slice.count);
+    count += tensor.experts > 0 ? units * chunks(tensor.unit_bytes()) : chunks(units * tensor.unit_bytes());
+  }
+  return count;
 }
 
 TensorRecord tensor_from(const JsonReader& record, ExitCode code) {
@@ -98,18 +119,15 @@ TensorRecord tensor_from(const JsonReader& record, ExitCode code) {
   tensor.name = record.member("name").text();
   for (const auto& size : record.member("shape").elements())
     tensor.shape.push_back(size.integer(0, std::numeric_limits<std::int64_t>::max()));
-  if (record.object().contains("experts"))
-    read_slices(record, tensor);
-  else
-    tensor.shard = record.member("shard").text();
   const auto dtype = file_dtype_from(record.member("dtype").text());
   if (!dtype) record.refuse("dtype", "expected the dtype of a safetensors file");
   tensor.dtype = *dtype;
+  if (record.object().contains("experts") || record.object().contains("slices"))
+    read_slices(record, tensor);
+  else
+    tensor.shard = record.member("shard").text();
   for (const auto& chunk : record.member("chunks").elements()) tensor.chunks.push_back(hash_from(chunk));
-  std::int64_t parts = tensor.experts > 0 ? 0 : 1;  // that are in the files
-  for (const auto& slice : tensor.slices) parts += slice.count;
-  const auto bytes = tensor.bytes() / static_cast<std::uint64_t>(tensor.parts());
-  const auto expected = (bytes + hash_chunk_bytes - 1) / hash_chunk_bytes * static_cast<std::uint64_t>(parts);
+  const auto expected = chunk_count(tensor);
   MILLRACE_CHECK(tensor.chunks.size() == expected, code, checkpoint_component, "{}: tensor '{}' has {} chunk hashes, expected {}",
                  record.where(), tensor.name, tensor.chunks.size(), expected);
   return tensor;
@@ -119,6 +137,16 @@ std::map<std::string, std::string> texts_from(const JsonReader& record) {
   std::map<std::string, std::string> texts;
   for (const auto& [key, value] : record.object().items()) texts.emplace(key, record.member(key).text());
   return texts;
+}
+
+/// The oldest version that can describe the tensors.
+std::uint64_t schema_of(std::span<const TensorRecord> tensors) {
+  std::uint64_t schema = checkpoint_schema;
+  for (const TensorRecord& tensor : tensors)
+    schema = std::max(schema, tensor.experts > 0 ? sliced_checkpoint_schema
+                              : tensor.sliced()  ? divided_checkpoint_schema
+                                                 : checkpoint_schema);
+  return schema;
 }
 
 template <class Records>
@@ -139,9 +167,10 @@ void check_owners(const Manifest& manifest, const std::string& path) {
       MILLRACE_CHECK(files.contains(file), ExitCode::checkpoint, checkpoint_component, "{}: tensor '{}' is in the unlisted file '{}'", path,
                      tensor.name, file);
     };
-    if (tensor.experts == 0) check_listed(tensor.shard);
+    const bool in_slices = tensor.experts > 0 || tensor.sliced();
+    if (!in_slices) check_listed(tensor.shard);
     for (const auto& slice : tensor.slices) check_listed(slice.shard);
-    if (tensor.experts > 0) check_slices(tensor, ExitCode::checkpoint, path);
+    if (in_slices) check_slices(tensor, ExitCode::checkpoint, path);
     MILLRACE_CHECK(index == 0 || manifest.tensors[index - 1].name < tensor.name, ExitCode::checkpoint, checkpoint_component,
                    "{}: tensor '{}' is out of order or appears twice", path, tensor.name);
   }
@@ -150,11 +179,12 @@ void check_owners(const Manifest& manifest, const std::string& path) {
 /// Adds the slice of another writer to a tensor.
 void join(TensorRecord& tensor, TensorRecord other, const std::string& where) {
   const auto what = [](const TensorRecord& record) {
-    return fmt::format("{} {} of {} experts", to_string(record.dtype), shape_text(record.shape), record.experts);
+    return fmt::format("{} {}{}{}", to_string(record.dtype), shape_text(record.shape),
+                       record.experts > 0 ? fmt::format(" of {} experts", record.experts) : "", record.sliced() ? "" : " in one piece");
   };
-  MILLRACE_CHECK(tensor.dtype == other.dtype && tensor.shape == other.shape && tensor.experts == other.experts, ExitCode::internal,
-                 checkpoint_component, "{}: tensor '{}' is {} in one file and {} in another, expected one tensor", where, tensor.name,
-                 what(tensor), what(other));
+  const bool same = tensor.dtype == other.dtype && tensor.shape == other.shape && tensor.experts == other.experts;
+  MILLRACE_CHECK(same && tensor.sliced() == other.sliced(), ExitCode::internal, checkpoint_component,
+                 "{}: tensor '{}' is {} in one file and {} in another, expected one tensor", where, tensor.name, what(tensor), what(other));
   std::ranges::move(other.slices, std::back_inserter(tensor.slices));
   std::ranges::move(other.chunks, std::back_inserter(tensor.chunks));
 }
@@ -163,7 +193,10 @@ void join(TensorRecord& tensor, TensorRecord other, const std::string& where) {
 
 std::uint64_t TensorRecord::bytes() const { return bytes_of(name, dtype, shape); }
 
+std::int64_t TensorRecord::units() const { return experts > 0 ? experts : static_cast<std::int64_t>(bytes() / bytes_of(name, dtype, {})); }
+
 std::vector<std::int64_t> TensorRecord::shape_of(std::int64_t count) const {
+  if (experts == 0) return {count};
   auto own = shape;
   own.at(0) = count;
   return own;
@@ -176,14 +209,14 @@ std::vector<TensorRecord> joined(std::vector<TensorRecord> tensors, const std::s
   });
   std::vector<TensorRecord> whole;
   for (TensorRecord& tensor : tensors) {
-    const bool continues = !whole.empty() && whole.back().name == tensor.name && (whole.back().experts > 0 || tensor.experts > 0);
+    const bool continues = !whole.empty() && whole.back().name == tensor.name && (whole.back().sliced() || tensor.sliced());
     if (continues)
       join(whole.back(), std::move(tensor), where);
     else
       whole.push_back(std::move(tensor));
   }
   for (const TensorRecord& tensor : whole)
-    if (tensor.experts > 0) check_slices(tensor, ExitCode::internal, where);
+    if (tensor.sliced()) check_slices(tensor, ExitCode::internal, where);
   return whole;
 }
 
@@ -206,8 +239,7 @@ ShardReport ShardReport::from_text(std::string_view text) {
 }
 
 std::string Manifest::text() const {
-  const bool sliced = std::ranges::any_of(tensors, [](const TensorRecord& tensor) { return tensor.experts > 0; });
-  const json object = {{"schema", sliced ? sliced_checkpoint_schema : checkpoint_schema},
+  const json object = {{"schema", schema_of(tensors)},
                        {"step", meta.step},
                        {"consumed_samples", meta.consumed_samples},
                        {"identity", meta.identity},
@@ -224,7 +256,7 @@ Manifest Manifest::from_text(std::string_view text, const std::string& path) {
   constexpr auto code = ExitCode::checkpoint;
   const auto parsed = parse_json(text, max_depth, code, path);
   const JsonReader record(parsed, path, code);
-  const auto schema = check_schema(record, sliced_checkpoint_schema);
+  const auto schema = check_schema(record, divided_checkpoint_schema);
   Manifest manifest;
   manifest.meta.step = record.member("step").count();
   manifest.meta.consumed_samples = record.member("consumed_samples").count();
@@ -236,8 +268,9 @@ Manifest Manifest::from_text(std::string_view text, const std::string& path) {
   for (const auto& shard : record.member("shards").elements()) manifest.shards.push_back(shard_from(shard));
   for (const auto& tensor : record.member("tensors").elements()) manifest.tensors.push_back(tensor_from(tensor, code));
   for (const auto& tensor : manifest.tensors)
-    MILLRACE_CHECK(tensor.experts == 0 || schema >= sliced_checkpoint_schema, code, checkpoint_component,
-                   "{}: tensor '{}' has slices, expected none in a manifest of schema {}", path, tensor.name, schema);
+    MILLRACE_CHECK(schema_of(std::span(&tensor, 1)) <= schema, code, checkpoint_component,
+                   "{}: tensor '{}' has slices of {}, expected none in a manifest of schema {}", path, tensor.name,
+                   tensor.experts > 0 ? "experts" : "elements", schema);
   check_owners(manifest, path);
   MILLRACE_CHECK(manifest.state_hash() == manifest.state, code, checkpoint_component, "{}: the state hash is not that of its tensors",
                  path);

@@ -17,8 +17,11 @@ inline constexpr std::uint64_t checkpoint_schema = 1;
 /// The version of a manifest with weights of experts, which several ranks may have written: it says where each expert is, and hashes
 /// expert by expert. Those of schema 1 have them as tensors like any other, with chunks that do not begin with the experts.
 inline constexpr std::uint64_t sliced_checkpoint_schema = 2;
+/// The version of a manifest with other tensors that several ranks have written (mesh.shard): slices of those are runs of elements.
+inline constexpr std::uint64_t divided_checkpoint_schema = 3;
 
-/// Experts [first, first + count) of a tensor, which lie in one file.
+/// Units [first, first + count) of a tensor, which lie in one file: experts, or elements of any other tensor. A slice begins where a chunk
+/// does.
 struct TensorSlice {
   std::string shard;  // file name in the checkpoint's folder
   std::int64_t first = 0, count = 0;
@@ -29,15 +32,19 @@ struct TensorRecord {
   std::string name;
   FileDType dtype = FileDType::f32;
   std::vector<std::int64_t> shape;  // of the whole tensor, whoever has which part of it
-  std::string shard;                // file name in the checkpoint's folder; empty for a weight of experts
+  std::string shard;                // file name in the checkpoint's folder; empty for a tensor in slices
   std::vector<Hash128> chunks;      // hash of each 4 MiB chunk; of a weight of experts those of each expert, one expert after another
   std::int64_t experts = 0;         // the number of experts along the first axis; 0: it is no weight of experts
-  std::vector<TensorSlice> slices;  // of a weight of experts, ascending: every expert in one of them
+  std::vector<TensorSlice> slices;  // of a weight of experts or a tensor that several ranks wrote, ascending: every unit in one of them
 
   /// The number of parts that are hashed one by one: the experts, or one.
   [[nodiscard]] std::int64_t parts() const noexcept { return experts > 0 ? experts : 1; }
   [[nodiscard]] std::uint64_t bytes() const;
-  /// The shape of `count` of the experts.
+  [[nodiscard]] bool sliced() const noexcept { return !slices.empty(); }
+  /// What slices consist of, and the bytes of each.
+  [[nodiscard]] std::int64_t units() const;
+  [[nodiscard]] std::uint64_t unit_bytes() const { return units() == 0 ? 0 : bytes() / static_cast<std::uint64_t>(units()); }
+  /// The shape of a slice of `count` units, in its file.
   [[nodiscard]] std::vector<std::int64_t> shape_of(std::int64_t count) const;
 };
 
@@ -53,7 +60,7 @@ struct ShardReport {
   int writer = 0;  // 0 … writers − 1
   int writers = 1;
   ShardRecord shard;
-  std::vector<TensorRecord> tensors;  // of weights of experts what the writer has: one slice, and the chunks of its experts
+  std::vector<TensorRecord> tensors;  // of tensors in slices what the writer has: one slice, and its chunks
 
   /// The report as text, for a message between processes; from_text(text()) gives the same report. Error(internal) for malformed
   /// text.
@@ -84,9 +91,9 @@ struct Manifest {
   [[nodiscard]] Hash128 state_hash() const;
 };
 
-/// The tensors of all writers, sorted by name: slices of weights of experts are joined. Error(internal), which begins with `where` and
-/// names the tensor, for experts that no writer or several have, and for slices of different tensors. Other tensors that several writers
-/// have stay in the list several times.
+/// The tensors of all writers, sorted by name: slices are joined. Error(internal), which begins with `where` and names the tensor, for
+/// units that no writer or several have, and for slices of different tensors. Other tensors that several writers have stay in the list
+/// several times.
 [[nodiscard]] std::vector<TensorRecord> joined(std::vector<TensorRecord> tensors, const std::string& where);
 
 /// The file that is written last: the checkpoint counts once it exists.

@@ -36,32 +36,37 @@ void compute_square_sums(const kernels::ExecutionContext& context, const StageSh
 void read_square_sums(const StageShard& shard, std::vector<TensorSquareSum>& sums) {
   const double* next = shard.square_sums().as<double>();
   for (const StoredParameter& tensor : shard.tensors()) {
-    if (!tensor.is_owner()) continue;
-    const auto first = static_cast<std::int32_t>(tensor.experts.first), experts = static_cast<std::int32_t>(tensor.experts.whole);
-    const auto parts = static_cast<std::int32_t>(tensor.parts());
-    if (tensor.experts.present() && parts < experts) {
-      for (std::int32_t part = 0; part < parts; ++part) sums.push_back({tensor.order, *next++, first + part, experts});
+    const ElementRange reported = tensor.reported();
+    if (reported.empty()) continue;
+    const Pieces pieces = tensor.pieces();
+    const auto [first, end] = pieces.of(reported);
+    const std::int64_t experts = tensor.experts.present() ? tensor.experts.whole : 1;
+    const std::int64_t all = experts * pieces.of_part();  // of the tensor, whichever experts are here
+    if (end - first == all) {
+      sums.push_back({tensor.order, sum_of_parts({next, static_cast<std::size_t>(all)})});
+      next += all;
       continue;
     }
-    sums.push_back({tensor.order, sum_of_parts({next, static_cast<std::size_t>(parts)})});
-    next += parts;
+    for (std::int64_t piece = first; piece < end; ++piece)
+      sums.push_back({tensor.order, *next++, static_cast<std::int32_t>(tensor.experts.first * pieces.of_part() + piece),
+                      static_cast<std::int32_t>(all), static_cast<std::int32_t>(experts)});
   }
 }
 
 double global_norm(std::span<const TensorSquareSum> sums) {
   std::vector<TensorSquareSum> sorted(sums.begin(), sums.end());
-  std::ranges::sort(sorted, {}, [](const TensorSquareSum& sum) { return std::tuple(sum.order, sum.expert); });
+  std::ranges::sort(sorted, {}, [](const TensorSquareSum& sum) { return std::tuple(sum.order, sum.piece); });
   double total = 0;
   for (auto next = sorted.begin(); next != sorted.end();) {
-    const std::int32_t order = next->order, experts = next->experts;
+    const std::int32_t order = next->order, pieces = next->pieces;
     double own = 0;  // of the tensor
     std::int32_t found = 0;
-    for (; next != sorted.end() && next->order == order && next->expert == found && next->experts == experts; ++next, ++found)
+    for (; next != sorted.end() && next->order == order && next->piece == found && next->pieces == pieces; ++next, ++found)
       own += next->value;
     const bool more = next != sorted.end() && next->order == order;
-    MILLRACE_CHECK(found == experts && !more, ExitCode::internal, norm_component,
-                   "tensor {} has {} after {} of its {} square sums in order, expected each part once", order,
-                   more ? fmt::format("that of part {} of {}", next->expert, next->experts) : "no more", found, experts);
+    MILLRACE_CHECK(found == pieces && !more, ExitCode::internal, norm_component,
+                   "tensor {} has {} after {} of its {} square sums in order, expected each piece once", order,
+                   more ? fmt::format("that of piece {} of {}", next->piece, next->pieces) : "no more", found, pieces);
     total += own;
   }
   return std::sqrt(total);
@@ -85,9 +90,10 @@ void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScala
   if (!shard.packs()) return shard.optimizer().update(context, scalars, updates, shard.scratch());
   std::size_t next = 0;
   for (const StoredParameter& tensor : shard.tensors()) {
-    if (!tensor.trained) continue;
+    if (!tensor.trained || tensor.owned.empty()) continue;
     shard.optimizer().update(context, scalars, updates.subspan(next++, 1), shard.scratch());
-    shard.pack_copies(context, tensor);  // before the next tensor, since bf16 copies may share memory
+    // Before the next tensor, since bf16 copies may share memory. Of a divided weight the others' parts come first.
+    if (!tensor.divided) shard.pack_copies(context, tensor);
   }
 }
 

@@ -36,7 +36,7 @@ RankShards shards_of(const std::vector<RankStage>& stages, const RankOptions& op
       all.push_back(std::move(parameter));
     }
   }
-  return lay_out_shards(ids, all, options.compute, options.optimizer.get());
+  return lay_out_shards(ids, all, options.compute, options.optimizer.get(), options.division);
 }
 
 /// The scratch that the optimizer needs for a tensor of the shard.
@@ -65,6 +65,14 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
     shard.copies = options.copies;
     shard.expert_copies = options.expert_copies;
   }
+  if (options.training && !options.replicas.empty())
+    reduction_ = make_reduction({.shards = shards.stages,
+                                 .replicas = options.replicas,
+                                 .sets = options.accumulators,
+                                 .expert_sets = options.expert_accumulators,
+                                 .copies = options.copies,
+                                 .expert_copies = options.expert_copies,
+                                 .window = options.window});
   RankMemoryRequest demand{.accumulators = options.accumulators,
                            .expert_accumulators = options.expert_accumulators,
                            .training = options.training,
@@ -74,7 +82,8 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
                            .shared_copy = shards.shared_copy,
                            .stages = {},
                            .rings = options.rings,
-                           .workspaces = options.workspaces};
+                           .workspaces = options.workspaces,
+                           .arrivals = reduction_.arrivals()};
   for (std::size_t i = 0; i < stages.size(); ++i) {
     RankStage& stage = stages[i];
     owned_.push_back(std::make_unique<Stage>(std::move(shards.stages[i]), std::move(stage.training), std::move(stage.logits), options.mode,

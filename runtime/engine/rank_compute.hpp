@@ -10,6 +10,7 @@
 #include "runtime/batch.hpp"
 #include "runtime/engine/optimizer_step.hpp"
 #include "runtime/engine/rank_memory.hpp"
+#include "runtime/engine/reduction.hpp"
 #include "runtime/engine/stage.hpp"
 
 namespace millrace::runtime {
@@ -39,6 +40,9 @@ struct RankOptions {
   int copies = 1;                                        // of the model, each with as many sets
   int expert_copies = 1;                                 // of each expert
   int workspaces = 1;                                    // 2: a list of the rank weaves actions
+  ShardDivision division = {};                           // of the update between replicas
+  std::vector<StageReplicas> replicas = {};              // who divides it; empty: nobody
+  std::size_t window = 0;                                // ReductionInput::window
   [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
 };
 
@@ -53,6 +57,8 @@ class RankCompute {
   [[nodiscard]] const RankMemory& memory() const noexcept { return *memory_; }
   [[nodiscard]] const RankMemoryPlan& memory_plan() const noexcept { return *plan_; }
   [[nodiscard]] const std::vector<Stage*>& stages() const noexcept { return stages_; }
+  /// How it adds gradients with other replicas; empty unless they divide the update.
+  [[nodiscard]] const Reduction& reduction() const noexcept { return reduction_; }
   /// Throws Error(internal) for a stage of another rank.
   [[nodiscard]] Stage& stage(StageId stage) const;
   /// The shard in which a parameter lies. Throws Error(internal) if it is in none of this rank.
@@ -79,6 +85,7 @@ class RankCompute {
   std::unique_ptr<RankMemoryPlan> plan_;
   std::unique_ptr<RankMemory> memory_;
   std::size_t batch_tokens_ = 0;
+  Reduction reduction_;
 };
 
 }  // namespace millrace::runtime

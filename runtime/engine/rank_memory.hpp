@@ -47,8 +47,11 @@ enum class MemoryKind : std::uint8_t {
   scalar_copy,
   logits_copy,
   ring_copy,  // of a channel whose link cannot access device memory
+  arrivals,   // gradient sums of other replicas, until they are added (Reduction); a slot is what arrives in one step
 };
-inline constexpr std::size_t memory_kind_count = 27;
+inline constexpr std::size_t memory_kind_count = 28;
+/// Steps of a reduction that are under way at a time.
+inline constexpr int reduction_steps_ahead = 2;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
 
 /// The number of slots of each kind for a stage: from the schedule's ledger and the edges' depths. 0 for a ring whose memory is
@@ -96,6 +99,7 @@ struct RankMemoryRequest {
   std::vector<StageMemoryRequest> stages;
   std::vector<RingDemand> rings;
   int workspaces = 1;  // 2: a list of the rank weaves actions
+  std::size_t arrivals = 0;
 };
 
 /// One section: `slots` slots of `slot_bytes` each, one after another.

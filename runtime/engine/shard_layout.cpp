@@ -6,6 +6,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/packing.hpp"
+#include "runtime/io/hash.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -30,6 +31,8 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
   tensor.matrices = parameter.matrices;
   tensor.scores = parameter.scores;
   tensor.experts = parameter.experts;
+  tensor.tied = tensor.tied || parameter.tied;
+  tensor.owned = tensor.whole();
   tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
 }
 
@@ -81,10 +84,76 @@ void place_states(ShardLayout& shard, std::vector<StoredParameter>& tensors, con
     for (StoredParameter& tensor : tensors) {
       if (tensor.home() != shard.stage) continue;
       const bool has_it = tensor.trained && optimizer.keeps(state, tensor.matrices);
-      tensor.states.push_back(has_it ? take(shard.state_bytes, tensor.elements() * kernels::size_of(optimizer.states()[state].dtype))
-                                     : no_state);
+      tensor.states.push_back(
+          has_it ? take(shard.state_bytes, static_cast<std::size_t>(tensor.owned.count) * kernels::size_of(optimizer.states()[state].dtype))
+                 : no_state);
     }
   }
+}
+
+/// A gradient sum of the shard's stage, and the weight whose it is.
+struct BucketEntry {
+  StoredParameter* tensor = nullptr;
+  std::size_t begin = 0;  // in a set
+  bool first_use = false;
+};
+
+/// The bucket of consecutive gradient sums, which replicas with these loads divide.
+ShardLayout::Bucket make_bucket(const ShardLayout& shard, std::span<const BucketEntry> entries, std::span<std::int64_t> loads, int own,
+                                const Optimizer* optimizer) {
+  std::vector<DividedTensor> tensors;
+  for (const BucketEntry& entry : entries)
+    tensors.push_back({entry.tensor->shape.elements(),
+                       division_unit(entry.tensor->shape, entry.tensor->experts.present(), entry.tensor->matrices, optimizer)});
+  const auto owned = divide(tensors, loads);
+  ShardLayout::Bucket bucket;
+  bucket.experts = entries.front().tensor->experts.present();
+  const std::size_t end = entries.back().begin + kernels::align_up(entries.back().tensor->bytes());
+  bucket.cuts.assign(loads.size() + 1, end);
+  for (std::size_t member = loads.size(); member-- > 0;) {
+    bucket.cuts[member] = bucket.cuts[member + 1];
+    for (std::size_t i = entries.size(); i-- > 0;)
+      if (const ElementRange& range = owned[i][member]; !range.empty())
+        bucket.cuts[member] = entries[i].begin + static_cast<std::size_t>(range.first) * sizeof(float);
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    entries[i].tensor->divided = true;
+    entries[i].tensor->owned = owned[i][static_cast<std::size_t>(own)];
+  }
+  const StoredParameter& first = *entries.front().tensor;
+  if (entries.front().first_use && first.home() == shard.stage) bucket.master = first.offset;
+  return bucket;
+}
+
+/// Makes the buckets of a stage's gradient sums, if replicas divide them, and says what this rank owns of each weight.
+void divide_shard(ShardLayout& shard, std::vector<StoredParameter>& tensors, bool experts, const ShardDivision& division,
+                  const Optimizer* optimizer) {
+  const Replicas& replicas = experts ? division.expert_replicas : division.replicas;
+  if (replicas.members == 1) return;
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(replicas.members), 0);
+  std::vector<BucketEntry> entries;
+  std::size_t bytes = 0;
+  const auto close = [&](std::span<std::int64_t> of_members) {
+    if (!entries.empty()) shard.buckets.push_back(make_bucket(shard, entries, of_members, replicas.own, optimizer));
+    entries.clear();
+    bytes = 0;
+  };
+  for (StoredParameter& tensor : tensors) {
+    if (tensor.experts.present() != experts) continue;
+    const bool alone = tensor.tied || tensor.uses.size() > 1;
+    for (const StoredParameter::Use& use : tensor.uses) {
+      if (use.stage != shard.stage) continue;
+      if (alone) close(loads);
+      entries.push_back({&tensor, use.accumulator, &use == &tensor.uses.front()});
+      bytes += tensor.bytes();
+      std::vector<std::int64_t> none(loads.size(), 0);
+      if (alone)
+        close(none);
+      else if (bytes >= division.bucket_bytes)
+        close(loads);
+    }
+  }
+  close(loads);
 }
 
 bool used_by(const StoredParameter& tensor, StageId stage) noexcept {
@@ -97,6 +166,15 @@ const StoredParameter* find_in(const std::vector<StoredParameter>& tensors, std:
 }
 
 }  // namespace
+
+std::int64_t division_unit(const kernels::Shape& shape, bool experts, const kernels::MatrixForm& matrices, const Optimizer* optimizer) {
+  if (experts) return shape.elements() / shape[0];
+  if (matrices.count > 0) return shape.elements();
+  std::size_t smallest = sizeof(float);
+  if (optimizer != nullptr)
+    for (const OptimizerState& state : optimizer->states()) smallest = std::min(smallest, kernels::size_of(state.dtype));
+  return static_cast<std::int64_t>(hash_chunk_bytes / smallest);
+}
 
 std::vector<StageParameter> parameters_of(const ProgramSet& programs, StageId stage) {
   std::vector<StageParameter> list;
@@ -122,7 +200,7 @@ bool StoredParameter::is_owner() const noexcept {
 }
 
 RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<StageParameter>& parameters, kernels::DType compute,
-                          const Optimizer* optimizer) {
+                          const Optimizer* optimizer, const ShardDivision& division) {
   std::vector<StoredParameter> tensors = tensors_of(parameters);
   RankShards rank;
   std::size_t masters = 0, copies = 0;  // the ends of the two regions
@@ -131,11 +209,15 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
     shard.stage = stage;
     shard.master.begin = masters;
     shard.copy.begin = copies;
-    for (StoredParameter& tensor : tensors) {
-      add_accumulators(shard, tensor);
-      if (tensor.home() != stage) continue;
-      tensor.offset = take(masters, tensor.bytes());
-      rank.shared_copy = std::max(rank.shared_copy, place_copies(tensor, compute, copies));
+    for (const bool experts : {false, true}) {  // weights of experts lie together, as their gradient sums do
+      for (StoredParameter& tensor : tensors) {
+        if (tensor.experts.present() != experts) continue;
+        add_accumulators(shard, tensor);
+        if (tensor.home() != stage) continue;
+        tensor.offset = take(masters, tensor.bytes());
+        rank.shared_copy = std::max(rank.shared_copy, place_copies(tensor, compute, copies));
+      }
+      divide_shard(shard, tensors, experts, division, optimizer);
     }
     if (optimizer != nullptr) place_states(shard, tensors, *optimizer);
     shard.master.bytes = masters - shard.master.begin;
@@ -155,10 +237,13 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
   return rank;
 }
 
-std::size_t ShardLayout::parts() const noexcept {
-  std::size_t parts = 0;
-  for (const StoredParameter& tensor : tensors) parts += static_cast<std::size_t>(tensor.parts());
-  return parts;
+std::size_t ShardLayout::reported_pieces() const {
+  std::size_t pieces = 0;
+  for (const StoredParameter& tensor : tensors) {
+    const auto [first, end] = tensor.pieces().of(tensor.reported());
+    pieces += static_cast<std::size_t>(end - first);
+  }
+  return pieces;
 }
 
 const StoredParameter* ShardLayout::find(std::string_view name) const noexcept { return find_in(tensors, name); }

@@ -10,6 +10,7 @@
 #include "kernels/base/dtype.hpp"
 #include "kernels/base/shape.hpp"
 #include "kernels/optimizer_tensors.hpp"
+#include "runtime/engine/ownership.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/optimizers/optimizer.hpp"
 #include "runtime/program/memory_plan.hpp"
@@ -34,6 +35,7 @@ struct StageParameter {
   ScoreMatrix scores = {};  // of a matrix that QK-clip scales
   kernels::MatrixForm matrices = {};
   ExpertSlice experts = {};  // of a weight of experts: those that the stage has
+  bool tied = false;         // other stages, perhaps of other ranks, use the weight too
 };
 
 /// The parameters declared by a stage's programs, in their order, for stages that are written by hand. Matrices decay.
@@ -66,12 +68,23 @@ struct StoredParameter {
   kernels::MatrixForm matrices = {};
   ScoreMatrix scores = {};               // as in StageParameter
   ExpertSlice experts = {};              // as in StageParameter
+  bool tied = false;                     // as in StageParameter
+  bool divided = false;                  // the replicas that hold it divide its update: each has the states of what it owns
+  ElementRange owned = {};               // what this rank updates; all of it unless it is divided
   std::vector<std::size_t> states = {};  // where each of the optimizer's states begins in the stage's; no_state: it has none
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
   [[nodiscard]] std::size_t bytes() const noexcept { return elements() * sizeof(float); }
   /// The parts that norms and hashes take one by one, since ranks may share the tensor by them: the experts of a weight of experts, else 1.
   [[nodiscard]] std::int64_t parts() const noexcept { return experts.present() ? shape[0] : 1; }
+  /// The pieces by which sums over it are taken; the parts begin with pieces of their own.
+  [[nodiscard]] Pieces pieces() const noexcept { return {shape.elements(), parts()}; }
+  [[nodiscard]] ElementRange whole() const noexcept { return {0, shape.elements()}; }
+  /// What of its gradient this rank reports, and of its values and states it saves: each element is reported by one of those who hold it.
+  [[nodiscard]] ElementRange reported() const noexcept {
+    if (divided) return has_use(0) ? owned : ElementRange{};
+    return is_owner() ? whole() : ElementRange{};
+  }
   [[nodiscard]] bool has_use(int use) const noexcept;
   /// Whether it has this state of the optimizer, by its index in Optimizer::states().
   [[nodiscard]] bool has_state(std::size_t state) const noexcept { return state < states.size() && states[state] != no_state; }
@@ -97,20 +110,30 @@ struct ShardLayout {
     bool experts = false;    // in a set of those of experts
   };
 
+  /// Consecutive gradient sums of this stage which replicas add together. What a member owns of them is one stretch of memory, and so it is
+  /// of the parameters.
+  struct Bucket {
+    bool experts = false;           // in a set of those of experts
+    std::vector<std::size_t> cuts;  // in bytes of a set, one more than members: member m owns what is from cuts[m] to cuts[m + 1]
+    std::size_t master = nowhere;   // where the same parameters begin in Region::master; nowhere: another bucket's are the same
+  };
+  static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
+
   StageId stage;
   std::vector<StoredParameter> tensors;   // whose home this stage is, in model order
   std::vector<StoredParameter> borrowed;  // which its programs read in the shard of another stage of the rank
-  std::vector<Accumulator> accumulators;  // of this stage's uses of both, in model order
+  std::vector<Accumulator> accumulators;  // of this stage's uses of both, in model order, those of experts last
   Part master;                            // of Region::master
   Part copy;                              // of Region::copy
   std::size_t accumulator_bytes = 0;      // of one set
   std::size_t expert_accumulator_bytes = 0;
   // How many copies of the model, and of each expert, have the parts of the gradients that are not here (GlobalOrder).
   int copies = 1, expert_copies = 1;
-  std::size_t state_bytes = 0;  // of all states of the optimizer
+  std::size_t state_bytes = 0;  // of all states of the optimizer, of what the rank owns
+  std::vector<Bucket> buckets;  // of the weights that replicas divide, dense ones first
 
-  /// The parts of all its tensors (StoredParameter::parts).
-  [[nodiscard]] std::size_t parts() const noexcept;
+  /// The number of pieces that this rank reports (StoredParameter::reported).
+  [[nodiscard]] std::size_t reported_pieces() const;
   /// A tensor whose home this stage is. Throws Error(internal) if there is none of this name.
   [[nodiscard]] const StoredParameter& at(std::string_view name) const;
   [[nodiscard]] const StoredParameter* find(std::string_view name) const noexcept;
@@ -124,11 +147,24 @@ struct RankShards {
   std::size_t shared_copy = 0;      // bytes, after the last stage's copies: the place of those that are only read packed
 };
 
+/// How replicas divide the update of their weights, and who they are; one member: they do not.
+struct ShardDivision {
+  Replicas replicas, expert_replicas = {};  // of all weights but those of experts; of those
+  std::size_t bucket_bytes = 0;             // of gradient sums that are added together: this many or a few more, where there are as many
+};
+
+/// The elements at whose multiples a weight is divided: an expert; a whole tensor that the optimizer treats as matrices; else a chunk of
+/// those that are hashed (hash_chunk_bytes), of the smallest of its states.
+[[nodiscard]] std::int64_t division_unit(const kernels::Shape& shape, bool experts, const kernels::MatrixForm& matrices,
+                                         const Optimizer* optimizer);
+
 /// Lays out the shards of a rank's stages; a stage without parameters gets an empty one. With `compute` bf16 every tensor that programs do
 /// not read in fp32 gets a copy; each packed form that a stage asks for is a copy too. Copies that are read only to make packed forms
 /// share one place, one after another. Parameters that are trained have the states that `optimizer` keeps for them; null: there are none.
-/// Throws Error(internal) for a use that is declared twice on the rank or with two shapes.
+/// Where weights are divided the rank has states of what it owns, a run of units (division_unit): so the hashes of a checkpoint are the
+/// same whoever writes it. A tied weight is divided by itself, so that all stages that use it divide it alike. Throws Error(internal) for a
+/// use that is declared twice on the rank or with two shapes.
 [[nodiscard]] RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<StageParameter>& parameters,
-                                        kernels::DType compute, const Optimizer* optimizer = nullptr);
+                                        kernels::DType compute, const Optimizer* optimizer = nullptr, const ShardDivision& division = {});
 
 }  // namespace millrace::runtime

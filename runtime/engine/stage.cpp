@@ -107,7 +107,7 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   demand.accumulator = layout_.accumulator_bytes;
   demand.expert_accumulator = layout_.expert_accumulator_bytes;
   demand.state = layout_.state_bytes;
-  demand.square = layout_.parts() * sizeof(double);
+  demand.square = layout_.reported_pieces() * sizeof(double);
   demand.stash_input = training_.bytes(Region::stash_input);
   demand.stash_weight = training_.bytes(Region::stash_weight);
   demand.handoff = training_.bytes(Region::handoff);

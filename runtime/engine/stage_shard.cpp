@@ -17,23 +17,34 @@ kernels::Tensor fp32(std::byte* place, const kernels::Shape& shape) { return {pl
 
 /// The kind of the sections with gradient sums, of weights of experts or of the others.
 MemoryKind kind_of_sums(bool experts) { return experts ? MemoryKind::expert_accumulator : MemoryKind::accumulator; }
-/// Appends the parts of a tensor's values.
-void add_parts(const StoredParameter& tensor, const kernels::Tensor& values, std::vector<kernels::Tensor>& parts) {
-  if (tensor.parts() == 1) return parts.push_back(values);
-  kernels::Shape shape;
-  for (std::size_t axis = 1; axis < values.shape.rank(); ++axis) shape.push_back(values.shape.dimension(axis));
-  const std::size_t bytes = values.bytes() / static_cast<std::size_t>(tensor.parts());
-  for (std::int64_t part = 0; part < tensor.parts(); ++part) {
-    kernels::Tensor own = values;
-    own.data += static_cast<std::size_t>(part) * bytes;
-    own.shape = shape;
-    parts.push_back(own);
-  }
+
+/// The shape of some elements of a tensor.
+kernels::Shape shape_of(const kernels::Shape& whole, std::int64_t count) {
+  if (whole.elements() == count) return whole;
+  const std::int64_t row = whole.rank() == 0 || whole[0] == 0 ? 1 : whole.elements() / whole[0];
+  if (row == 0 || count % row != 0) return {count};
+  kernels::Shape shape{count / row};
+  for (std::size_t axis = 1; axis < whole.rank(); ++axis) shape.push_back(whole.dimension(axis));
+  return shape;
+}
+
+/// Appends the pieces of what the rank reports of a tensor.
+void add_pieces(const StoredParameter& tensor, const kernels::Tensor& values, std::vector<kernels::Tensor>& list) {
+  const Pieces pieces = tensor.pieces();
+  const auto [first, end] = pieces.of(tensor.reported());
+  for (std::int64_t piece = first; piece < end; ++piece) list.push_back(part_of(values, pieces.range(piece)));
 }
 
 std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<float>(), static_cast<std::size_t>(tensor.elements())}; }
 
 }  // namespace
+
+kernels::Tensor part_of(const kernels::Tensor& tensor, const ElementRange& elements) {
+  kernels::Tensor part = tensor;
+  part.data = static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(elements.first) * kernels::size_of(tensor.dtype);
+  part.shape = shape_of(tensor.shape, elements.count);
+  return part;
+}
 
 StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std::shared_ptr<const Optimizer> optimizer)
     : layout_(layout), memory_(memory), optimizer_(std::move(optimizer)) {
@@ -54,15 +65,16 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
   for (const StoredParameter& tensor : tensors()) {
     packs_ = packs_ || std::ranges::count(tensor.packed, true) > 0;
     if (accumulators_.empty()) continue;
-    if (tensor.is_owner()) add_parts(tensor, gradient(tensor), owned_gradients_);
+    add_pieces(tensor, gradient(tensor), owned_gradients_);
     if (!tensor.trained) frozen_gradients_.push_back(gradient(tensor));
-    if (!tensor.trained) continue;
+    if (!tensor.trained || tensor.owned.empty()) continue;
     auto& update = updates_.emplace_back();
-    update.parameter = master(tensor);
-    update.gradient = gradient(tensor);
-    update.copy = copy(tensor);
+    update.parameter = part_of(master(tensor), tensor.owned);
+    update.gradient = part_of(gradient(tensor), tensor.owned);
+    if (!tensor.divided) update.copy = copy(tensor);
     update.decays = tensor.decays;
     update.matrices = tensor.matrices;
+    update.matrices.count = tensor.matrices.count * tensor.owned.count / tensor.shape.elements();
     std::size_t next = 0;
     for (std::size_t i = 0; i < states().size(); ++i)
       if (tensor.has_state(i)) update.states.at(next++) = state(tensor, i);
@@ -95,7 +107,8 @@ kernels::Tensor StageShard::master(const StoredParameter& tensor) const {
 kernels::Tensor StageShard::state(const StoredParameter& tensor, std::size_t state) const {
   MILLRACE_CHECK(tensor.has_state(state), ExitCode::internal, "runtime.stage_shard", "state {} of {}, which it does not have", state,
                  tensor.name);
-  return {memory_.slot(MemoryKind::state, layout_.stage) + tensor.states[state], states()[state].dtype, tensor.shape};
+  return {memory_.slot(MemoryKind::state, layout_.stage) + tensor.states[state], states()[state].dtype,
+          shape_of(tensor.shape, tensor.owned.count)};
 }
 
 kernels::Tensor StageShard::copy(const StoredParameter& tensor) const {
@@ -128,17 +141,25 @@ void StageShard::add_accumulator_sets(const kernels::ExecutionContext& context) 
 
 void StageShard::add_local_uses(const kernels::ExecutionContext& context, const StoredParameter& tensor) const {
   for (std::size_t i = 1; i < tensor.uses.size(); ++i) {
-    const kernels::Tensor other = accumulator(tensor, tensor.uses[i].use);
-    kernels::accumulate(context, other, gradient(tensor));
+    const kernels::Tensor other = part_of(accumulator(tensor, tensor.uses[i].use), tensor.owned);
+    if (tensor.owned.empty()) return;
+    kernels::accumulate(context, other, part_of(gradient(tensor), tensor.owned));
     kernels::fill_zero(context, other);
   }
 }
 
+void StageShard::refresh_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const {
+  if (tensor.copied) kernels::convert(context, master(tensor), copy(tensor));
+  pack_copies(context, tensor);
+}
+
 void StageShard::refresh_copies(const kernels::ExecutionContext& context) const {
-  for (const StoredParameter& tensor : tensors()) {
-    if (tensor.copied) kernels::convert(context, master(tensor), copy(tensor));
-    pack_copies(context, tensor);
-  }
+  for (const StoredParameter& tensor : tensors()) refresh_copies(context, tensor);
+}
+
+void StageShard::refresh_divided_copies(const kernels::ExecutionContext& context) const {
+  for (const StoredParameter& tensor : tensors())
+    if (tensor.divided) refresh_copies(context, tensor);
 }
 
 void StageShard::pack_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const {
@@ -182,7 +203,7 @@ std::span<const std::byte> StageShard::snapshot_master(const StoredParameter& te
 }
 std::span<const std::byte> StageShard::snapshot_state(const StoredParameter& tensor, std::size_t state) const {
   return {memory_.slot(MemoryKind::staging, layout_.stage) + layout_.master.bytes + tensor.states.at(state),
-          tensor.elements() * kernels::size_of(states()[state].dtype)};
+          static_cast<std::size_t>(tensor.owned.count) * kernels::size_of(states()[state].dtype)};
 }
 
 std::span<float> StageShard::master(std::string_view name) const { return elements(master(layout_.at(name))); }
@@ -191,16 +212,16 @@ std::span<float> StageShard::state(std::string_view name, std::size_t index) con
 void StageShard::begin_states(const kernels::ExecutionContext& context) const {
   for (const StoredParameter& tensor : tensors())
     for (std::size_t i = 0; i < states().size(); ++i)
-      if (tensor.has_state(i) && states()[i].begins_as_parameter) kernels::convert(context, master(tensor), state(tensor, i));
+      if (tensor.has_state(i) && states()[i].begins_as_parameter && !tensor.owned.empty())
+        kernels::convert(context, part_of(master(tensor), tensor.owned), state(tensor, i));
 }
 
 void StageShard::exchange_average(const kernels::ExecutionContext& context) const {
   for (const StoredParameter& tensor : tensors()) {
     const std::size_t last = states().size() - 1;
-    if (states().empty() || states()[last].name != average_name || !tensor.has_state(last)) continue;
-    kernels::exchange(context, master(tensor), state(tensor, last));
-    if (tensor.copied) kernels::convert(context, master(tensor), copy(tensor));
-    pack_copies(context, tensor);
+    if (states().empty() || states()[last].name != average_name || !tensor.has_state(last) || tensor.owned.empty()) continue;
+    kernels::exchange(context, part_of(master(tensor), tensor.owned), state(tensor, last));
+    if (!tensor.divided) refresh_copies(context, tensor);
   }
 }
 

@@ -36,7 +36,7 @@ class StageShard {
 
   // -- tensors, f32 by default ---------------------------------------------------------------------------------------------------------
   [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
-  /// `state` is an index into states(), of one that the parameter has.
+  /// `state` is an index into states(), of one that the parameter has. Of a weight that replicas divide the rank has what it owns.
   [[nodiscard]] kernels::Tensor state(const StoredParameter& tensor, std::size_t state) const;
   [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty if there is none; see StoredParameter::copy
   /// The gradient sum of one use, which lies in the shard of the stage with that use. Throws Error(internal) for a use that is not on this
@@ -50,29 +50,31 @@ class StageShard {
   /// Adds the sets in the order of the tree of all copies' parts (sum_tree.hpp), as far as it adds parts of one copy; zeroes what was added
   /// to another. With one copy, and with a power of two, set 0 has the sum.
   void add_accumulator_sets(const kernels::ExecutionContext& context) const;
-  /// If several uses of a table are on this rank: the first += the second, += the third, …, wherever they lie. After the sets of all stages
-  /// were added.
+  /// If several uses of a table are on this rank: the first += the second, += the third, …, wherever they lie, in what the rank owns. After
+  /// the sets of all stages were added.
   void add_local_uses(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
   /// The accumulator that holds the step's gradient of a tensor once all sums are complete: that of the tensor's first use on this
   /// rank.
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
-  /// The gradients of the tensors of which this rank is the owner, in model order, those of weights of experts by expert
-  /// (StoredParameter::parts), and the f64 array for their sums of squares, which the host can read.
+  /// What this rank reports of the gradients, in model order, piece by piece (StoredParameter::reported), and the f64 array for their sums
+  /// of squares, which the host can read.
   [[nodiscard]] std::span<const kernels::Tensor> owned_gradients() const noexcept { return owned_gradients_; }
   [[nodiscard]] kernels::Tensor square_sums() const;
   /// The gradients of parameters that are not trained, which no update zeroes.
   [[nodiscard]] std::span<const kernels::Tensor> frozen_gradients() const noexcept { return frozen_gradients_; }
-  /// The optimizer's operands, tensor by tensor; parameters that are not trained have none.
+  /// The optimizer's operands, tensor by tensor: what the rank owns. Parameters that are not trained, or not owned at all, have none.
   [[nodiscard]] std::span<const kernels::OptimizerTensors> updates() const noexcept { return updates_; }
 
   // -- copies, snapshots ------------------------------------------------------------------------------------------------------------------
   /// Updates bf16 and packed copies from the masters; to be called whenever those were written, by initial values, a checkpoint
   /// or a user.
   void refresh_copies(const kernels::ExecutionContext& context) const;
+  /// The same for weights that replicas divide, after each has got what the others updated.
+  void refresh_divided_copies(const kernels::ExecutionContext& context) const;
   /// Sets the states that begin as the parameter; to be called after parameters were written, unless states were too.
   void begin_states(const kernels::ExecutionContext& context) const;
-  /// Exchanges parameters with their moving averages, and refreshes the copies: for an evaluation, after which it is called again. Does
-  /// nothing for parameters without an average.
+  /// Exchanges what the rank owns of the parameters with its moving averages, and refreshes the copies of those that are not divided: for
+  /// an evaluation, after which it is called again. Does nothing for parameters without an average.
   void exchange_average(const kernels::ExecutionContext& context) const;
   /// Updates the packed copies of one tensor, from its bf16 copy if it has one: after the optimizer, which writes that copy
   /// itself.
@@ -99,6 +101,8 @@ class StageShard {
   [[nodiscard]] std::span<float> state(std::string_view name, std::size_t state) const;
 
  private:
+  void refresh_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
+
   const ShardLayout& layout_;
   const RankMemory& memory_;
   std::shared_ptr<const Optimizer> optimizer_;
@@ -114,5 +118,8 @@ class StageShard {
   std::vector<kernels::OptimizerTensors> updates_;
   bool packs_ = false;
 };
+
+/// Elements of a tensor as a tensor of their own: of the same axes if they are whole rows of the first one, else of a single axis.
+[[nodiscard]] kernels::Tensor part_of(const kernels::Tensor& tensor, const ElementRange& elements);
 
 }  // namespace millrace::runtime

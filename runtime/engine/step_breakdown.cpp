@@ -43,6 +43,9 @@ void add_wait(StepBreakdown& shares, const TraceRecord& record, Range part) {
     case WaitReason::exchange:
       shares.exchange += length;
       break;
+    case WaitReason::replicas:
+      shares.reduction += length;
+      break;
     case WaitReason::none:
     case WaitReason::compute:
       break;  // between lists: counts as `other`
@@ -81,6 +84,7 @@ StepBreakdown& StepBreakdown::operator+=(const StepBreakdown& more) {
   credit += more.credit;
   exchange += more.exchange;
   data += more.data;
+  reduction += more.reduction;
   optimizer += more.optimizer;
   other += more.other;
   return *this;
@@ -101,8 +105,8 @@ StepBreakdown summarize(std::span<const TraceRecord> records, StepId step) {
     const Range part{std::max(record.begin, wall.begin), std::min(record.end, wall.end)};
     if (part.begin < part.end) add_record(shares, record, part);
   }
-  shares.other =
-      shares.wall - shares.compute - shares.bubble - shares.transport - shares.credit - shares.exchange - shares.data - shares.optimizer;
+  shares.other = shares.wall - shares.compute - shares.bubble - shares.transport - shares.credit - shares.exchange - shares.data -
+                 shares.reduction - shares.optimizer;
   return shares;
 }
 

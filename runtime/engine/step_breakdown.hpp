@@ -16,13 +16,14 @@ namespace millrace::runtime {
 ///     credit      waits for a free slot of the output ring
 ///     exchange    waits inside of an action for rows of other ranks, which no compute has hidden
 ///     data        waits for the loader
+///     reduction   waits for gradient sums of the ranks that hold the same weights
 ///     optimizer   gradient sums, their squares, optimizer step and snapshot
 ///     other       everything that no record covers: control messages, issue latency
 ///
 /// If the producer's finish is not known (it ran on another host, whose clock differs), the whole wait counts as bubble.
 struct StepBreakdown {
   std::int64_t wall = 0;
-  std::int64_t compute = 0, bubble = 0, transport = 0, credit = 0, exchange = 0, data = 0, optimizer = 0, other = 0;
+  std::int64_t compute = 0, bubble = 0, transport = 0, credit = 0, exchange = 0, data = 0, reduction = 0, optimizer = 0, other = 0;
 
   /// The fraction of a part in the wall time, 0 to 1; 0 for an empty step.
   [[nodiscard]] double share(std::int64_t part) const { return wall > 0 ? static_cast<double>(part) / static_cast<double>(wall) : 0.0; }

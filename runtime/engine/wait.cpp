@@ -18,6 +18,8 @@ const char* to_string(WaitReason reason) {
       return "exchange";
     case WaitReason::compute:
       return "compute";
+    case WaitReason::replicas:
+      return "replicas";
   }
   return "?";
 }
@@ -33,6 +35,8 @@ std::string describe(const Wait& wait) {
     case WaitReason::exchange:
       return fmt::format("rank {} waits for exchange {} with the owners of experts, before segment {} of {}", wait.rank, wait.exchange,
                          wait.segment, wait.action);
+    case WaitReason::replicas:
+      return fmt::format("rank {} waits for ranks that hold the same weights", wait.rank);
     case WaitReason::credit:
       return fmt::format("rank {} waits for a free slot towards stage {} on rank {}, before {}", wait.rank, wait.stage, wait.peer,
                          wait.action);

@@ -83,6 +83,9 @@ class Sweep {
       case WaitReason::exchange:
         result_[Cause::exchange] += end - begin;
         return;
+      case WaitReason::replicas:
+        result_[Cause::reduction] += end - begin;
+        return;
       case WaitReason::none:
       case WaitReason::compute:
         result_[Cause::other] += end - begin;
@@ -108,15 +111,16 @@ class Sweep {
 }  // namespace
 
 const char* to_string(Cause cause) {
-  static constexpr std::array<const char*, cause_count> names = {
-      "forward",  "input_gradient", "weight_gradient", "backward",  "optimizer", "bubble", "imbalance",
-      "transfer", "data",           "checkpoint",      "transport", "exchange",  "other"};
+  static constexpr std::array<const char*, cause_count> names = {"forward",   "input_gradient", "weight_gradient", "backward", "optimizer",
+                                                                 "bubble",    "imbalance",      "transfer",        "data",     "checkpoint",
+                                                                 "transport", "exchange",       "reduction",       "other"};
   return names.at(static_cast<std::size_t>(cause));
 }
 
 std::int64_t Attribution::idle() const {
   const Attribution& self = *this;
-  return self[Cause::bubble] + self[Cause::imbalance] + self[Cause::transfer] + self[Cause::transport] + self[Cause::exchange];
+  return self[Cause::bubble] + self[Cause::imbalance] + self[Cause::transfer] + self[Cause::transport] + self[Cause::exchange] +
+         self[Cause::reduction];
 }
 
 std::vector<Attribution> attribute(const Schedule& schedule, const StepView& view, const Exchanging& exchanging) {

@@ -22,6 +22,7 @@ namespace millrace::runtime {
 ///     checkpoint   copies of parameters and optimizer states for a snapshot
 ///     transport    waits for a free slot of the output ring
 ///     exchange     waits inside of an action for rows of the ranks that share its experts: what no compute has hidden
+///     reduction    waits for gradient sums and updated parameters of the ranks that hold the same weights
 ///     other        everything that no record covers: messages, issue, the coordinator's turn between gradients and update
 enum class Cause : std::uint8_t {
   forward,
@@ -36,9 +37,10 @@ enum class Cause : std::uint8_t {
   checkpoint,
   transport,
   exchange,
+  reduction,
   other
 };
-inline constexpr std::size_t cause_count = 13;
+inline constexpr std::size_t cause_count = 14;
 [[nodiscard]] const char* to_string(Cause cause);
 
 /// One rank in one step, in nanoseconds. The parts add up to `wall`, which is the step's time and the same for all ranks.
@@ -49,7 +51,7 @@ struct Attribution {
   std::int64_t beyond = 0;
   [[nodiscard]] std::int64_t& operator[](Cause cause) { return parts[static_cast<std::size_t>(cause)]; }
   [[nodiscard]] std::int64_t operator[](Cause cause) const { return parts[static_cast<std::size_t>(cause)]; }
-  /// Waits for other ranks: bubble, imbalance, transfer, transport and exchange.
+  /// Waits for other ranks: bubble, imbalance, transfer, transport, exchange and reduction.
   [[nodiscard]] std::int64_t idle() const;
 };
 

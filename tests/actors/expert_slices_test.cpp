@@ -111,7 +111,7 @@ class Owner {
     stage.accumulator = layout().accumulator_bytes;
     stage.expert_accumulator = layout().expert_accumulator_bytes;
     stage.state = layout().state_bytes;
-    stage.square = layout().parts() * sizeof(double);
+    stage.square = layout().reported_pieces() * sizeof(double);
     for (const StoredParameter& tensor : layout().tensors)
       stage.workspace = std::max(stage.workspace, plan_.optimizer->scratch_bytes(tensor.matrices, {{}, 1}));
     return {.staging = true, .stages = {stage}};
@@ -215,7 +215,7 @@ TEST(ExpertSlices, HaveTheNormOfTheWhole) {
   for (const int count : {2, 4}) EXPECT_EQ(norm_of(owners_of(plan, count)), norm) << count;
   auto incomplete = owners_of(plan, 4);
   incomplete.erase(incomplete.begin() + 2);
-  expect_error([&] { (void)norm_of(incomplete); }, ExitCode::internal, {"square sums", "part 3 of 4 after 2 of its 4"});
+  expect_error([&] { (void)norm_of(incomplete); }, ExitCode::internal, {"square sums", "piece 3 of 4 after 2 of its 4"});
 }
 
 /// Owners after one update from initial values.

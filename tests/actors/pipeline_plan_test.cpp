@@ -273,6 +273,78 @@ TEST(Mesh, EveryCopyAddsTheUsesOfATiedTable) {
   EXPECT_EQ(std::vector<std::string>(list.end() - 4, list.end()), uses);
 }
 
+PlanRequest divided(PlanRequest asked) {
+  asked.mesh.shard = "optimizer";
+  return asked;
+}
+
+TEST(Mesh, CopiesThatDivideTheUpdateSendNoWholeSums) {
+  const auto plan = make_plan(divided(with_copies(request("1f1b", 2, 8, false), 4, 4)));
+  EXPECT_TRUE(plan.divides_update());
+  EXPECT_TRUE(plan.sums.empty());
+  const ReplicaGroup group = plan.replica_group(runtime::StageId(3), false);  // of copy 1, position 1
+  EXPECT_EQ(group.ranks, (std::vector<runtime::RankId>{runtime::RankId(1), runtime::RankId(3), runtime::RankId(5), runtime::RankId(7)}));
+  EXPECT_EQ(group.copies, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(group.id, 1);
+  EXPECT_NE(plan.text(), make_plan(with_copies(request("1f1b", 2, 8, false), 4, 4)).text()) << "processes compare it";
+  EXPECT_FALSE(make_plan(divided(request("1f1b", 2, 8, false))).divides_update()) << "nobody to divide it with";
+}
+
+// Of a tied table member m of both groups exchanges what it owns; a table of one hash chunk is one member's alone.
+TEST(Mesh, ATiedTableIsDividedAlikeWhereverItIs) {
+  auto asked = divided(with_copies(request("1f1b", 2, 4, true), 2, 2));
+  EXPECT_EQ(texts(make_plan(asked).sums), (std::vector<std::string>{"0 -> 1: 0", "1 -> 0: 1"}));
+  asked.model.vocab_size = 3 << 15;  // 32 · 2^15 elements are a chunk
+  const auto plan = make_plan(asked);
+  EXPECT_EQ(texts(plan.sums), (std::vector<std::string>{"0 -> 1: 0", "1 -> 0: 1", "2 -> 3: 0", "3 -> 2: 1"}));
+  const std::int64_t chunk = 1 << 20;
+  EXPECT_EQ(plan.sums[0].parts[0].elements, plan.sums[1].parts[0].elements);
+  EXPECT_EQ(plan.sums[0].parts[0].elements.count + plan.sums[2].parts[0].elements.count, 3 * chunk);
+  for (const SumMessage& message : plan.sums) EXPECT_EQ(message.bytes(), static_cast<std::size_t>(message.parts[0].elements.count) * 4);
+}
+
+TEST(Mesh, TheDirectionsOfAMirrorDivideTheUpdateToo) {
+  auto asked = divided(request("dualpipe", 4, 8, true));
+  asked.model.mtp_layers = 2;
+  asked.pipeline.layout = "E t*4 | M | M | H";
+  const auto plan = make_plan(asked);
+  EXPECT_TRUE(plan.divides_update());
+  // Stage 0 is on rank 0 and, the other way, on rank 3; so is the head.
+  const ReplicaGroup embedding = plan.replica_group(runtime::StageId(0), false), head = plan.replica_group(runtime::StageId(3), false);
+  EXPECT_EQ(embedding.ranks, (std::vector<runtime::RankId>{runtime::RankId(0), runtime::RankId(3)}));
+  EXPECT_EQ(embedding.copies, (std::vector<int>{0, 1}));
+  EXPECT_EQ(head.id, embedding.id);
+  EXPECT_EQ(head.copies, (std::vector<int>{1, 0})) << "the head of the first direction is on rank 3";
+  // The first members of both groups own all of the table, which is one chunk.
+  EXPECT_EQ(texts(plan.sums), (std::vector<std::string>{"0 -> 1: 0 1", "1 -> 0: 2 3"}));
+  // All members take the stages in the same order.
+  const auto first = stage_replicas(plan, runtime::RankId(0)), last = stage_replicas(plan, runtime::RankId(3));
+  ASSERT_EQ(first.size(), last.size());
+  EXPECT_EQ(first.front().copies, (std::vector<int>{0, 1}));
+  EXPECT_EQ(first.back().copies, (std::vector<int>{1, 0}));
+  const auto& placement = plan.schedule.placement;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(placement.model_stage(first[i].stage), placement.model_stage(last[i].stage));
+    EXPECT_EQ(first[i].copies, last[i].copies);
+  }
+}
+
+TEST(Mesh, OwnersOfTheSameExpertsDivideTheirUpdate) {
+  auto asked = divided(with_experts(with_copies(request("1f1b", 1, 8, false), 4, 4), 4));
+  asked.mesh.expert = 2;
+  asked.train.expert_accumulators = 2;
+  const auto plan = make_plan(asked);
+  const ReplicaGroup dense = plan.replica_group(runtime::StageId(2), false), experts = plan.replica_group(runtime::StageId(2), true);
+  EXPECT_EQ(dense.ranks.size(), 4U);
+  // Replica c is member c / groups of group c mod groups, so those with the same experts are c and c + 1.
+  EXPECT_EQ(experts.ranks, (std::vector<runtime::RankId>{runtime::RankId(2), runtime::RankId(3)}));
+  EXPECT_EQ(experts.copies, (std::vector<int>{0, 1}));
+  EXPECT_NE(experts.id, dense.id);
+  std::set<int> ids;
+  for (int stage = 0; stage < 4; ++stage) ids.insert(plan.replica_group(runtime::StageId(stage), true).id);
+  EXPECT_EQ(ids.size(), 2U);
+}
+
 TEST(Mesh, CopiesThatAreNoPowerOfTwoSendSeveralSums) {
   const auto plan = make_plan(with_copies(request("1f1b", 1, 6, false), 3, 6));
   ASSERT_EQ(plan.sums.size(), 6U);

@@ -52,6 +52,8 @@ struct BenchOptions {
   bool tied = true;
   std::int64_t accumulators = 1;
   std::int64_t chunks = 1, layers = 2;
+  bool divides = false;  // mesh.shard = optimizer
+  std::size_t window = std::size_t{4} << 20;
   std::string family = "llama";
   std::function<std::vector<CapturedTensor>()> captured;
   std::function<kernels::DeviceMemory()> device_memory;
@@ -78,6 +80,8 @@ class Bench {
     request.train.accumulators = options.accumulators;
     request.pipeline.ranks = options.ranks;
     request.mesh.data = options.copies;
+    if (options.divides) request.mesh.shard = "optimizer";
+    request.mesh.window = options.window;
     const int ranks = options.copies * options.ranks;
     request.pipeline.chunks = options.chunks;
     request.pipeline.schedule = options.schedule;
@@ -105,6 +109,7 @@ class Bench {
       all.push_back({seat.rank.get(), &seat});
     }
     links_ = connect(plan, cluster::Topology(ranks, 1, 0), nullptr, all);
+    replicas_ = connect_replicas(plan, cluster::Topology(ranks, 1, 0), nullptr, all);
   }
 
   struct Seat final : RankPort, RankEvents {
@@ -150,6 +155,9 @@ class Bench {
       bench.post("credit", [this, channel, sequence] { control->slot_writable(channel, sequence); });
     }
     void on_exchanged(int, std::int64_t) override { ADD_FAILURE() << "no rank of the bench shares experts"; }
+    void on_replicas_exchanged(std::size_t transfer) override {
+      bench.post("replicas", [this, transfer] { control->replicas_exchanged(transfer); });
+    }
     void failed(const TaskFailed& failure) override { control->failed(failure); }
 
     /// The activity that the rank reports.
@@ -179,7 +187,7 @@ class Bench {
     int begins = 0, stops = 0;
   };
 
-  /// Delivers all events except those of a kind that is held back: action, work, batch, token, credit.
+  /// Delivers all events except those of a kind that is held back: action, work, batch, token, credit, replicas.
   void settle(const std::set<std::string>& held = {}) {
     while (step(held)) continue;
   }
@@ -207,6 +215,17 @@ class Bench {
     tell(Optimize{step, step + 1, 0.5, 0.01});
   }
   [[nodiscard]] std::vector<double> losses() const { return seats.back()->reported<StepReport>().back().losses.at(0).sums; }
+  /// The bits of all parameters of a rank.
+  [[nodiscard]] std::vector<std::byte> parameters(std::size_t rank) const {
+    std::vector<std::byte> bytes;
+    for (const auto* stage : seats[rank]->rank->compute().stages()) {
+      for (const auto& tensor : stage->shard().tensors()) {
+        const kernels::Tensor values = stage->shard().master(tensor);
+        bytes.insert(bytes.end(), values.data, values.data + values.bytes());
+      }
+    }
+    return bytes;
+  }
   /// Square sums of all gradients in the newest reports, by tensor; a tensor that is on two ranks counts once.
   [[nodiscard]] std::vector<double> squares() const {
     std::vector<double> found(plan.parameters.size(), -1);
@@ -224,6 +243,7 @@ class Bench {
   NumberedBatches batches_;
   std::deque<std::pair<std::string, std::function<void()>>> events_;
   std::unique_ptr<cluster::Links> links_;
+  std::unique_ptr<cluster::Exchanges> replicas_;
 };
 
 }  // namespace millrace::actors

@@ -16,6 +16,7 @@ TEST(StepTimes, AWaitIsForATokenOnItsWayOrForASlot) {
   shares.credit = 400;
   shares.exchange = 7;
   shares.data = 50;
+  shares.reduction = 11;
   const auto times = step_times(shares);
   EXPECT_EQ(times.wall, 1000);
   EXPECT_EQ(times.compute, 100);
@@ -23,7 +24,8 @@ TEST(StepTimes, AWaitIsForATokenOnItsWayOrForASlot) {
   EXPECT_EQ(times.wait, 403);
   EXPECT_EQ(times.exchange, 7);
   EXPECT_EQ(times.data, 50);
-  EXPECT_EQ(times.other(), 1000 - 100 - 20 - 403 - 7 - 50);
+  EXPECT_EQ(times.other(), 1000 - 100 - 20 - 403 - 7 - 50 - 11);
+  EXPECT_EQ(times.reduction, 11);
 }
 
 TEST(StepMetrics, OfAllRanksAreCombinedAsTheTableSays) {
@@ -39,13 +41,15 @@ TEST(StepMetrics, OfAllRanksAreCombinedAsTheTableSays) {
 
 TEST(StepMetrics, ARankMeasuresEachOfThem) {
   std::vector<double> values;
-  measure_step({1000, 100, 20, 403, 7, 50}, 4096, values);
+  measure_step({1000, 100, 20, 403, 7, 50, 11}, {4096, 512}, values);
   ASSERT_EQ(values.size(), step_metrics.size());
   EXPECT_EQ(values[metric_index("bubble")], 20);
   EXPECT_EQ(values[metric_index("wait")], 403);
   EXPECT_EQ(values[metric_index("exchange")], 7);
   EXPECT_EQ(values[metric_index("exchange_bytes")], 4096);
   EXPECT_EQ(values[metric_index("data")], 50);
+  EXPECT_EQ(values[metric_index("reduction")], 11);
+  EXPECT_EQ(values[metric_index("reduction_bytes")], 512);
   EXPECT_GT(values[metric_index("resident_bytes")], 0x1p20);
 }
 

@@ -22,6 +22,10 @@ void expect_the_numbers_of_one_rank(const std::string& model, int processes, con
 
 TEST(ExpertParallel, TwoOwnersInOneProcess) { expect_the_numbers_of_one_rank("mixtral", 1, {"mesh.expert=2"}); }
 
+TEST(ExpertParallel, CopiesThatDivideTheUpdate) {
+  expect_the_numbers_of_one_rank("mixtral", 2, {"mesh.expert=2", "mesh.shard=optimizer", "pipeline.ranks=2"});
+}
+
 TEST(ExpertParallel, FourOwnersInTwoProcesses) { expect_the_numbers_of_one_rank("deepseek_v3", 2, {"mesh.expert=4"}); }
 
 TEST(ExpertParallel, InAPipelineWithSplitBackward) {

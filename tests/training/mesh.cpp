@@ -25,4 +25,10 @@ LayoutCase mesh_run(const MeshPipeline& pipeline, int copies, int processes, boo
   return {numbers, {fmt::format("{}_copies_of_{}_in_{}", copies, pipeline.name, processes), processes, std::move(words)}};
 }
 
+LayoutCase divided(LayoutCase one) {
+  one.layout.name += "_divided";
+  one.layout.words.emplace_back("mesh.shard=optimizer");
+  return one;
+}
+
 }  // namespace millrace::tests

@@ -17,4 +17,7 @@ struct MeshPipeline {
 [[nodiscard]] LayoutCase mesh_run(const MeshPipeline& pipeline, int copies, int processes, bool tied, int accumulators = 0,
                                   const std::string& dtype = "fp32");
 
+/// The same where the copies divide the update of their weights (mesh.shard = optimizer).
+[[nodiscard]] LayoutCase divided(LayoutCase one);
+
 }  // namespace millrace::tests

@@ -12,8 +12,13 @@ std::vector<LayoutCase> cases() {
     for (const bool tied : {false, true}) {
       for (const int copies : {2, 4}) {
         for (const int processes : {1, 2, 4})
-          if (copies * pipeline.ranks % processes == 0) all.push_back(mesh_run(pipeline, copies, processes, tied));
+          for (const bool divides : {false, true}) {
+            if (copies * pipeline.ranks % processes > 0) continue;
+            const LayoutCase one = mesh_run(pipeline, copies, processes, tied);
+            all.push_back(divides ? divided(one) : one);
+          }
         all.push_back(mesh_run(pipeline, copies, 1, tied, 8, "bf16"));
+        all.push_back(divided(all.back()));
       }
     }
   }
@@ -31,6 +36,7 @@ TEST(EveryMesh, AlsoWithThreeCopies) {
   LayoutCase three = mesh_run(mesh_pipelines().front(), 3, 1, true, 6);
   three.numbers.microbatches = 12;
   expect_the_bits_of_one_rank(three);
+  expect_the_bits_of_one_rank(divided(three));
 }
 
 }  // namespace

@@ -23,7 +23,11 @@ std::vector<LayoutCase> cases() {
           mesh_run(pipeline("1f1b"), 2, 1, true, 8),
           mesh_run(pipeline("zb_v"), 4, 1, true),
           mesh_run(pipeline("dualpipe"), 2, 2, true),
-          mesh_run(pipeline("chunks"), 2, 1, false, 2, "bf16")};
+          mesh_run(pipeline("chunks"), 2, 1, false, 2, "bf16"),
+          divided(mesh_run(pipeline("alone"), 4, 2, true)),
+          divided(mesh_run(pipeline("1f1b"), 2, 4, true, 8)),
+          divided(mesh_run(pipeline("dualpipe"), 2, 2, true)),
+          divided(mesh_run(pipeline("zb_v"), 2, 1, true, 2, "bf16"))};
 }
 
 class Meshes : public ::testing::TestWithParam<LayoutCase> {};
@@ -31,6 +35,39 @@ class Meshes : public ::testing::TestWithParam<LayoutCase> {};
 TEST_P(Meshes, HaveTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Some, Meshes, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
+
+// Tables of five hash chunks, which copies divide within, and reduce in several steps.
+TEST(Mesh, DividesLargeTensors) {
+  Words words{"model.vocab_size=20000", "model.hidden_size=256", "train.accumulators=4", "train.steps=3", "evaluate.every=0"};
+  const auto run = [&](int processes, const Words& more) {
+    auto all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = run_small(processes, all);
+    EXPECT_EQ(outcome.code, 0) << outcome.said;
+    return outcome;
+  };
+  const Outcome one = run(1, {}), two = run(2, {"mesh.data=2", "mesh.shard=optimizer"}),
+                four = run(1, {"mesh.data=4", "mesh.shard=optimizer", "train.first_moment=fp32"});
+  EXPECT_EQ(two.lines, one.lines);
+  EXPECT_EQ(two.hash, one.hash);
+  EXPECT_EQ(four.hash, one.hash);
+}
+
+// Muon updates whole matrices, and evaluations of averages need those of all copies.
+TEST(Mesh, DividesTheUpdateOfOtherOptimizers) {
+  const Words muon{"train.optimizer=muon", "train.average_decay=0.9", "evaluate.average=true", "train.accumulators=2",
+                   "train.skip_spikes=true"};
+  const auto run = [&](int processes, const Words& more) {
+    auto all = muon;
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = run_small(processes, all);
+    EXPECT_EQ(outcome.code, 0) << outcome.said;
+    return outcome;
+  };
+  const Outcome one = run(1, {}), two = run(2, {"mesh.data=2", "mesh.shard=optimizer", "pipeline.ranks=2", "train.dtype=fp32"});
+  EXPECT_EQ(two.lines, one.lines);
+  EXPECT_EQ(two.hash, one.hash);
+}
 
 /// Runs that share a folder, one after another.
 struct RunFolder {
@@ -62,7 +99,8 @@ TEST(Mesh, RecordsTheTensorsOfOneRank) {
   for (const auto& [name, words] :
        std::vector<std::pair<std::string, Words>>{{"one", {}},
                                                   {"copies", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}},
-                                                  {"mirror", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}}}) {
+                                                  {"mirror", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}},
+                                                  {"divided", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"}}}) {
     const auto job = runs.train(1, name, [&, more = words]() mutable {
       more.insert(more.end(), {"run.record=hashes", "train.steps=2"});
       return more;
@@ -79,7 +117,9 @@ TEST(Mesh, GoesOnWithAnotherNumberOfCopies) {
   const RunFolder runs;
   ASSERT_EQ(runs.train(1, "whole", {}).code, 0);
   const Words killed{"checkpoint.every=1", "debug.fault=point=checkpoint.after_commit:hit=1:kill:rank=0"};
-  for (const Words& mesh : {Words{"mesh.data=4"}, Words{"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}, Words{}}) {
+  for (const Words& mesh :
+       {Words{"mesh.data=4", "mesh.shard=optimizer"}, Words{"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"},
+        Words{"mesh.data=2", "mesh.shard=optimizer"}}) {
     auto words = killed;
     words.insert(words.end(), mesh.begin(), mesh.end());
     EXPECT_NE(runs.train(1, "cut", words).code, 0);

@@ -28,8 +28,9 @@ using runtime::milliseconds;
 
 constexpr std::size_t max_lines = 10;
 constexpr std::uint64_t max_file_bytes = std::uint64_t{2} << 30;  // of a file that is checked
-constexpr std::array<const char*, cause_count> columns = {"F",        "I",    "W",          "B",         "optimizer", "bubble", "imbalance",
-                                                          "transfer", "data", "checkpoint", "transport", "exchange",  "other"};
+constexpr std::array<const char*, cause_count> columns = {"F",         "I",         "W",         "B",    "optimizer",
+                                                          "bubble",    "imbalance", "transfer",  "data", "checkpoint",
+                                                          "transport", "exchange",  "reduction", "other"};
 
 std::string print_head(const runtime::Profile& profile) {
   const auto& measured = profile.measured;

@@ -22,6 +22,7 @@ const causeNames = {
   checkpoint: "checkpoint",
   transport: "transport",
   exchange: "exchange of experts' rows",
+  reduction: "reduction between replicas",
   other: "other",
 };
 const computeCauses = new Set(["forward", "input_gradient", "weight_gradient", "backward", "optimizer"]);
@@ -33,6 +34,7 @@ const waitKinds = {
   credit: {colour: "transport", name: "credit (room at the receiver)"},
   batch: {colour: "data", name: "its batch"},
   exchange: {colour: "exchange", name: "rows of the ranks that share its experts"},
+  replicas: {colour: "reduction", name: "gradient sums or parameters of other replicas"},
 };
 
 function kindOf(letter) { return actionKinds[letter] ?? {colour: "other", name: letter}; }

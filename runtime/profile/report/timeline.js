@@ -99,7 +99,7 @@ function showTimeline(profile) {
 function timelineLegend(model) {
   const kinds = new Set(model.ranks.flatMap((rank) => rank.measured.map((span) => span.kind)));
   const waits = new Set(model.ranks.flatMap((rank) => rank.waits.map((span) => span.colour)));
-  const words = {bubble: "waits for what is not made yet", transfer: "waits for what is under way", transport: "waits for room (credit)", data: "waits for its batch", exchange: "waits for experts' rows"};
+  const words = {bubble: "waits for what is not made yet", transfer: "waits for what is under way", transport: "waits for room (credit)", data: "waits for its batch", exchange: "waits for experts' rows", reduction: "waits for other replicas"};
   return [...Object.keys(actionKinds).filter((kind) => kinds.has(kind)).map((kind) => [kindOf(kind).colour, "OS".includes(kind) ? kindOf(kind).name : `${kind} ${kindOf(kind).name}`]),
     ...Object.keys(words).filter((colour) => waits.has(colour)).map((colour) => [colour, words[colour]])];
 }

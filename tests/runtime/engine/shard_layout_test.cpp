@@ -286,5 +286,91 @@ TEST(ShardLayout, AnOwnerHasTheFirstUseAndNoCopy) {
   EXPECT_FALSE(tensor.has_use(2));
 }
 
+// -- divided between replicas
+// --------------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<const Optimizer> optimizer(const std::string& name, const std::string& first_moment = "fp32") {
+  TrainConfig train;
+  train.optimizer = name;
+  train.first_moment = first_moment;
+  return make_optimizer(train);
+}
+
+StageParameter weight(const std::string& name, kernels::Shape shape, int order) {
+  StageParameter parameter;
+  parameter.name = name;
+  parameter.shape = shape;
+  parameter.stage = StageId{0};
+  parameter.order = order;
+  return parameter;
+}
+
+TEST(DividedShards, HaveTheStatesOfWhatTheyOwn) {
+  const auto adamw = optimizer("adamw");
+  const std::int64_t rows = 5 << 10;  // of 1024: five hash chunks of 4 MiB
+  const std::vector<StageParameter> parameters{weight("matrix", {rows, 1024}, 0), weight("norm", {100}, 1)};
+  std::size_t states = 0;
+  std::int64_t owned = 0;
+  for (int member = 0; member < 2; ++member) {
+    const auto rank = lay_out_shards(two_stages, parameters, kernels::DType::f32, adamw.get(), {{2, member}, {}, 0});
+    const ShardLayout& shard = rank.stages[0];
+    const StoredParameter& matrix = shard.at("matrix");
+    EXPECT_TRUE(matrix.divided);
+    EXPECT_EQ(matrix.owned.first % (1 << 20), 0) << "between chunks that are hashed";
+    EXPECT_EQ(matrix.reported(), matrix.owned);
+    owned += matrix.owned.count;
+    states += shard.state_bytes;
+    EXPECT_EQ(shard.master.bytes, static_cast<std::size_t>(rows) * 4096 + 512) << "all parameters are here";
+    EXPECT_EQ(shard.reported_pieces(), static_cast<std::size_t>((matrix.owned.count + piece_elements - 1) / piece_elements) +
+                                           (shard.at("norm").owned.empty() ? 0U : 1U));
+  }
+  EXPECT_EQ(owned, rows * 1024);
+  EXPECT_EQ(states, 2U * (static_cast<std::size_t>(rows) * 4096 + 512)) << "two moments of all, between the two";
+}
+
+TEST(DividedShards, AreCutWhereTheSmallestStateHasAChunk) {
+  EXPECT_EQ(division_unit({3000, 1000}, false, {}, nullptr), 1 << 20);
+  EXPECT_EQ(division_unit({3000, 1000}, false, {}, optimizer("adamw", "bf16").get()), 1 << 21);
+  EXPECT_EQ(division_unit({8, 30, 10}, true, {}, nullptr), 300) << "an expert";
+  EXPECT_EQ(division_unit({3000, 1000}, false, {1, 3000, 1000, true}, nullptr), 3000000) << "a matrix";
+}
+
+TEST(DividedShards, DivideATiedTableByItself) {
+  auto parameters = tied();
+  for (StageParameter& parameter : parameters) parameter.tied = parameter.name == "table";
+  const auto rank = lay_out_shards(two_stages, parameters, kernels::DType::f32, nullptr, {{2, 1}, {}, std::size_t{1} << 30});
+  const auto &first = rank.stages[0], &last = rank.stages[1];
+  ASSERT_EQ(first.buckets.size(), 2U);
+  EXPECT_EQ(first.buckets[0].cuts.back(), 512U) << "the table";
+  EXPECT_EQ(first.buckets[0].master, first.at("table").offset);
+  EXPECT_EQ(first.buckets[1].master, first.at("bias").offset);
+  ASSERT_EQ(last.buckets.size(), 2U);
+  EXPECT_EQ(last.buckets[0].cuts, first.buckets[0].cuts) << "the gradient of its second use is divided alike";
+  EXPECT_EQ(last.buckets[0].master, ShardLayout::nowhere) << "the parameters are in the first stage's shard";
+}
+
+TEST(DividedShards, KeepWeightsOfExpertsTogether) {
+  std::vector<StageParameter> parameters;
+  for (int layer = 0; layer < 2; ++layer) {
+    parameters.push_back(weight("up" + std::to_string(layer), {4, 16, 16}, 2 * layer));
+    parameters.back().experts = {0, 4};
+    parameters.push_back(weight("attention" + std::to_string(layer), {16, 16}, 2 * layer + 1));
+  }
+  const auto rank = lay_out_shards(two_stages, parameters, kernels::DType::f32, nullptr, {{2, 0}, {2, 0}, std::size_t{1} << 30});
+  const ShardLayout& shard = rank.stages[0];
+  ASSERT_EQ(shard.buckets.size(), 2U);
+  EXPECT_FALSE(shard.buckets[0].experts);
+  EXPECT_TRUE(shard.buckets[1].experts);
+  for (const ShardLayout::Bucket& bucket : shard.buckets) {
+    for (const StoredParameter& tensor : shard.tensors) {
+      if (tensor.experts.present() != bucket.experts) continue;
+      EXPECT_EQ(tensor.offset - bucket.master, tensor.uses[0].accumulator - bucket.cuts.front()) << tensor.name;
+    }
+  }
+  EXPECT_EQ(shard.at("up0").owned.count % 256, 0) << "whole experts";
+  EXPECT_FALSE(lay_out_shards(two_stages, parameters, kernels::DType::f32, nullptr, {{2, 0}, {}, 0}).stages[0].at("up0").divided)
+      << "nobody else has them";
+}
+
 }  // namespace
 }  // namespace millrace::runtime

@@ -148,7 +148,7 @@ TEST(Norm, AddsInModelOrderAndEachTensorOnce) {
 }
 
 // Expert by expert within a tensor, then tensor by tensor: not all experts in one chain.
-TEST(Norm, AddsTheExpertsOfATensorInOrder) {
+TEST(Norm, AddsThePiecesOfATensorInOrder) {
   const std::vector<TensorSquareSum> sums = {{1, 1.0, 2, 3}, {0, 1e16}, {1, 1.0, 0, 3}, {1, 1.0, 1, 3}};
   EXPECT_EQ(global_norm(sums), std::sqrt(1e16 + 3.0));
   const auto without = [&](std::size_t which) {
@@ -157,10 +157,10 @@ TEST(Norm, AddsTheExpertsOfATensorInOrder) {
     return some;
   };
   tests::expect_error([&] { (void)global_norm(without(0)); }, ExitCode::internal, {"tensor 1 has no more after 2 of its 3"});
-  tests::expect_error([&] { (void)global_norm(without(2)); }, ExitCode::internal, {"tensor 1 has that of part 1 of 3 after 0 of its 3"});
+  tests::expect_error([&] { (void)global_norm(without(2)); }, ExitCode::internal, {"tensor 1 has that of piece 1 of 3 after 0 of its 3"});
   auto twice = sums;
   twice.push_back(sums[0]);
-  tests::expect_error([&] { (void)global_norm(twice); }, ExitCode::internal, {"tensor 1", "part 2 of 3 after 3 of its 3"});
+  tests::expect_error([&] { (void)global_norm(twice); }, ExitCode::internal, {"tensor 1", "piece 2 of 3 after 3 of its 3"});
 }
 
 TEST(Clip, ScalesDownOnly) {

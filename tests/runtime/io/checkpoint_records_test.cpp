@@ -82,7 +82,7 @@ TEST(CheckpointRecords, RefusesWhatAManifestCannotSay) {
   const struct {
     const char *from, *to, *word;
   } table[] = {
-      {"\"schema\": 1", "\"schema\": 3", "schema = 3, expected 1 to 2"},
+      {"\"schema\": 1", "\"schema\": 4", "schema = 4, expected 1 to 3"},
       {"\"schema\": 1", "\"schema\": \"1\"", "schema = \"1\", expected an integer from 0"},
       {"\"step\": 7", "\"steps\": 7", "step is missing"},
       {"\"step\": 7", "\"step\": -7", "step = -7, expected an integer from 0"},
@@ -147,7 +147,7 @@ TEST(CheckpointRecords, RefusesExpertsThatAreNotInOrder) {
   const struct {
     const char *from, *to, *word;
   } table[] = {
-      {"\"schema\": 2", "\"schema\": 1", "tensor 'c' has slices, expected none in a manifest of schema 1"},
+      {"\"schema\": 2", "\"schema\": 1", "tensor 'c' has slices of experts, expected none in a manifest of schema 1"},
       {"\"first\": 2", "\"first\": 1", "tensor 'c' has experts 0 to 1 (s) and 1 to 2 (t), expected 0 to 3, each once"},
       {"\"first\": 2", "\"first\": 4", "first = 4, expected an integer from 0 to 3"},
       {"\"count\": 2", "\"count\": 5", "count = 5, expected an integer from 1 to 4"},
@@ -175,6 +175,57 @@ TEST(CheckpointRecords, SlicesOfDifferentTensorsAreNotJoined) {
                        "here: tensor 'c' is F32 [2, 3] of 2 experts in one file and F32 [2, 4] of 2 experts in another"));
 }
 
+/// A tensor of two and a half chunks in two files.
+Manifest divided() {
+  Manifest manifest = sliced();
+  const auto hash = hash_of(std::string_view("x"));
+  const std::int64_t chunk = hash_chunk_bytes / 4;
+  manifest.tensors = {{"d", FileDType::f32, {5, chunk / 2}, "", {hash, hash, hash}, 0, {{"s", 0, 2 * chunk}, {"t", 2 * chunk, chunk / 2}}}};
+  manifest.state = manifest.state_hash();
+  return manifest;
+}
+
+TEST(CheckpointRecords, ADividedTensorHasTheHashOfAWholeOne) {
+  const auto manifest = divided();
+  const auto text = manifest.text();
+  EXPECT_TRUE(contains(text, "\"schema\": 3"));
+  const auto read = Manifest::from_text(text, "m");
+  EXPECT_EQ(read.text(), text);
+  EXPECT_EQ(read.tensors[0].units(), 5 * static_cast<std::int64_t>(hash_chunk_bytes) / 8);
+  auto whole = manifest;
+  whole.tensors[0].slices.clear();
+  whole.tensors[0].shard = "s";
+  EXPECT_TRUE(contains(whole.text(), "\"schema\": 1"));
+  EXPECT_EQ(whole.state_hash(), manifest.state);
+}
+
+TEST(CheckpointRecords, RefusesElementsThatAreNotInOrder) {
+  const auto text = divided().text();
+  const struct {
+    const char *from, *to, *word;
+  } table[] = {
+      {"\"schema\": 3", "\"schema\": 2", "tensor 'd' has slices of elements, expected none in a manifest of schema 2"},
+      {"\"first\": 2097152", "\"first\": 1048576",
+       "tensor 'd' has elements 0 to 2097151 (s) and 1048576 to 1572863 (t), expected 0 to 2621439"},
+      {"\"first\": 2097152", "\"first\": 2621440", "first = 2621440, expected an integer from 0 to 2621439"},
+      {"\"count\": 2097152", "\"count\": 1000", "tensor 'd' has 3 chunk hashes, expected 2"},
+      {"\"count\": 2097152", "\"count\": 2097151", "expected 0 to 2621439, each once and from multiples of 1048576 on"},
+  };
+  for (const auto& [from, to, word] : table) {
+    const auto message =
+        error_of(ExitCode::checkpoint, [&, f = from, t = to] { (void)Manifest::from_text(replaced(text, f, t), "a/manifest.json"); });
+    EXPECT_TRUE(contains(message, word)) << to << ": " << message;
+  }
+}
+
+TEST(CheckpointRecords, ATensorIsNotPartlyInSlices) {
+  const auto hash = hash_of(std::string_view("x"));
+  const TensorRecord slice{"c", FileDType::f32, {2, 3}, "", {hash}, 0, {{"s", 0, 6}}}, whole{"c", FileDType::f32, {2, 3}, "t", {hash}};
+  EXPECT_EQ(joined({slice}, "here").size(), 1U);
+  for (const auto& tensors : {std::vector{slice, whole}, std::vector{whole, slice}})
+    EXPECT_TRUE(contains(error_of(ExitCode::internal, [&] { (void)joined(tensors, "here"); }), "F32 [2, 3] in one piece"));
+}
+
 TEST(CheckpointRecords, ACommitIsReadOnlyAsItIsWritten) {
   const Commit commit{7, 3, 100, hash_of(std::string_view("x"))};
   const auto read = Commit::from_text(commit.text(), "COMMIT");
@@ -186,6 +237,46 @@ TEST(CheckpointRecords, ACommitIsReadOnlyAsItIsWritten) {
                            replaced(commit.text(), "}", ",\"more\":1}")})
     EXPECT_TRUE(
         contains(error_of(ExitCode::checkpoint, [&, t = text] { (void)Commit::from_text(t, "f/COMMIT"); }), "not as it was written"));
+}
+
+// Three writers of one tensor, and one that has it whole: one state, which is read in any parts.
+TEST(CheckpointReader, ReadsATensorOfSeveralWriters) {
+  const testing::Scratch scratch;
+  const std::int64_t chunk = hash_chunk_bytes / 4, all = 3 * chunk + 700;
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < all; ++i) values.push_back(static_cast<float>(i % 8191));
+  const auto save_parts = [&](const std::string& run, const std::vector<std::int64_t>& cuts) {
+    CheckpointStore store(run);
+    const auto folder = store.begin(1, 64 << 20);
+    std::vector<ShardReport> reports;
+    const auto writers = static_cast<int>(cuts.size()) - 1;
+    for (int writer = 0; writer < writers; ++writer) {
+      const auto at = static_cast<std::size_t>(writer);
+      const std::int64_t first = cuts[at], count = cuts[at + 1] - first;
+      const auto bytes = std::as_bytes(std::span(values).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
+      CheckpointTensor tensor{"w", FileDType::f32, {count}, bytes, {}, first, 0, {all}};
+      if (writers == 1) tensor = {"w", FileDType::f32, {all}, bytes, {}};
+      reports.push_back(ShardReport::from_text(write_shard(folder, writer, writers, std::span(&tensor, 1)).text()));
+    }
+    CheckpointMeta meta;
+    meta.step = 1;
+    return CheckpointReader(store.commit(folder, reports, meta).folder);
+  };
+  const auto whole = save_parts(scratch / "whole", {0, all}), parts = save_parts(scratch / "parts", {0, 2 * chunk, 3 * chunk, all});
+  EXPECT_EQ(parts.state_hash(), whole.state_hash());
+  EXPECT_EQ(parts.hash_data(), whole.state_hash());
+  EXPECT_TRUE(parts.verify().empty());
+  for (const auto& [first, count] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{0, all}, {2 * chunk - 5, 10}, {chunk, 2 * chunk + 1}}) {
+    std::vector<float> read(static_cast<std::size_t>(count));
+    parts.read("w", read, {first, count, all});
+    EXPECT_TRUE(std::ranges::equal(read, std::span(values).subspan(static_cast<std::size_t>(first), read.size()))) << first;
+  }
+  CheckpointStore store(scratch / "bad");
+  const auto folder = store.begin(1, 64 << 20);
+  const CheckpointTensor inside{"w", FileDType::f32, {100}, std::as_bytes(std::span(values).first(100)), {}, 100, 0, {all}};
+  EXPECT_TRUE(contains(error_of(ExitCode::internal, [&] { (void)write_shard(folder, 0, 1, std::span(&inside, 1)); }),
+                       "tensor 'w' is [100] from element 100 on, expected a run of"));
 }
 
 TEST(CheckpointReader, HashesTheDataAndNotWhatTheManifestSays) {

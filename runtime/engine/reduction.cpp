@@ -1,0 +1,135 @@
+#include "runtime/engine/reduction.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/schedule/global_order.hpp"
+#include "runtime/schedule/sum_tree.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+/// The sums that each member sends, and how they are added, the same for all buckets of a stage's weights.
+struct Tree {
+  std::vector<std::vector<int>> parts;  // by member: those that hold its sums
+  std::vector<PartAddition> additions;
+  int copies = 1;
+};
+
+Tree tree_of(const StageReplicas& replicas, int sets, int copies) {
+  const DividedSumTree divided = divide_sum_tree(sets * copies, copies);
+  Tree tree{{}, divided.across, copies};
+  for (const int copy : replicas.copies) tree.parts.push_back(divided.sums.at(static_cast<std::size_t>(copy)));
+  return tree;
+}
+
+/// Bytes [begin, begin + bytes) of a set.
+struct Run {
+  std::size_t begin = 0, bytes = 0;
+};
+
+Run run_of(const ShardLayout::Bucket& bucket, std::size_t member, std::size_t step, std::size_t window) {
+  const std::size_t end = bucket.cuts[member + 1];
+  const std::size_t begin = std::min(bucket.cuts[member] + step * window, end);
+  return {begin, std::min(window, end - begin)};
+}
+
+/// The additions of a step as this rank performs them. A sum of two numbers has the same bits in either order, so an addition writes to the
+/// side that the rank's own first sum is in: the result ends there, and the arrivals hold what is between.
+std::vector<ReductionStep::Addition> additions_of(const Tree& tree, std::map<int, ReductionStep::Operand> operands, int first) {
+  std::vector<ReductionStep::Addition> additions;
+  int own = first;  // the part that the first sum is in now
+  for (const PartAddition& parts : tree.additions) {
+    auto& into = operands.at(parts.into);
+    auto& from = operands.at(parts.from);
+    if (parts.from == own) {
+      std::swap(into, from);
+      own = parts.into;
+    }
+    additions.push_back({into, from});
+  }
+  return additions;
+}
+
+ReductionStep make_step(const StageReplicas& replicas, const ShardLayout::Bucket& bucket, const Tree& tree, std::size_t number,
+                        std::size_t window) {
+  const std::size_t members = replicas.copies.size(), own = static_cast<std::size_t>(replicas.own);
+  const GlobalOrder order(tree.copies);
+  const Run run = run_of(bucket, own, number, window);
+  ReductionStep step{.stage = replicas.stage, .experts = bucket.experts, .sums = {}, .begin = run.begin, .bytes = run.bytes};
+  std::map<int, ReductionStep::Operand> operands;  // by the part that holds the sum
+  for (const int part : tree.parts[own]) operands[part] = {order.set_of_part(part), 0};
+  std::size_t most = 0;
+  for (const auto& parts : tree.parts) most = std::max(most, parts.size());
+  for (std::size_t sum = 0; sum < most; ++sum) {
+    ReductionStep::Sum& exchange = step.sums.emplace_back(ReductionStep::Sum{-1, TransferTable(members)});
+    const bool sends = sum < tree.parts[own].size();
+    if (sends) exchange.set = order.set_of_part(tree.parts[own][sum]);
+    for (std::size_t member = 0; member < members; ++member) {
+      if (member == own) continue;
+      const Run theirs = run_of(bucket, member, number, window);
+      if (sends) {
+        exchange.table.send_at[member] = static_cast<std::int64_t>(theirs.begin);
+        exchange.table.send_bytes[member] = static_cast<std::int64_t>(theirs.bytes);
+      }
+      if (sum >= tree.parts[member].size()) continue;
+      exchange.table.receive_at[member] = static_cast<std::int64_t>(step.arrivals);
+      exchange.table.receive_bytes[member] = static_cast<std::int64_t>(run.bytes);
+      operands[tree.parts[member][sum]] = {-1, step.arrivals};
+      step.arrivals += kernels::align_up(run.bytes);
+    }
+  }
+  if (run.bytes > 0) step.additions = additions_of(tree, std::move(operands), tree.parts[own].front());
+  return step;
+}
+
+GatherStep make_gather(const StageReplicas& replicas, const ShardLayout::Bucket& bucket) {
+  const std::size_t members = replicas.copies.size(), own = static_cast<std::size_t>(replicas.own);
+  GatherStep gather{replicas.stage, bucket.experts, bucket.master, TransferTable(members)};
+  const auto place = [&](std::size_t member) { return static_cast<std::int64_t>(bucket.cuts[member] - bucket.cuts.front()); };
+  for (std::size_t member = 0; member < members; ++member) {
+    if (member == own) continue;
+    gather.table.send_at[member] = place(own);
+    gather.table.send_bytes[member] = place(own + 1) - place(own);
+    gather.table.receive_at[member] = place(member);
+    gather.table.receive_bytes[member] = place(member + 1) - place(member);
+  }
+  return gather;
+}
+
+}  // namespace
+
+std::size_t Reduction::arrivals() const noexcept {
+  std::size_t most = 0;
+  for (const ReductionStep& step : steps) most = std::max(most, step.arrivals);
+  return most;
+}
+
+Reduction make_reduction(const ReductionInput& input) {
+  Reduction reduction;
+  for (const StageReplicas& replicas : input.replicas) {
+    const auto shard = std::ranges::find(input.shards, replicas.stage, &ShardLayout::stage);
+    MILLRACE_CHECK(shard != input.shards.end(), ExitCode::internal, "runtime.reduction", "stage {} is not on this rank", replicas.stage);
+    const Tree tree =
+        tree_of(replicas, replicas.experts ? input.expert_sets : input.sets, replicas.experts ? input.expert_copies : input.copies);
+    for (std::size_t index = 0; index < shard->buckets.size(); ++index) {
+      const ShardLayout::Bucket& bucket = shard->buckets[index];
+      if (bucket.experts != replicas.experts) continue;
+      std::size_t steps = 0;
+      for (std::size_t member = 0; member < replicas.copies.size(); ++member)
+        steps = std::max(steps, (bucket.cuts[member + 1] - bucket.cuts[member] + input.window - 1) / input.window);
+      for (std::size_t number = 0; number < steps; ++number) {
+        ReductionStep& step = reduction.steps.emplace_back(make_step(replicas, bucket, tree, number, input.window));
+        step.bucket = index;
+        step.last = number + 1 == steps;
+      }
+      if (bucket.master != ShardLayout::nowhere) reduction.gathers.push_back(make_gather(replicas, bucket));
+    }
+  }
+  return reduction;
+}
+
+}  // namespace millrace::runtime

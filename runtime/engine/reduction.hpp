@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/engine/shard_layout.hpp"
+#include "runtime/ids.hpp"
+
+namespace millrace::runtime {
+
+/// Those who hold the same weights of a stage and divide their update, as one of them sees it.
+struct StageReplicas {
+  StageId stage;
+  bool experts = false;     // the weights of experts; false: all others
+  std::vector<int> copies;  // by member: which of the copies it is whose parts are added (GlobalOrder)
+  int own = 0;              // this rank, among the members
+};
+
+/// Bytes of one exchange, by member: what goes to each, and where what comes from each is written.
+struct TransferTable {
+  explicit TransferTable(std::size_t members) : send_at(members), send_bytes(members), receive_at(members), receive_bytes(members) {}
+  std::vector<std::int64_t> send_at, send_bytes, receive_at, receive_bytes;
+};
+
+/// A step of the reduction of a bucket: of what each member owns of it, one run. Each gets the others' sums of its own run, and adds all of
+/// them in the order of the tree (sum_tree.hpp).
+struct ReductionStep {
+  StageId stage;
+  bool experts = false;
+  /// One exchange: of the n-th gradient sum of each member.
+  struct Sum {
+    int set = -1;  // of this rank, from which it sends; -1: it has none, and sends nothing
+    TransferTable table;
+  };
+  std::vector<Sum> sums;
+  std::size_t begin = 0, bytes = 0;  // of this rank's run, in a set
+  /// A sum of this rank's run: in a set of its own, or where it arrived.
+  struct Operand {
+    int set = -1;           // -1: it arrived
+    std::size_t place = 0;  // then: in the step's arrivals
+    friend bool operator==(const Operand&, const Operand&) = default;
+  };
+  struct Addition {
+    Operand into, from;
+    friend bool operator==(const Addition&, const Addition&) = default;
+  };
+  std::vector<Addition> additions;  // in order; the sum ends in set 0
+  std::size_t arrivals = 0;         // bytes of all that arrives
+  bool last = false;                // of its bucket: all of the bucket has left, and what others own may be cleared
+  std::size_t bucket = 0;           // in ShardLayout::buckets of the stage
+};
+
+/// The parameters of a bucket after the update: each member gets from the others what they own, in place.
+struct GatherStep {
+  StageId stage;
+  bool experts = false;
+  std::size_t master = 0;  // in Region::master, to which the table's places are relative
+  TransferTable table;
+};
+
+/// How replicas add gradients and hand out what they updated: the exchanges of a rank after a step's list, in an order that all members of
+/// its groups share. Pure data.
+struct Reduction {
+  std::vector<ReductionStep> steps;
+  std::vector<GatherStep> gathers;
+
+  [[nodiscard]] bool empty() const noexcept { return steps.empty(); }
+  /// Bytes of the arrivals of the largest step.
+  [[nodiscard]] std::size_t arrivals() const noexcept;
+};
+
+/// `replicas` are in the order in which the members take their stages; `shards` those of the rank. `sets` and `expert_sets` are the numbers
+/// of gradient sums of each rank, of `copies` and `expert_copies` copies. A run has at most `window` bytes, a multiple of
+/// kernels::kAlignment.
+struct ReductionInput {
+  std::span<const ShardLayout> shards;
+  std::span<const StageReplicas> replicas;
+  int sets = 1, expert_sets = 1;
+  int copies = 1, expert_copies = 1;
+  std::size_t window = 0;
+};
+[[nodiscard]] Reduction make_reduction(const ReductionInput& input);
+
+}  // namespace millrace::runtime
