@@ -75,8 +75,9 @@ class Pipeline {
   std::unique_ptr<caf::actor_system> system_;
   std::vector<std::unique_ptr<RankEvents>> inboxes_;  // by hosted rank
   std::unique_ptr<cluster::Links> links_;
-  std::unique_ptr<cluster::Exchanges> exchanges_, replicas_;  // null if no experts are shared
-  std::vector<std::vector<const cluster::Link*>> rings_;      // by hosted rank: its incoming channels
+  std::unique_ptr<cluster::Exchanges> exchanges_;         // null if no experts are shared
+  std::unique_ptr<cluster::Exchanges> replicas_;          // null if no update is divided
+  std::vector<std::vector<const cluster::Link*>> rings_;  // by hosted rank: its incoming channels
   std::atomic<bool> rings_known_{false};
   std::vector<caf::actor> rank_actors_;
   caf::actor checkpoint_, coordinator_;

@@ -59,7 +59,9 @@ void TensorFinder::add_weights(runtime::RankId rank, const runtime::StageShard& 
     const runtime::ElementRange reported = tensor.reported();
     if (reported.empty()) continue;
     const bool whole = reported == tensor.whole();
-    const std::string part = whole ? "" : fmt::format(" (elements {} to {})", reported.first, reported.end() - 1);
+    // Of a weight of experts the elements are those of all experts.
+    const std::int64_t before = tensor.experts.present() ? tensor.shape.elements() / tensor.shape[0] * tensor.experts.first : 0;
+    const std::string part = whole ? "" : fmt::format("[{}:{}]", before + reported.first, before + reported.end());
     for (std::size_t i = 0; i < shard.states().size(); ++i) {
       if (!tensor.has_state(i)) continue;
       const auto& state = shard.states()[i];

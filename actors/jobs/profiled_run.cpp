@@ -120,10 +120,17 @@ void measure_machine(const Session& session, const CudaConfig& cuda, const Pipel
 
 }  // namespace
 
-void check_ring(const runtime::Schedule& schedule, int steps) {
+void check_ring(const PipelinePlan& plan, int steps) {
   std::size_t longest = 0;
-  for (const auto& list : schedule.ranks) longest = std::max(longest, list.size());
-  const std::size_t step = 2 * longest + 8;  // one action and one wait per entry, and the records at the end of a step
+  for (const auto& list : plan.schedule.ranks) longest = std::max(longest, list.size());
+  std::size_t step = 2 * longest + 8;  // one action and one wait per entry, and the records at the end of a step
+  if (plan.divides_update()) {
+    // Of every run of gradients two tasks and two waits, and of the bucket of parameters that it belongs to as much; some runs are shorter.
+    std::size_t bytes = 0;
+    for (const auto& parameter : plan.parameters) bytes += static_cast<std::size_t>(parameter.shape.elements()) * sizeof(float);
+    const auto ranks = static_cast<std::size_t>(plan.schedule.placement.positions() * plan.replicas());
+    step += 8 * (2 * bytes / (plan.mesh.window * ranks) + 8);
+  }
   const std::size_t fit = runtime::TraceRing::default_capacity / step;
   MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_component,
                  "{} steps of {} actions, expected {} steps at most: a rank's trace keeps {} records", steps, longest,
@@ -136,7 +143,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   auto request = run.plan_request();
   request.train = train;
   const auto plan = make_plan(request);
-  check_ring(plan.schedule, settings.steps);
+  check_ring(plan, settings.steps);
   runtime::learning_rate(train).validate();
   const DatasetBatches batches(open_data(run.data, run.model.vocab_size, false), batch_shape(train, run.data, run.model));
   static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, "", false));

@@ -24,6 +24,6 @@ struct ProfileSettings {
 [[nodiscard]] std::optional<runtime::Measured> profile_training(Session& session, const ProfileSettings& settings);
 
 /// Throws Error(usage) if a rank's ring cannot hold this number of steps of the schedule, including the warm-up.
-void check_ring(const runtime::Schedule& schedule, int steps);
+void check_ring(const PipelinePlan& plan, int steps);
 
 }  // namespace millrace::actors

@@ -236,6 +236,7 @@ std::unique_ptr<cluster::Exchanges> connect_replicas(const PipelinePlan& plan, c
   std::vector<cluster::ExchangeGroup> groups;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     for (const bool experts : {false, true}) {
+      if (experts && !plan.has_experts()) continue;
       const ReplicaGroup group = plan.replica_group(runtime::StageId(stage), experts);
       if (group.ranks.size() == 1 || std::ranges::find(groups, group.id, &cluster::ExchangeGroup::id) != groups.end()) continue;
       cluster::ExchangeGroup& added = groups.emplace_back(cluster::ExchangeGroup{group.id, "replicas", {}});
@@ -245,7 +246,7 @@ std::unique_ptr<cluster::Exchanges> connect_replicas(const PipelinePlan& plan, c
   std::ranges::sort(groups, {}, &cluster::ExchangeGroup::id);
   std::vector<cluster::Exchanges::Member> members;
   for (const auto& hosted : ranks) members.push_back({hosted.rank->id().value, hosted.rank->replicas()});
-  auto exchanges = std::make_unique<cluster::Exchanges>(topology, transport, groups, members);
+  auto exchanges = std::make_unique<cluster::Exchanges>(topology, transport, groups, members, cluster::ExchangeUse::replicas);
   for (const auto& hosted : ranks) hosted.rank->replicas()->join(*exchanges, *hosted.events);
   return exchanges;
 }

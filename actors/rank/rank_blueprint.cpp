@@ -64,6 +64,7 @@ std::vector<runtime::StageReplicas> stage_replicas(const PipelinePlan& plan, run
   std::vector<runtime::StageReplicas> list;
   for (const runtime::StageId stage : stages) {
     for (const bool experts : {false, true}) {
+      if (experts && !plan.has_experts()) continue;
       const ReplicaGroup group = plan.replica_group(stage, experts);
       if (group.ranks.size() > 1) list.push_back({stage, experts, group.copies, place_in(group, rank)});
     }

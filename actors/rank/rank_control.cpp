@@ -402,6 +402,7 @@ void RankControl::show(std::string_view what, runtime::StageId stage, runtime::M
   progress.peer_stage = wait.stage.value;
   progress.wait = static_cast<std::int32_t>(wait.reason);
   progress.exchange = wait.exchange;
+  if (wait.reason == runtime::WaitReason::replicas) progress.transfers = static_cast<std::int64_t>(queue_.taken());
   if (table_ == Table::training) progress.finished = actions_done_;
   progress.set_action(what);
   rank_.set_progress(progress);
@@ -490,6 +491,7 @@ void RankControl::work_done(const TaskDone& finished) {
     case RankTaskKind::update_completed:
       trace(runtime::SpanKind::optimizer, step_);
       transfer_tasks_ = 0;
+      show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch);
       return port_.report(Optimized{rank_.id().value, step_});
     case RankTaskKind::averages_completed:
       return averages_complete();
@@ -519,10 +521,14 @@ void RankControl::begin_transfers(Transfers transfers) {
   const bool sums = transfers == Transfers::sums;
   sums_added_ = 0;
   queue_.begin(sums ? replicas.reduction_exchanges() : replicas.gather_exchanges(), sums ? runtime::reduction_steps_ahead : gathers_ahead);
+  transfer();
+}
+
+void RankControl::show_transfers() {
   runtime::Wait wait;
   wait.reason = runtime::WaitReason::replicas;
-  show(sums ? "waits for gradient sums of replicas" : "waits for parameters of replicas", runtime::no_stage, runtime::no_microbatch, wait);
-  transfer();
+  show(transfers_ == Transfers::sums ? "waits for gradient sums of replicas" : "waits for parameters of replicas", runtime::no_stage,
+       runtime::no_microbatch, wait);
 }
 
 void RankControl::replicas_exchanged(std::size_t transfer) {
@@ -537,7 +543,9 @@ void RankControl::transfer() {
     if (sums) transfer_work({RankTaskKind::replica_sums_added, {}, *index});
   while (const auto index = queue_.to_post())
     transfer_work({sums ? RankTaskKind::replica_sums_sent : RankTaskKind::parameters_sent, {}, *index});
-  if (sums || transfers_ == Transfers::none || !queue_.all_taken()) return;
+  if (!queue_.all_taken()) return show_transfers();
+  show("completes its step", runtime::no_stage, runtime::no_microbatch);
+  if (sums) return;  // once the last ones are added
   transfer_work({transfers_ == Transfers::updated ? RankTaskKind::update_completed : RankTaskKind::averages_completed, scalars_});
   if (transfers_ == Transfers::updated) transfers_ = Transfers::none;
 }
@@ -577,7 +585,10 @@ std::int64_t RankControl::take_replica_bytes() {
 void RankControl::averages_complete() {
   transfer_tasks_ = 0;
   transfers_ = Transfers::none;
-  if (!averages_in_place_) return port_.report(evaluation_report_);
+  if (!averages_in_place_) {
+    show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch);
+    return port_.report(evaluation_report_);
+  }
   start(Table::evaluation, rank_.evaluation_plan(), step_);
   abandoned_ = std::exchange(abandons_, false) && table_ == Table::evaluation && list_->exchanges.empty();
 }

@@ -116,6 +116,7 @@ class RankControl {
   void begin_transfers(Transfers transfers);
   void transfer();
   void sums_complete();
+  void show_transfers();
   void transfer_work(const RankTask& task);
   void transfer_done(const TaskDone& finished);
   [[nodiscard]] std::int64_t take_replica_bytes();

@@ -23,6 +23,7 @@ ReplicaExchange::ReplicaExchange(const PipelinePlan& plan, runtime::RankId rank,
   for (const runtime::StageId stage : plan.schedule.placement.stages_of(rank)) {
     StageGroups& of_stage = stages_.emplace_back(StageGroups{stage});
     for (const bool experts : {false, true}) {
+      if (experts && !plan.has_experts()) continue;
       const ReplicaGroup group = plan.replica_group(stage, experts);
       if (group.ranks.size() == 1) continue;  // nobody else has these weights
       auto known = std::ranges::find(groups_, group.id, &ReplicaGroup::id);

@@ -18,7 +18,7 @@ runtime::WaitReason reason_of(const Progress& progress) { return static_cast<run
 
 bool same(const Progress& left, const Progress& right) {
   return left.stage == right.stage && left.microbatch == right.microbatch && left.step == right.step && left.finished == right.finished &&
-         left.wait == right.wait && left.exchange == right.exchange && left.action == right.action;
+         left.wait == right.wait && left.exchange == right.exchange && left.transfers == right.transfers && left.action == right.action;
 }
 
 std::string span_text(std::chrono::steady_clock::duration span) { return fmt::format("{:.1f} s", Seconds(span).count()); }
@@ -104,6 +104,9 @@ std::string StallWatch::cause_of(const Seen& waiter, Clock::time_point now) cons
     if (!passed.insert(doing.rank).second) return fmt::format("the waits form a cycle through rank {}", doing.rank);
     const Seen* peer = seen(doing.peer);
     if (peer == nullptr) return fmt::format("{} has not reported yet", rank_text(doing.peer));
+    // Both have posted, and what they wait for is under way between them.
+    const auto replicas = runtime::WaitReason::replicas;
+    if (reason_of(doing) == replicas && reason_of(peer->doing) == replicas) return wait_text(*at, now);
     at = peer;
   }
 }

@@ -29,6 +29,7 @@ class TransferQueue {
     if (taken_ == posted_ || left_[taken_] > 0) return std::nullopt;
     return taken_++;
   }
+  [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
   [[nodiscard]] bool all_taken() const noexcept { return taken_ == left_.size(); }
 
  private:

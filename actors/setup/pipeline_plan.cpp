@@ -5,14 +5,17 @@
 #include <utility>
 
 #include "actors/setup/woven_schedules.hpp"
+#include "cluster/exchange/exchange.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
+#include "runtime/engine/rank_memory.hpp"
 #include "runtime/engine/shard_layout.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/passes/differentiate.hpp"
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/generators/split_backward.hpp"
 #include "runtime/schedule/replicate.hpp"
+#include "runtime/schedule/sum_tree.hpp"
 #include "runtime/schedule/table.hpp"
 
 namespace millrace::actors {
@@ -92,9 +95,6 @@ void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) 
 Mesh mesh_of(const PlanRequest& request) {
   const Mesh mesh{static_cast<int>(request.mesh.copies()), static_cast<int>(request.mesh.expert), request.mesh.capacity,
                   request.mesh.shard == "optimizer", request.mesh.window};
-  MILLRACE_CHECK(!mesh.divides_update || request.device == kernels::DeviceKind::cpu, ExitCode::config, plan_component,
-                 "mesh.shard = {} with device = {}, expected none: gradient sums are divided between replicas on CPUs alone",
-                 request.mesh.shard, kernels::to_string(kernels::Device{request.device, 0}));
   MILLRACE_CHECK(mesh.data >= 1 && mesh.expert >= 1 && mesh.data % mesh.expert == 0, ExitCode::config, plan_component,
                  "mesh.expert = {}, expected a divisor of mesh.data = {}", mesh.expert, mesh.data);
   MILLRACE_CHECK(mesh.expert == 1 || request.model.experts > 0, ExitCode::config, plan_component,
@@ -161,6 +161,24 @@ std::vector<runtime::ElementRange> owned_parts(const PipelinePlan& plan, const l
                                       runtime::division_unit(spec.shape, spec.experts.present(), matrices, plan.optimizer.get())};
   std::vector<std::int64_t> loads(static_cast<std::size_t>(plan.replicas()), 0);
   return runtime::divide(std::span(&tensor, 1), loads).front();
+}
+
+/// What a run whose replicas divide their update needs: CPUs, and not too many sums that each sends by itself.
+void check_division(const PipelinePlan& plan) {
+  if (!plan.divides_update()) return;
+  MILLRACE_CHECK(plan.device == kernels::DeviceKind::cpu, ExitCode::config, plan_component,
+                 "mesh.shard = optimizer with device = {}, expected none: replicas divide their update on CPUs alone",
+                 kernels::to_string(kernels::Device{plan.device, 0}));
+  constexpr std::size_t most = cluster::Exchanges::max_outstanding / runtime::reduction_steps_ahead;
+  for (const bool experts : {false, true}) {
+    if (experts && !plan.has_experts()) continue;
+    const int copies = experts ? plan.expert_groups() : plan.replicas(), parts = experts ? plan.expert_parts() : plan.parts();
+    const std::size_t sums = runtime::divide_sum_tree(parts, copies).sums.front().size();
+    MILLRACE_CHECK(sums <= most, ExitCode::config, plan_component,
+                   "mesh.shard = optimizer with {} replicas and {} = {}: each has {} sums to send, expected {} at most; with a number of "
+                   "copies that is a power of two it is one",
+                   copies, experts ? "train.expert_accumulators" : "train.accumulators", parts, sums, most);
+  }
 }
 
 /// QK-clip needs latent attention, whose scores are all of what a query sees.
@@ -268,7 +286,10 @@ void check_sizes(const PlanRequest& request) {
 
 std::string copies_text(const runtime::MeshConfig& mesh) {
   if (mesh.copies() == 1) return {};
-  const std::string shared = mesh.expert > 1 ? fmt::format(" ({} share their experts)", mesh.expert) : "";
+  const bool divided = mesh.shard == "optimizer";
+  std::string shared = mesh.expert > 1 ? fmt::format("{} share their experts", mesh.expert) : "";
+  if (divided) shared += shared.empty() ? "they divide the update" : ", all divide the update";
+  if (!shared.empty()) shared = fmt::format(" ({})", shared);
   return fmt::format("{} copies{} of ", mesh.copies(), shared);
 }
 
@@ -329,6 +350,7 @@ PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& sche
                  "actors.plan", "train.trainable = [\"{}\"] finds no parameter that can be trained, expected parts of names such as {}",
                  fmt::join(train.trainable, "\", \""), plan.parameters.front().name);
   plan.matrices = runtime::MatrixRule(train, plan.model.numerics == "maxtext");
+  check_division(plan);
   const auto model_layout = plan.layout;
   plan.tied = tied_weights(plan.model, model_layout, plan.losses);
   SumMessagesInput sums{plan.model,   model_layout,        plan.losses,          plan.schedule.placement,

@@ -37,7 +37,7 @@ struct PlanRequest {
   runtime::MeshConfig mesh = {};
 };
 
-/// "2 copies of " or, where experts are shared, "4 copies (2 share their experts) of "; empty for one copy.
+/// "2 copies of " or, where something is shared, "4 copies (2 share their experts, all divide the update) of "; empty for one copy.
 [[nodiscard]] std::string copies_text(const runtime::MeshConfig& mesh);
 
 /// How a job is cut besides its pipeline.
@@ -150,7 +150,7 @@ struct PipelinePlan {
   [[nodiscard]] bool divides_update() const { return mesh.divides_update && replicas() > 1; }
   [[nodiscard]] ReplicaGroup replica_group(runtime::StageId stage, bool experts) const;
   [[nodiscard]] std::string copies_text() const {
-    return actors::copies_text({mesh.data, mesh.expert, mesh.capacity, mesh.divides_update ? "optimizer" : "none", mesh.window});
+    return actors::copies_text({mesh.data, mesh.expert, mesh.capacity, mesh.divides_update ? "optimizer" : "none"});
   }
   /// "rank 5", or "rank 5 (copy 1, position 1)" where there are copies.
   [[nodiscard]] std::string rank_text(runtime::RankId rank) const { return schedule.placement.rank_text(rank); }

@@ -35,6 +35,7 @@ struct Progress {
   std::int32_t finished = -1;               ///< completed actions of the training step's list; -1 outside of one
   std::int32_t wait = 0;                    ///< of a wait inside of a step: its reason, a runtime::WaitReason; 0: there is none
   std::int64_t exchange = -1;               ///< during a wait for an exchange: its number
+  std::int64_t transfers = 0;               ///< during transfers between ranks that hold the same weights: how many have ended
   std::int32_t members = 0, missing = 0;    ///< of its group: how many there are, and from how many something is missing
   void set_action(std::string_view text);
 };

@@ -55,7 +55,7 @@ struct Exchanges::State {
 };
 
 Exchanges::Exchanges(const Topology& topology, Transport* transport, std::span<const ExchangeGroup> groups, std::span<const Member> members,
-                     std::size_t piece_bytes)
+                     ExchangeUse use, std::size_t piece_bytes)
     : state_(std::make_unique<State>()) {
   check_groups(topology, groups);
   State& state = *state_;
@@ -67,7 +67,7 @@ Exchanges::Exchanges(const Topology& topology, Transport* transport, std::span<c
     const bool leaves = here < static_cast<std::ptrdiff_t>(each.ranks.size());
     MILLRACE_CHECK(!leaves || transport != nullptr, ExitCode::internal, exchanges_component,
                    "group {} ({}) leaves this process, and there is no transport", each.id, each.name);
-    if (leaves && !state.remote) state.remote = RemoteParts::make(topology, *transport, groups, piece_bytes);
+    if (leaves && !state.remote) state.remote = RemoteParts::make(topology, *transport, groups, use, piece_bytes);
     LocalGroup& group = *state.groups.emplace_back(std::make_unique<LocalGroup>(each));
     for (int place = 0; place < group.size(); ++place) {
       const int rank = each.ranks[static_cast<std::size_t>(place)];

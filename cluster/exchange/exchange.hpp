@@ -7,16 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "cluster/links/exchange_use.hpp"
 #include "cluster/topology.hpp"
 
 namespace millrace::cluster {
 
 class Transport;
 
-/// A group of ranks that exchange rows inside of their actions, such as the owners of a layer's experts. The same in every process.
+/// A group of ranks that exchange bytes: rows inside of their actions, as the owners of a layer's experts do, or gradient sums and
+/// parameters after a step's list, as ranks that hold the same weights do. The same in every process.
 struct ExchangeGroup {
-  int id = 0;              ///< unique in the job
-  std::string name;        ///< "expert", for messages
+  int id = 0;              ///< unique among the groups of an Exchanges
+  std::string name;        ///< "expert", "replicas", for messages
   std::vector<int> ranks;  ///< members, in their order; each once
 };
 
@@ -72,10 +74,11 @@ class Exchanges {
   static constexpr int max_outstanding = 64;
 
   /// `groups` are the same in every process. `members`: every rank here that is in a group, once, whatever the number of its groups.
-  /// `transport` may be null if no group leaves this process. `piece_bytes`: longer parts are sent in pieces (MPI's counts have 31 bits).
-  /// Throws Error(internal) for groups and members that do not fit, Error(start) if MPI's tags do not suffice.
+  /// `transport` may be null if no group leaves this process. Of each use there is one object at a time. `piece_bytes`: longer parts are
+  /// sent in pieces (MPI's counts have 31 bits). Throws Error(internal) for groups and members that do not fit, Error(start) if MPI's tags
+  /// do not suffice.
   Exchanges(const Topology& topology, Transport* transport, std::span<const ExchangeGroup> groups, std::span<const Member> members,
-            std::size_t piece_bytes = default_piece_bytes);
+            ExchangeUse use = ExchangeUse::rows, std::size_t piece_bytes = default_piece_bytes);
   ~Exchanges();
   Exchanges(const Exchanges&) = delete;
   Exchanges& operator=(const Exchanges&) = delete;

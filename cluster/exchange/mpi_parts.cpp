@@ -53,10 +53,10 @@ struct Flow {
 
 class MpiParts final : public RemoteParts {
  public:
-  MpiParts(const Topology& topology, Transport& transport, std::span<const ExchangeGroup> groups, std::size_t piece_bytes)
+  MpiParts(const Topology& topology, Transport& transport, std::span<const ExchangeGroup> groups, ExchangeUse use, std::size_t piece_bytes)
       : topology_(topology),
         transport_(transport),
-        communicator_(transport.world().exchanges),
+        communicator_(transport.world().exchanges.at(static_cast<std::size_t>(use))),
         piece_bytes_(static_cast<std::int64_t>(std::min(piece_bytes, Exchanges::default_piece_bytes))) {
     MILLRACE_CHECK(topology.processes() == transport.processes() && topology.process() == transport.process(), ExitCode::internal,
                    "cluster.exchange", "process {} of {} by the topology, {} of {} by MPI", topology.process(), topology.processes(),
@@ -305,8 +305,8 @@ class MpiParts final : public RemoteParts {
 }  // namespace
 
 std::unique_ptr<RemoteParts> RemoteParts::make(const Topology& topology, Transport& transport, std::span<const ExchangeGroup> groups,
-                                               std::size_t piece_bytes) {
-  return std::make_unique<MpiParts>(topology, transport, groups, piece_bytes);
+                                               ExchangeUse use, std::size_t piece_bytes) {
+  return std::make_unique<MpiParts>(topology, transport, groups, use, piece_bytes);
 }
 
 }  // namespace millrace::cluster

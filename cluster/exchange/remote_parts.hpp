@@ -22,7 +22,7 @@ class RemoteParts : public Poller {
   virtual void check_nothing_came() = 0;
 
   static std::unique_ptr<RemoteParts> make(const Topology& topology, Transport& transport, std::span<const ExchangeGroup> groups,
-                                           std::size_t piece_bytes);
+                                           ExchangeUse use, std::size_t piece_bytes);
 };
 
 }  // namespace millrace::cluster

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "cluster/links/exchange_use.hpp"
 #include "cluster/links/link.hpp"
 
 namespace millrace::cluster {
@@ -12,8 +13,9 @@ namespace millrace::cluster {
 /// What the transport thread set up, for the sources that call MPI. Used only on that thread.
 struct MpiWorld {
   std::array<MPI_Comm, channel_kinds> by_kind{};  ///< one communicator per kind of message
-  MPI_Comm exchanges = MPI_COMM_NULL;             ///< of the members of groups, inside of actions (cluster/exchange)
-  MPI_Comm control = MPI_COMM_NULL;               ///< bootstrap and barriers
+  /// By ExchangeUse: of the members of groups (cluster/exchange).
+  std::array<MPI_Comm, exchange_uses> exchanges{MPI_COMM_NULL, MPI_COMM_NULL};
+  MPI_Comm control = MPI_COMM_NULL;  ///< bootstrap and barriers
   int tag_limit = 0;
 };
 

@@ -98,8 +98,9 @@ void Transport::State::start_mpi() {
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world.control), "MPI_Comm_dup");
   for (MPI_Comm& communicator : world.by_kind) check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "MPI_Comm_dup");
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world.exchanges), "MPI_Comm_dup");
-  for (MPI_Comm communicator : {world.control, world.exchanges}) MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+  for (MPI_Comm& communicator : world.exchanges) check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(world.control, MPI_ERRORS_RETURN);
+  for (MPI_Comm communicator : world.exchanges) MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
   for (MPI_Comm communicator : world.by_kind) MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &process);
   MPI_Comm_size(MPI_COMM_WORLD, &processes);
@@ -127,7 +128,7 @@ bool Transport::State::one_host() const {
 void Transport::State::end_mpi() {
   bells.close();
   for (MPI_Comm& communicator : world.by_kind) MPI_Comm_free(&communicator);
-  MPI_Comm_free(&world.exchanges);
+  for (MPI_Comm& communicator : world.exchanges) MPI_Comm_free(&communicator);
   MPI_Comm_free(&world.control);
   MPI_Finalize();
 }

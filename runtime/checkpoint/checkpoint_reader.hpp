@@ -21,7 +21,7 @@ struct CheckpointProblem {
 };
 [[nodiscard]] std::string to_string(const CheckpointProblem& problem);
 
-/// Parts [first, first + count) of a tensor of `whole` equal parts along its first axis, such as some of the experts of a layer.
+/// Parts [first, first + count) of a tensor of `whole` equal parts: some of the experts of a layer, some of its elements.
 struct TensorPart {
   std::int64_t first = 0, count = 1, whole = 1;
 };

@@ -26,7 +26,7 @@ Pieces::Run Pieces::of(const ElementRange& elements) const {
 std::vector<std::vector<ElementRange>> divide(std::span<const DividedTensor> tensors, std::span<std::int64_t> loads) {
   const std::size_t members = loads.size();
   std::int64_t all = 0;
-  for (const DividedTensor& tensor : tensors) all += tensor.elements;
+  for (const DividedTensor& tensor : tensors) all += tensor.counts ? tensor.elements : 0;
   const std::int64_t each =
       (std::accumulate(loads.begin(), loads.end(), all) + static_cast<std::int64_t>(members) - 1) / static_cast<std::int64_t>(members);
   std::vector<std::vector<ElementRange>> own(tensors.size(), std::vector<ElementRange>(members));
@@ -36,18 +36,19 @@ std::vector<std::vector<ElementRange>> divide(std::span<const DividedTensor> ten
     const DividedTensor& tensor = tensors[index];
     for (std::int64_t first = 0; first < tensor.elements; first += tensor.unit) {
       const std::int64_t count = std::min(tensor.unit, tensor.elements - first);
-      while (member + 1 < members && position + (count + 1) / 2 > end) {
+      const std::int64_t load = tensor.counts ? count : 0;
+      while (member + 1 < members && position + (load + 1) / 2 > end) {
         ++member;
         end += std::max<std::int64_t>(0, each - loads[member]);
       }
       ElementRange& range = own[index][member];
       if (range.empty()) range.first = first;
       range.count += count;
-      position += count;
+      position += load;
     }
   }
-  for (const auto& of_tensor : own)
-    for (std::size_t m = 0; m < members; ++m) loads[m] += of_tensor[m].count;
+  for (std::size_t index = 0; index < tensors.size(); ++index)
+    for (std::size_t m = 0; m < members; ++m) loads[m] += tensors[index].counts ? own[index][m].count : 0;
   return own;
 }
 

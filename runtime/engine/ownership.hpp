@@ -23,11 +23,10 @@ inline constexpr std::int64_t piece_elements = std::int64_t{1} << 18;
 /// The pieces of a tensor of `parts` equal parts (experts, or 1): which elements each has.
 class Pieces {
  public:
-  Pieces(std::int64_t elements, std::int64_t parts) noexcept : part_(parts == 0 ? 0 : elements / parts), parts_(parts) {}
+  Pieces(std::int64_t elements, std::int64_t parts) noexcept : part_(parts == 0 ? 0 : elements / parts) {}
 
-  /// The number of pieces of a part, and of all.
+  /// The number of pieces of a part.
   [[nodiscard]] std::int64_t of_part() const noexcept { return (part_ + piece_elements - 1) / piece_elements; }
-  [[nodiscard]] std::int64_t count() const noexcept { return parts_ * of_part(); }
   [[nodiscard]] ElementRange range(std::int64_t piece) const noexcept;
   /// The pieces [first, end) that make up a range, which must not cut one. Throws Error(internal) otherwise.
   struct Run {
@@ -36,7 +35,7 @@ class Pieces {
   [[nodiscard]] Run of(const ElementRange& elements) const;
 
  private:
-  std::int64_t part_, parts_;
+  std::int64_t part_;  // elements of a part
 };
 
 /// The ranks that hold the same weights and divide the work on them: how many there are, and which of them this one is.
@@ -48,6 +47,7 @@ struct Replicas {
 /// A tensor that replicas divide: between units of so many elements only, the last of which may be smaller.
 struct DividedTensor {
   std::int64_t elements = 0, unit = 1;
+  bool counts = true;  // false: nothing is updated, so that it is no load for its owner
 };
 
 /// Divides tensors that lie one after another between replicas, each of which gets one run of units, in the order of the members.

@@ -104,7 +104,8 @@ ShardLayout::Bucket make_bucket(const ShardLayout& shard, std::span<const Bucket
   std::vector<DividedTensor> tensors;
   for (const BucketEntry& entry : entries)
     tensors.push_back({entry.tensor->shape.elements(),
-                       division_unit(entry.tensor->shape, entry.tensor->experts.present(), entry.tensor->matrices, optimizer)});
+                       division_unit(entry.tensor->shape, entry.tensor->experts.present(), entry.tensor->matrices, optimizer),
+                       entry.tensor->trained});
   const auto owned = divide(tensors, loads);
   ShardLayout::Bucket bucket;
   bucket.experts = entries.front().tensor->experts.present();
@@ -146,10 +147,11 @@ void divide_shard(ShardLayout& shard, std::vector<StoredParameter>& tensors, boo
       if (alone) close(loads);
       entries.push_back({&tensor, use.accumulator, &use == &tensor.uses.front()});
       bytes += tensor.bytes();
-      std::vector<std::int64_t> none(loads.size(), 0);
-      if (alone)
-        close(none);
-      else if (bytes >= division.bucket_bytes)
+      if (alone) {
+        std::vector<std::int64_t> own(loads.size(), 0);  // of the table alone, since other stages that use it have other loads
+        close(own);
+        for (std::size_t member = 0; member < loads.size(); ++member) loads[member] += own[member];
+      } else if (bytes >= division.bucket_bytes)
         close(loads);
     }
   }
@@ -169,7 +171,7 @@ const StoredParameter* find_in(const std::vector<StoredParameter>& tensors, std:
 
 std::int64_t division_unit(const kernels::Shape& shape, bool experts, const kernels::MatrixForm& matrices, const Optimizer* optimizer) {
   if (experts) return shape.elements() / shape[0];
-  if (matrices.count > 0) return shape.elements();
+  if (matrices.count > 0 && optimizer != nullptr && optimizer->updates_matrices()) return shape.elements();
   std::size_t smallest = sizeof(float);
   if (optimizer != nullptr)
     for (const OptimizerState& state : optimizer->states()) smallest = std::min(smallest, kernels::size_of(state.dtype));

@@ -75,7 +75,7 @@ struct StoredParameter {
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
   [[nodiscard]] std::size_t bytes() const noexcept { return elements() * sizeof(float); }
-  /// The parts that norms and hashes take one by one, since ranks may share the tensor by them: the experts of a weight of experts, else 1.
+  /// The parts that hashes take one by one, since ranks may share the tensor by them: the experts of a weight of experts, else 1.
   [[nodiscard]] std::int64_t parts() const noexcept { return experts.present() ? shape[0] : 1; }
   /// The pieces by which sums over it are taken; the parts begin with pieces of their own.
   [[nodiscard]] Pieces pieces() const noexcept { return {shape.elements(), parts()}; }
@@ -90,8 +90,8 @@ struct StoredParameter {
   [[nodiscard]] bool has_state(std::size_t state) const noexcept { return state < states.size() && states[state] != no_state; }
   /// The stage whose shard holds the weight: for a tied table with both uses on this rank, the embedding's.
   [[nodiscard]] StageId home() const noexcept { return uses.front().stage; }
-  /// True on exactly one of the ranks that hold the tensor: its gradient counts in the norm, its values are written to
-  /// checkpoints. For a tied table on two ranks that is the embedding's rank, for two replicas the first replica's.
+  /// True on exactly one of the ranks that hold the tensor, for a tied table on two ranks the embedding's, for replicas the first one's: it
+  /// tells of the values, which are the same on all. Unless the tensor is divided it also reports and saves it (reported()).
   [[nodiscard]] bool is_owner() const noexcept;
 };
 

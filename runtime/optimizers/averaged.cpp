@@ -18,6 +18,7 @@ class Averaged final : public Optimizer {
   [[nodiscard]] bool keeps(std::size_t state, const kernels::MatrixForm& matrices) const override {
     return state + 1 == states_.size() || optimizer_->keeps(state, matrices);
   }
+  [[nodiscard]] bool updates_matrices() const override { return optimizer_->updates_matrices(); }
   [[nodiscard]] std::size_t scratch_bytes(const kernels::MatrixForm& matrices, const kernels::Processor& processor) const override {
     return optimizer_->scratch_bytes(matrices, processor);
   }

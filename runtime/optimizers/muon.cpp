@@ -32,6 +32,7 @@ class Muon final : public Optimizer {
   [[nodiscard]] bool keeps(std::size_t state, const kernels::MatrixForm& matrices) const override {
     return (state == 0) == (matrices.count > 0);
   }
+  [[nodiscard]] bool updates_matrices() const override { return true; }
   [[nodiscard]] std::size_t scratch_bytes(const kernels::MatrixForm& matrices, const kernels::Processor& processor) const override {
     return matrices.count > 0 ? kernels::muon_scratch_bytes(matrices, processor) : 0;
   }

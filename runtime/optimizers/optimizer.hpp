@@ -48,6 +48,9 @@ class Optimizer {
   [[nodiscard]] virtual bool keeps([[maybe_unused]] std::size_t state, [[maybe_unused]] const kernels::MatrixForm& matrices) const {
     return true;
   }
+  /// Whether it updates parameters that have matrices as matrices: replicas then divide them between matrices only. false: it updates each
+  /// element by itself.
+  [[nodiscard]] virtual bool updates_matrices() const { return false; }
   /// Bytes of scratch that the update of a parameter with these matrices needs.
   [[nodiscard]] virtual std::size_t scratch_bytes([[maybe_unused]] const kernels::MatrixForm& matrices,
                                                   [[maybe_unused]] const kernels::Processor& processor) const {

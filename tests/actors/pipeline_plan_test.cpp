@@ -288,6 +288,9 @@ TEST(Mesh, CopiesThatDivideTheUpdateSendNoWholeSums) {
   EXPECT_EQ(group.id, 1);
   EXPECT_NE(plan.text(), make_plan(with_copies(request("1f1b", 2, 8, false), 4, 4)).text()) << "processes compare it";
   EXPECT_FALSE(make_plan(divided(request("1f1b", 2, 8, false))).divides_update()) << "nobody to divide it with";
+  EXPECT_EQ(plan.copies_text(), "4 copies (they divide the update) of ");
+  expect_error([&] { (void)make_plan(divided(with_copies(request("1f1b", 1, 99, false), 3, 99))); }, ExitCode::config,
+               {"3 replicas and train.accumulators = 99: each has 33 sums to send, expected 32 at most"});
 }
 
 // Of a tied table member m of both groups exchanges what it owns; a table of one hash chunk is one member's alone.

@@ -529,6 +529,7 @@ TEST(DividedUpdate, WaitsForTheExchangesOfTheSums) {
   bench.settle();
   EXPECT_EQ(bench.seats[0]->reported<Optimized>().size(), 1U);
   EXPECT_TRUE(bench.parameters(0) == bench.parameters(1));
+  EXPECT_NE(bench.seats[0]->doing().find("waits for the coordinator"), std::string::npos) << bench.seats[0]->doing();
 }
 
 TEST(DividedUpdate, ASkippedStepChangesNothing) {

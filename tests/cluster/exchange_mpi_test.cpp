@@ -147,7 +147,7 @@ TEST(ExchangeOverMpi, ClosingFindsWhatNobodyExpected) {
          "modulo 64 is 1"});
     transport->run([&] {
       std::array<std::byte, 40> drained;
-      MPI_Recv(drained.data(), 40, MPI_BYTE, 1, MPI_ANY_TAG, transport->world().exchanges, MPI_STATUS_IGNORE);
+      MPI_Recv(drained.data(), 40, MPI_BYTE, 1, MPI_ANY_TAG, transport->world().exchanges.front(), MPI_STATUS_IGNORE);
     });
   } else {
     exchanges.close();
@@ -162,7 +162,7 @@ void refuse_size(std::int64_t sent, std::int64_t expected, const std::string& fo
   for (int rank = 0; rank < topology.ranks(); rank += 2) groups.push_back({rank / 2, "expert", {rank, rank + 1}});
   const int place = topology.process() % 2;
   LocalGroup group(groups[static_cast<std::size_t>(topology.process() / 2)]);
-  const auto remote = RemoteParts::make(topology, *transport, groups, Exchanges::default_piece_bytes);
+  const auto remote = RemoteParts::make(topology, *transport, groups, ExchangeUse::rows, Exchanges::default_piece_bytes);
   Silent events;
   GroupMember member(group, place, events, remote.get());
   remote->add(member);

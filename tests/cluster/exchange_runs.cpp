@@ -192,7 +192,7 @@ void run_exchanges(const Topology& topology, Transport* transport, const Exchang
   }
   std::vector<Exchanges::Member> members;
   for (auto& [rank, events] : ranks) members.push_back({rank, &events});
-  Exchanges exchanges(topology, transport, run.groups, members, run.piece_bytes);
+  Exchanges exchanges(topology, transport, run.groups, members, ExchangeUse::rows, run.piece_bytes);
   std::vector<std::thread> threads;
   for (auto& [rank, events] : ranks)
     for (auto& [group, member] : events.members)

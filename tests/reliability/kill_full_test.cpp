@@ -61,6 +61,8 @@ INSTANTIATE_TEST_SUITE_P(
         Recipe{"ramp_up", {"train.microbatches=6", "train.ramp_microbatches=2", "train.ramp_increment=2", "train.ramp_rows=50"}},
         Recipe{"average", {"train.average_decay=0.9", "train.first_moment=bf16", "evaluate.average=true"}},
         Recipe{"shared_experts", with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2"})},
+        Recipe{"divided_update",
+               {"mesh.data=2", "mesh.shard=optimizer", "pipeline.ranks=2", "train.accumulators=2", "model.tie_word_embeddings=true"}},
         Recipe{"modules", {"model.mtp_layers=2"}}, Recipe{"n_gram_memories", engram},
         Recipe{"trainable", {"train.trainable=[\"mlp\", \"embed\"]", "train.decay=rsqrt"}}),
     [](const auto& recipe) { return std::string(recipe.param.name); });
@@ -84,6 +86,24 @@ TEST(SharedExperts, DelayedAtAnyExchangeTheyHaveTheSameBits) {
     const auto process = std::to_string(random() % 4), hit = std::to_string(1 + random() % 400);
     const std::string delay = trial % 4 == 0 ? ":delay=1" : ":hit=" + hit + ":delay=" + std::to_string(100 + random() % 900);
     expect_the_same_with(training, "point=exchange.post" + delay + ":rank=" + process, "run-" + std::to_string(trial));
+  }
+}
+
+const std::vector<std::string> divided{"mesh.data=2", "mesh.shard=optimizer", "pipeline.ranks=2", "train.accumulators=2"};
+
+TEST(DividedUpdate, KilledAtAnyTransferItResumesToTheBit) {
+  Training training(divided);
+  for (int trial = 0; trial < 20; ++trial) kill_and_resume(training, Blow::at_a_transfer, 700 + trial);
+}
+
+TEST(DividedUpdate, DelayedAtAnyTransferItHasTheSameBits) {
+  Training training(divided);
+  std::mt19937 random(11);
+  for (int trial = 0; trial < 12; ++trial) {
+    const auto process = std::to_string(random() % 4), hit = std::to_string(1 + random() % 40);
+    const std::string delay = trial % 4 == 0 ? ":delay=5" : ":hit=" + hit + ":delay=" + std::to_string(100 + random() % 900);
+    expect_the_same_with(training, std::string("point=replicas.") + (trial % 2 == 0 ? "reduce" : "gather") + delay + ":rank=" + process,
+                         "run-" + std::to_string(trial));
   }
 }
 

@@ -35,6 +35,12 @@ Fault choose_fault(Random& random, Blow blow) {
     const std::string hit = std::to_string(between(random, 1, 400));
     return {"point=exchange.post:hit=" + hit + ":kill:rank=" + std::to_string(process), process};
   }
+  if (blow == Blow::at_a_transfer) {
+    const int process = between(random, 0, processes - 1);
+    const std::string point = random() % 2 == 0 ? "replicas.reduce" : "replicas.gather";
+    return {"point=" + point + ":hit=" + std::to_string(between(random, 1, Training::steps)) + ":kill:rank=" + std::to_string(process),
+            process};
+  }
   if (blow != Blow::at_a_point) return {};
   constexpr std::array<const char*, 6> points = {"after_begin",       "after_shard",  "after_manifest",
                                                  "after_commit_file", "after_rename", "after_commit"};

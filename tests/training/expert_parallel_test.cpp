@@ -26,6 +26,21 @@ TEST(ExpertParallel, CopiesThatDivideTheUpdate) {
   expect_the_numbers_of_one_rank("mixtral", 2, {"mesh.expert=2", "mesh.shard=optimizer", "pipeline.ranks=2"});
 }
 
+// Ranks of two processes are in groups of both kinds, with other members in each: what one sends as gradients another must not take for
+// rows.
+TEST(ExpertParallel, GroupsOfCopiesAndOfOwnersAreApart) {
+  const Words words{"train.expert_accumulators=2", "train.steps=6"};
+  const auto run = [&](int processes, Words more) {
+    more.insert(more.end(), words.begin(), words.end());
+    const Outcome outcome = run_small(processes, expert_run("mixtral", more));
+    EXPECT_EQ(outcome.code, 0) << outcome.said;
+    return outcome;
+  };
+  const Outcome one = run(1, {}), four = run(2, {"mesh.data=4", "mesh.expert=2", "mesh.shard=optimizer", "pipeline.ranks=1"});
+  EXPECT_EQ(four.lines, one.lines);
+  EXPECT_EQ(four.hash, one.hash);
+}
+
 TEST(ExpertParallel, FourOwnersInTwoProcesses) { expect_the_numbers_of_one_rank("deepseek_v3", 2, {"mesh.expert=4"}); }
 
 TEST(ExpertParallel, InAPipelineWithSplitBackward) {

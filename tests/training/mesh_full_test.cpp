@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "tests/training/command.hpp"
+#include "tests/training/expert_models.hpp"
 #include "tests/training/mesh.hpp"
+#include "tests/training/small_run.hpp"
 
 // All combinations of copies, pipelines and processes: takes minutes.
 namespace millrace::tests {
@@ -30,6 +33,40 @@ class EveryMesh : public ::testing::TestWithParam<LayoutCase> {};
 TEST_P(EveryMesh, HasTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryMesh, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
+
+// Every mesh of up to four ranks goes on from the checkpoint of every other, to the bits of a run that never changed.
+TEST(EveryMesh, ResumesTheCheckpointsOfEveryOther) {
+  using Words = std::vector<std::string>;
+  const std::vector<std::pair<const char*, Words>> meshes{
+      {"one", {}},
+      {"pipeline", {"pipeline.ranks=4", "pipeline.schedule=zb-h1"}},
+      {"copies", {"mesh.data=2", "pipeline.ranks=2"}},
+      {"divided", {"mesh.data=2", "mesh.shard=optimizer"}},
+      {"divided_pipelines", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"}},
+      {"owners", {"mesh.data=4", "mesh.expert=2", "mesh.shard=optimizer"}},
+      {"owners_of_pipelines", {"mesh.data=2", "mesh.expert=1", "mesh.shard=optimizer", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}}};
+  const TemporaryFolder folder;
+  write_small_texts(folder, "text");
+  const auto train = [&](const std::string& name, const Words& mesh, const Words& more) {
+    Words words = expert_run("mixtral", mesh);
+    words.insert(words.begin(), {"train", "model.preset=tiny", "data.text=" + folder / "text", "train.batch=2", "train.sequence=32",
+                                 "train.expert_accumulators=2", "train.threads=1", "train.steps=2", "run.directory=" + folder / name});
+    words.insert(words.end(), more.begin(), more.end());
+    return run_job(1, words);
+  };
+  const auto hash = [&](const std::string& name) { return run_job(1, {"ckpt", "hash", folder / name}).out; };
+  ASSERT_EQ(train("whole", {}, {}).code, 0);
+  for (const auto& [from, first] : meshes) {
+    for (const auto& [to, second] : meshes) {
+      const std::string name = std::string(from) + "_" + to;
+      EXPECT_NE(train(name, first, {"checkpoint.every=1", "debug.fault=point=checkpoint.after_commit:hit=1:kill:rank=0"}).code, 0) << name;
+      const auto end = train(name, second, {});
+      EXPECT_EQ(end.code, 0) << name << end.out << end.err;
+      EXPECT_NE(end.out.find("resumes after step 1"), std::string::npos) << name << end.out;
+      EXPECT_EQ(hash(name), hash("whole")) << name;
+    }
+  }
+}
 
 // Copies whose number is no power of two send several sums each.
 TEST(EveryMesh, AlsoWithThreeCopies) {

@@ -36,9 +36,10 @@ TEST_P(Meshes, HaveTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam()); 
 
 INSTANTIATE_TEST_SUITE_P(Some, Meshes, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
 
-// Tables of five hash chunks, which copies divide within, and reduce in several steps.
+// Tables and matrices of several hash chunks, which copies divide within, and reduce in several steps.
 TEST(Mesh, DividesLargeTensors) {
-  Words words{"model.vocab_size=20000", "model.hidden_size=256", "train.accumulators=4", "train.steps=3", "evaluate.every=0"};
+  Words words{"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2", "train.accumulators=4",
+              "train.steps=3",          "evaluate.every=0"};
   const auto run = [&](int processes, const Words& more) {
     auto all = words;
     all.insert(all.end(), more.begin(), more.end());

@@ -12,12 +12,10 @@ namespace {
 
 TEST(Pieces, BeginAnewWithEachPart) {
   const Pieces whole(2 * piece_elements + 5, 1);
-  EXPECT_EQ(whole.count(), 3);
   EXPECT_EQ(whole.range(1), (ElementRange{piece_elements, piece_elements}));
   EXPECT_EQ(whole.range(2), (ElementRange{2 * piece_elements, 5}));
   const Pieces experts(3 * (piece_elements + 7), 3);
   EXPECT_EQ(experts.of_part(), 2);
-  EXPECT_EQ(experts.count(), 6);
   EXPECT_EQ(experts.range(2), (ElementRange{piece_elements + 7, piece_elements}));
   EXPECT_EQ(experts.range(3), (ElementRange{2 * piece_elements + 7, 7}));
 }
@@ -53,6 +51,16 @@ TEST(Divide, GivesMoreToThoseWhoHaveLess) {
   std::vector<int> owners;
   for (int i = 0; i < 6; ++i) owners.push_back(divide(matrix, loads).front()[0].empty() ? 1 : 0);
   EXPECT_EQ(loads, (std::vector<std::int64_t>{300, 300})) << "six whole matrices, three for each";
+}
+
+TEST(Divide, DoesNotCountWhatIsNotUpdated) {
+  std::vector<std::int64_t> loads{0, 0};
+  const std::vector<DividedTensor> tensors{{90, 1, false}, {10, 1}};
+  const auto own = divide(tensors, loads);
+  EXPECT_EQ(own[0][0], (ElementRange{0, 90}));
+  EXPECT_EQ(own[1][0], (ElementRange{0, 5}));
+  EXPECT_EQ(own[1][1], (ElementRange{5, 5}));
+  EXPECT_EQ(loads, (std::vector<std::int64_t>{5, 5}));
 }
 
 // Every element belongs to one member, runs are in the order of the members and end between units, and no member has more than its share

@@ -286,8 +286,7 @@ TEST(ShardLayout, AnOwnerHasTheFirstUseAndNoCopy) {
   EXPECT_FALSE(tensor.has_use(2));
 }
 
-// -- divided between replicas
-// --------------------------------------------------------------------------------------------------------------
+// -- divided between replicas ---------------------------------------------------------------------------------------------------------
 
 std::shared_ptr<const Optimizer> optimizer(const std::string& name, const std::string& first_moment = "fp32") {
   TrainConfig train;
@@ -332,7 +331,8 @@ TEST(DividedShards, AreCutWhereTheSmallestStateHasAChunk) {
   EXPECT_EQ(division_unit({3000, 1000}, false, {}, nullptr), 1 << 20);
   EXPECT_EQ(division_unit({3000, 1000}, false, {}, optimizer("adamw", "bf16").get()), 1 << 21);
   EXPECT_EQ(division_unit({8, 30, 10}, true, {}, nullptr), 300) << "an expert";
-  EXPECT_EQ(division_unit({3000, 1000}, false, {1, 3000, 1000, true}, nullptr), 3000000) << "a matrix";
+  EXPECT_EQ(division_unit({3000, 1000}, false, {1, 3000, 1000, true}, optimizer("adamw").get()), 1 << 20);
+  EXPECT_EQ(division_unit({3000, 1000}, false, {1, 3000, 1000, true}, optimizer("muon").get()), 3000000) << "a matrix";
 }
 
 TEST(DividedShards, DivideATiedTableByItself) {
