@@ -111,7 +111,7 @@ class RankControl {
   // -- after a training list
   void send_sums();
   void add_sums();
-  // -- with replicas that divide the update
+  // -- with replicas that divide the update (replica_control.cpp)
   enum class Transfers : std::uint8_t { none, sums, updated, averages };
   void begin_transfers(Transfers transfers);
   void transfer();
