@@ -123,6 +123,39 @@ struct Silent final : ExchangeEvents {
   void on_exchanged(int, std::int64_t) override {}
 };
 
+// Ranks that are in groups of both uses have no common order of their exchanges: what comes is never taken for one of the other use.
+TEST(ExchangeOverMpi, UsesDoNotMix) {
+  const Topology topology = ranks_per_process(1);
+  const std::vector<ExchangeGroup> groups{group_of_all(topology)};
+  Silent events;
+  const int own = topology.process();
+  const std::vector<Exchanges::Member> members{{own, &events}};
+  Exchanges rows(topology, transport.get(), groups, members, ExchangeUse::rows);
+  Exchanges replicas(topology, transport.get(), groups, members, ExchangeUse::replicas);
+  constexpr std::int64_t bytes = 100;
+  const std::size_t all = groups[0].ranks.size();
+  const std::vector<std::int64_t> here(all, 0), count(all, bytes);
+  std::vector<std::int64_t> places(all);
+  for (std::size_t member = 0; member < all; ++member) places[member] = static_cast<std::int64_t>(member) * bytes;
+  for (std::int64_t sequence = 0; sequence < 8; ++sequence) {
+    std::array<std::vector<std::byte>, 2> sent, came;  // by use
+    const auto post = [&](std::size_t use) {
+      sent[use].assign(bytes, static_cast<std::byte>(16 * use + sequence));
+      came[use].assign(all * bytes, std::byte{255});
+      (use == 0 ? rows : replicas).exchange(0, own).post(sequence, sent[use].data(), came[use].data(), {here, count, places, count});
+    };
+    const std::size_t first = own % 2 == 0 ? 0 : 1;  // every other process has the other order
+    post(first);
+    post(1 - first);
+    for (const std::size_t use : {0, 1}) {
+      while (!(use == 0 ? rows : replicas).exchange(0, own).missing(sequence).empty()) std::this_thread::yield();
+      EXPECT_TRUE(std::ranges::all_of(came[use], [&](std::byte byte) { return byte == sent[use].front(); })) << "use " << use;
+    }
+  }
+  rows.close();
+  replicas.close();
+}
+
 // Nothing shows that in a poll, since nothing is received.
 TEST(ExchangeOverMpi, ClosingFindsWhatNobodyExpected) {
   const Topology topology = ranks_per_process(1);
