@@ -311,9 +311,8 @@ void mesh_keys(std::vector<Key>& keys) {
               1, 1 << 16));
   keys.push_back(among(bind("mesh.shard", layout,
                             "What the ranks that hold the same weights divide between them. none: nothing, each has all of the optimizer's "
-                            "states and updates "
-                            "all weights. optimizer: each has the states of a part of the weights and updates that (ZeRO-1; Megatron: "
-                            "distributed optimizer).",
+                            "states and updates all weights. optimizer: each has the states of a part of the weights and updates "
+                            "that (ZeRO-1; Megatron: distributed optimizer).",
                             MEMBER(mesh.shard)),
                        {"none", "optimizer"}));
   keys.push_back(between(

@@ -59,9 +59,8 @@ void TensorFinder::add_weights(runtime::RankId rank, const runtime::StageShard& 
     const runtime::ElementRange reported = tensor.reported();
     if (reported.empty()) continue;
     const bool whole = reported == tensor.whole();
-    // Of a weight of experts the elements are those of all experts.
-    const std::int64_t before = tensor.experts.present() ? tensor.shape.elements() / tensor.shape[0] * tensor.experts.first : 0;
-    const std::string part = whole ? "" : fmt::format("[{}:{}]", before + reported.first, before + reported.end());
+    const runtime::ElementRange elements = tensor.in_model(reported);
+    const std::string part = whole ? "" : fmt::format("[{}:{}]", elements.first, elements.end());
     for (std::size_t i = 0; i < shard.states().size(); ++i) {
       if (!tensor.has_state(i)) continue;
       const auto& state = shard.states()[i];

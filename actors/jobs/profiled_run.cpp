@@ -125,7 +125,8 @@ void check_ring(const PipelinePlan& plan, int steps) {
   for (const auto& list : plan.schedule.ranks) longest = std::max(longest, list.size());
   std::size_t step = 2 * longest + 8;  // one action and one wait per entry, and the records at the end of a step
   if (plan.divides_update()) {
-    // Of every run of gradients two tasks and two waits, and of the bucket of parameters that it belongs to as much; some runs are shorter.
+    // Each run of gradients leaves at most eight records: two tasks and two waits for it, and as many for the parameters that it belongs
+    // to. Twice as many runs as the bytes make are allowed for, since some are shorter.
     std::size_t bytes = 0;
     for (const auto& parameter : plan.parameters) bytes += static_cast<std::size_t>(parameter.shape.elements()) * sizeof(float);
     const auto ranks = static_cast<std::size_t>(plan.schedule.placement.positions() * plan.replicas());

@@ -63,12 +63,8 @@ void fill_from_checkpoint(const kernels::ExecutionContext& context, const StageS
     if (tensor.experts.present()) part = {tensor.experts.first, tensor.shape[0], tensor.experts.whole};
     shard.fill(context, shard.master(tensor), [&](Numbers numbers) { checkpoint.read(tensor.name, numbers, part); });
     if (tensor.owned.empty()) continue;
-    runtime::TensorPart owned = part;
-    if (tensor.owned != tensor.whole()) {
-      const std::int64_t before = part.whole == 1 ? 0 : part.first * (tensor.shape.elements() / tensor.shape[0]);
-      const std::int64_t all = part.whole == 1 ? tensor.shape.elements() : tensor.shape.elements() / tensor.shape[0] * part.whole;
-      owned = {before + tensor.owned.first, tensor.owned.count, all};
-    }
+    const runtime::ElementRange elements = tensor.in_model(tensor.owned);
+    const runtime::TensorPart owned{elements.first, elements.count, runtime::whole_shape(tensor.shape, tensor.experts).elements()};
     for (std::size_t i = 0; i < shard.states().size(); ++i)
       if (tensor.has_state(i))
         kernels::fill(context, shard.state(tensor, i),

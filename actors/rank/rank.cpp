@@ -235,10 +235,8 @@ std::unique_ptr<cluster::Exchanges> connect_replicas(const PipelinePlan& plan, c
   if (ranks.empty() || ranks.front().rank->replicas() == nullptr) return nullptr;
   std::vector<cluster::ExchangeGroup> groups;
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    for (const bool experts : {false, true}) {
-      if (experts && !plan.has_experts()) continue;
-      const ReplicaGroup group = plan.replica_group(runtime::StageId(stage), experts);
-      if (group.ranks.size() == 1 || std::ranges::find(groups, group.id, &cluster::ExchangeGroup::id) != groups.end()) continue;
+    for (const ReplicaGroup& group : plan.replica_groups(runtime::StageId(stage))) {
+      if (std::ranges::find(groups, group.id, &cluster::ExchangeGroup::id) != groups.end()) continue;
       cluster::ExchangeGroup& added = groups.emplace_back(cluster::ExchangeGroup{group.id, "replicas", {}});
       for (const runtime::RankId rank : group.ranks) added.ranks.push_back(rank.value);
     }

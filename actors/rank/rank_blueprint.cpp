@@ -20,16 +20,12 @@ bool has_stage(const runtime::RankPlan& plan, runtime::StageId stage) {
   return std::any_of(plan.entries.begin(), plan.entries.end(), [&](const auto& planned) { return planned.action.stage == stage; });
 }
 
-int place_in(const ReplicaGroup& group, runtime::RankId rank) {
-  return static_cast<int>(std::ranges::find(group.ranks, rank) - group.ranks.begin());
-}
-
 /// How the rank's weights are divided. All its stages have the same group.
 runtime::ShardDivision division_of(const PipelinePlan& plan, runtime::RankId rank) {
   const runtime::StageId stage = plan.schedule.placement.stages_of(rank).front();
   const auto replicas = [&](bool experts) {
     const ReplicaGroup group = plan.replica_group(stage, experts);
-    return runtime::Replicas{static_cast<int>(group.ranks.size()), place_in(group, rank)};
+    return runtime::Replicas{static_cast<int>(group.ranks.size()), group.place_of(rank)};
   };
   return {replicas(false), replicas(true), static_cast<std::size_t>(plan.replicas()) * plan.mesh.window};
 }
@@ -62,13 +58,8 @@ std::vector<runtime::StageReplicas> stage_replicas(const PipelinePlan& plan, run
   // In the order of the model, which all members of a group share: the directions of a mirror have it the other way round.
   std::ranges::sort(stages, {}, [&](runtime::StageId stage) { return placement.model_stage(stage); });
   std::vector<runtime::StageReplicas> list;
-  for (const runtime::StageId stage : stages) {
-    for (const bool experts : {false, true}) {
-      if (experts && !plan.has_experts()) continue;
-      const ReplicaGroup group = plan.replica_group(stage, experts);
-      if (group.ranks.size() > 1) list.push_back({stage, experts, group.copies, place_in(group, rank)});
-    }
-  }
+  for (const runtime::StageId stage : stages)
+    for (const ReplicaGroup& group : plan.replica_groups(stage)) list.push_back({stage, group.experts, group.copies, group.place_of(rank)});
   return list;
 }
 

@@ -507,13 +507,6 @@ void RankControl::work_done(const TaskDone& finished) {
   }
 }
 
-void RankControl::send_sums() {
-  show("exchanges gradient sums", runtime::no_stage, runtime::no_microbatch);
-  transfer_work({RankTaskKind::sums_sent, {}});
-}
-
-void RankControl::add_sums() { transfer_work({RankTaskKind::sums_added, {}}); }
-
 void RankControl::report_step() {
   if (!sum_exchange_.may_report()) return;
   const std::int64_t now = runtime::steady_now();

@@ -13,6 +13,13 @@ void RankControl::sums_complete() {
   sum_exchange_.there() ? send_sums() : port_.work({RankTaskKind::squares, {}});
 }
 
+void RankControl::send_sums() {
+  show("exchanges gradient sums", runtime::no_stage, runtime::no_microbatch);
+  transfer_work({RankTaskKind::sums_sent, {}});
+}
+
+void RankControl::add_sums() { transfer_work({RankTaskKind::sums_added, {}}); }
+
 void RankControl::begin_transfers(Transfers transfers) {
   constexpr std::size_t gathers_ahead = 8;
   const ReplicaExchange& replicas = *rank_.replicas();

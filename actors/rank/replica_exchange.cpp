@@ -22,13 +22,10 @@ ReplicaExchange::ReplicaExchange(const PipelinePlan& plan, runtime::RankId rank,
     : compute_(compute), rank_(rank) {
   for (const runtime::StageId stage : plan.schedule.placement.stages_of(rank)) {
     StageGroups& of_stage = stages_.emplace_back(StageGroups{stage});
-    for (const bool experts : {false, true}) {
-      if (experts && !plan.has_experts()) continue;
-      const ReplicaGroup group = plan.replica_group(stage, experts);
-      if (group.ranks.size() == 1) continue;  // nobody else has these weights
+    for (const ReplicaGroup& group : plan.replica_groups(stage)) {
       auto known = std::ranges::find(groups_, group.id, &ReplicaGroup::id);
       if (known == groups_.end()) known = groups_.insert(groups_.end(), group);
-      of_stage.groups[experts ? 1 : 0] = static_cast<std::size_t>(known - groups_.begin());
+      of_stage.groups[group.experts ? 1 : 0] = static_cast<std::size_t>(known - groups_.begin());
     }
   }
   members_ = std::vector<Member>(groups_.size());
@@ -92,7 +89,7 @@ void ReplicaExchange::add(const kernels::ExecutionContext& context, std::size_t 
     if (begin < end) kernels::fill_zero(context, numbers(sums(step, set) + begin, end - begin));
   };
   const auto& group = groups_[group_of(step.stage, step.experts)];
-  const auto own = static_cast<std::size_t>(std::ranges::find(group.ranks, rank_) - group.ranks.begin());
+  const auto own = static_cast<std::size_t>(group.place_of(rank_));
   for (const runtime::ReductionStep::Sum& sum : step.sums) {
     if (sum.set > 0) clear(sum.set, bucket.cuts.front(), bucket.cuts.back());
     if (sum.set != 0) continue;

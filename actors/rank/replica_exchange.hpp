@@ -30,14 +30,14 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
 
   /// The groups that the rank is in, each once.
   [[nodiscard]] const std::vector<ReplicaGroup>& groups() const noexcept { return groups_; }
-  /// Both must outlive all work of the worker.
+  /// Both must outlive all work of the worker. Throws Error(internal) if the rank has no member in one of its groups.
   void join(const cluster::Exchanges& exchanges, ReplicaEvents& events);
 
   /// The exchanges of each step of the reduction, and of each gather.
   [[nodiscard]] std::vector<int> reduction_exchanges() const;
   [[nodiscard]] std::vector<int> gather_exchanges() const;
 
-  // -- on the worker
+  // -- on the worker; posts do not wait, and throw what cluster::Exchange::post does
   void post_reduction(std::size_t step);
   /// Adds what came in the step; after the last one of a bucket also clears what others own of it.
   void add(const kernels::ExecutionContext& context, std::size_t step) const;

@@ -17,7 +17,7 @@ void add_snapshot(const runtime::StageShard& shard, std::vector<runtime::Checkpo
   for (const auto& tensor : shard.tensors()) {
     const runtime::ElementRange reported = tensor.reported();
     if (reported.empty()) continue;
-    // Of a weight of experts the rank may have some, and of any other that replicas divide a run of elements.
+    // The rank may report some of the experts of a weight; of other weights, where replicas divide them, a run of elements.
     runtime::CheckpointTensor part;
     part.shape = tensor.shape.sizes();
     if (tensor.experts.present()) {

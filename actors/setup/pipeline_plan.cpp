@@ -422,12 +422,19 @@ ReplicaGroup PipelinePlan::replica_group(runtime::StageId stage, bool experts) c
     members.emplace_back(placement.rank_of(same), experts ? other % groups : other);
   }
   std::ranges::sort(members);
-  ReplicaGroup group{members.front().first.value + (experts ? ranks() : 0), {}, {}};
+  ReplicaGroup group{members.front().first.value + (experts ? ranks() : 0), experts, {}, {}};
   for (const auto& [rank, copy] : members) {
     group.ranks.push_back(rank);
     group.copies.push_back(copy);
   }
   return group;
+}
+
+std::vector<ReplicaGroup> PipelinePlan::replica_groups(runtime::StageId stage) const {
+  std::vector<ReplicaGroup> groups{replica_group(stage, false)};
+  if (has_experts()) groups.push_back(replica_group(stage, true));
+  std::erase_if(groups, [](const ReplicaGroup& group) { return group.ranks.size() == 1; });
+  return groups;
 }
 
 ExpertRanks PipelinePlan::expert_group(runtime::StageId stage) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -56,11 +57,15 @@ struct ExpertRanks {
   std::vector<runtime::RankId> ranks;  // by member
 };
 
-/// The ranks that hold the same weights of a stage: all of them but those of experts, or those.
+/// The ranks that hold the same weights of a stage: its weights of experts, or all others.
 struct ReplicaGroup {
-  int id = 0;                          // unique in the job; stages of one rank may have the same group
+  int id = 0;  // unique in the job; stages of one rank may have the same group
+  bool experts = false;
   std::vector<runtime::RankId> ranks;  // ascending
   std::vector<int> copies;             // by member: which of the copies it is whose parts are added (GlobalOrder)
+
+  /// The place of a member.
+  [[nodiscard]] int place_of(runtime::RankId rank) const { return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin()); }
 };
 
 /// The weights of [train] in the form that programs are built with.
@@ -148,7 +153,10 @@ struct PipelinePlan {
   [[nodiscard]] ExpertRanks expert_group(runtime::RankId rank) const { return expert_group(schedule.placement.stages_of(rank).front()); }
   /// Whether several ranks hold the same weights and divide their update.
   [[nodiscard]] bool divides_update() const { return mesh.divides_update && replicas() > 1; }
+  /// The ranks that hold the same weights of the stage as its rank does, that rank alone included.
   [[nodiscard]] ReplicaGroup replica_group(runtime::StageId stage, bool experts) const;
+  /// The groups of several ranks: that of the dense weights, then that of the weights of experts if the model has some.
+  [[nodiscard]] std::vector<ReplicaGroup> replica_groups(runtime::StageId stage) const;
   [[nodiscard]] std::string copies_text() const {
     return actors::copies_text({mesh.data, mesh.expert, mesh.capacity, mesh.divides_update ? "optimizer" : "none"});
   }

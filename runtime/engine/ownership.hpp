@@ -27,6 +27,7 @@ class Pieces {
 
   /// The number of pieces of a part.
   [[nodiscard]] std::int64_t of_part() const noexcept { return (part_ + piece_elements - 1) / piece_elements; }
+  /// The elements of a piece, counted over all parts.
   [[nodiscard]] ElementRange range(std::int64_t piece) const noexcept;
   /// The pieces [first, end) that make up a range, which must not cut one. Throws Error(internal) otherwise.
   struct Run {

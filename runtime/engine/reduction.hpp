@@ -73,7 +73,7 @@ struct Reduction {
 
 /// `replicas` are in the order in which the members take their stages; `shards` those of the rank. `sets` and `expert_sets` are the numbers
 /// of gradient sums of each rank, of `copies` and `expert_copies` copies. A run has at most `window` bytes, a multiple of
-/// kernels::kAlignment.
+/// sizeof(float).
 struct ReductionInput {
   std::span<const ShardLayout> shards;
   std::span<const StageReplicas> replicas;
@@ -81,6 +81,7 @@ struct ReductionInput {
   int copies = 1, expert_copies = 1;
   std::size_t window = 0;
 };
+/// The steps and gathers of one rank. Throws Error(internal) for replicas of a stage that is not among the shards.
 [[nodiscard]] Reduction make_reduction(const ReductionInput& input);
 
 }  // namespace millrace::runtime

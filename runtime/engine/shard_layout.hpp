@@ -80,6 +80,11 @@ struct StoredParameter {
   /// The pieces by which sums over it are taken; the parts begin with pieces of their own.
   [[nodiscard]] Pieces pieces() const noexcept { return {shape.elements(), parts()}; }
   [[nodiscard]] ElementRange whole() const noexcept { return {0, shape.elements()}; }
+  /// The same elements, counted over the whole tensor: of a weight of experts over all experts, whoever has them.
+  [[nodiscard]] ElementRange in_model(const ElementRange& elements) const noexcept {
+    const std::int64_t before = experts.present() ? shape.elements() / shape[0] * experts.first : 0;
+    return {before + elements.first, elements.count};
+  }
   /// What of its gradient this rank reports, and of its values and states it saves: each element is reported by one of those who hold it.
   [[nodiscard]] ElementRange reported() const noexcept {
     if (divided) return has_use(0) ? owned : ElementRange{};

@@ -293,7 +293,7 @@ TEST(Mesh, CopiesThatDivideTheUpdateSendNoWholeSums) {
                {"3 replicas and train.accumulators = 99: each has 33 sums to send, expected 32 at most"});
 }
 
-// Of a tied table member m of both groups exchanges what it owns; a table of one hash chunk is one member's alone.
+// Members with the same number in both groups exchange the part of a tied table that they own. A table of one hash chunk has one owner.
 TEST(Mesh, ATiedTableIsDividedAlikeWhereverItIs) {
   auto asked = divided(with_copies(request("1f1b", 2, 4, true), 2, 2));
   EXPECT_EQ(texts(make_plan(asked).sums), (std::vector<std::string>{"0 -> 1: 0", "1 -> 0: 1"}));

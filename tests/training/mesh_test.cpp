@@ -36,38 +36,37 @@ TEST_P(Meshes, HaveTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam()); 
 
 INSTANTIATE_TEST_SUITE_P(Some, Meshes, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
 
+/// A run in so many processes, in another layout than the one rank that it must equal.
+struct OtherMesh {
+  int processes = 1;
+  Words words;
+};
+
+/// Expects the numbers of one rank from a run with these keys in each of the meshes.
+void expect_one_ranks_numbers(const Words& keys, const std::vector<OtherMesh>& meshes) {
+  const Outcome one = run_small(1, keys);
+  ASSERT_EQ(one.code, 0) << one.said;
+  for (const auto& [processes, words] : meshes) {
+    Words all = keys;
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome found = run_small(processes, all);
+    EXPECT_EQ(found.code, 0) << found.said;
+    EXPECT_EQ(found.lines, one.lines) << words.front();
+    EXPECT_EQ(found.hash, one.hash) << words.front();
+  }
+}
+
 // Tables and matrices of several hash chunks, which copies divide within, and reduce in several steps.
-TEST(Mesh, DividesLargeTensors) {
-  Words words{"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2", "train.accumulators=4",
-              "train.steps=3",          "evaluate.every=0"};
-  const auto run = [&](int processes, const Words& more) {
-    auto all = words;
-    all.insert(all.end(), more.begin(), more.end());
-    const Outcome outcome = run_small(processes, all);
-    EXPECT_EQ(outcome.code, 0) << outcome.said;
-    return outcome;
-  };
-  const Outcome one = run(1, {}), two = run(2, {"mesh.data=2", "mesh.shard=optimizer"}),
-                four = run(1, {"mesh.data=4", "mesh.shard=optimizer", "train.first_moment=fp32"});
-  EXPECT_EQ(two.lines, one.lines);
-  EXPECT_EQ(two.hash, one.hash);
-  EXPECT_EQ(four.hash, one.hash);
+TEST(DividedUpdate, CutsLargeTensors) {
+  expect_one_ranks_numbers({"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2",
+                            "train.accumulators=4", "train.steps=3", "evaluate.every=0"},
+                           {{2, {"mesh.data=2", "mesh.shard=optimizer"}}, {1, {"mesh.data=4", "mesh.shard=optimizer"}}});
 }
 
 // Muon updates whole matrices, and evaluations of averages need those of all copies.
-TEST(Mesh, DividesTheUpdateOfOtherOptimizers) {
-  const Words muon{"train.optimizer=muon", "train.average_decay=0.9", "evaluate.average=true", "train.accumulators=2",
-                   "train.skip_spikes=true"};
-  const auto run = [&](int processes, const Words& more) {
-    auto all = muon;
-    all.insert(all.end(), more.begin(), more.end());
-    const Outcome outcome = run_small(processes, all);
-    EXPECT_EQ(outcome.code, 0) << outcome.said;
-    return outcome;
-  };
-  const Outcome one = run(1, {}), two = run(2, {"mesh.data=2", "mesh.shard=optimizer", "pipeline.ranks=2", "train.dtype=fp32"});
-  EXPECT_EQ(two.lines, one.lines);
-  EXPECT_EQ(two.hash, one.hash);
+TEST(DividedUpdate, OfWholeMatricesWithAverages) {
+  expect_one_ranks_numbers({"train.optimizer=muon", "train.average_decay=0.9", "evaluate.average=true", "train.accumulators=2"},
+                           {{2, {"mesh.data=2", "mesh.shard=optimizer", "pipeline.ranks=2"}}});
 }
 
 /// Runs that share a folder, one after another.
