@@ -30,7 +30,7 @@ caf::behavior RankActor::make_behavior() {
       [this](const BoundaryArrived& token) { control_.boundary_arrived(token.arrival); },
       [this](const SlotWritable& slot) { control_.slot_writable(slot.channel, slot.sequence); },
       [this](const ExchangeEnded& exchange) { control_.exchange_ended(exchange.sequence); },
-      [this](const ReplicasExchanged& exchanged) { control_.replicas_exchanged(exchanged.transfer); },
+      [this](const ReplicasExchanged&) { control_.replicas_exchanged(); },
       [this](const BatchReady& ready) { control_.batch_ready(ready.request); },
       [this](const ActionDone& action) { control_.action_done(action); },
       [this](const TaskDone& work) { control_.work_done(work); },
@@ -94,7 +94,7 @@ void RankInbox::on_exchanged(int, std::int64_t sequence) {
   wait.count() > 0 ? caf::delayed_anon_send(actor_, wait, ExchangeEnded{sequence}) : caf::anon_send(actor_, ExchangeEnded{sequence});
 }
 
-void RankInbox::on_replicas_exchanged(std::size_t transfer) { caf::anon_send(actor_, ReplicasExchanged{transfer}); }
+void RankInbox::on_replicas_exchanged() { caf::anon_send(actor_, ReplicasExchanged{}); }
 
 void RankInbox::failed(const TaskFailed& failure) { caf::anon_send(actor_, failure); }
 

@@ -56,7 +56,7 @@ class RankInbox final : public RankEvents {
   void on_part(const cluster::Arrival& part, std::size_t from) override;
   void on_writable(int channel, std::int64_t sequence) override;
   void on_exchanged(int group, std::int64_t sequence) override;
-  void on_replicas_exchanged(std::size_t transfer) override;
+  void on_replicas_exchanged() override;
   void failed(const TaskFailed& failure) override;
 
  private:

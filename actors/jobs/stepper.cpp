@@ -106,8 +106,8 @@ class Stepper::SteppedRankPort final : public RankPort, public RankEvents {
   void on_exchanged(int, std::int64_t sequence) override {
     stepper_.post([this, sequence] { stepped_.control->exchange_ended(sequence); });
   }
-  void on_replicas_exchanged(std::size_t transfer) override {
-    stepper_.post([this, transfer] { stepped_.control->replicas_exchanged(transfer); });
+  void on_replicas_exchanged() override {
+    stepper_.post([this] { stepped_.control->replicas_exchanged(); });
   }
   void failed(const TaskFailed& failure) override {
     stepper_.post([this, failure] { stepped_.control->failed(failure); });

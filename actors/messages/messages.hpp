@@ -215,9 +215,9 @@ struct Execute {
   runtime::Pass pass = runtime::Pass::forward;
   runtime::ExecutionSlots slots;
   std::int64_t step = 0;
-  // For a rank on a GPU:
   bool first_of_batch = false;  // first action of the list on this microbatch: its tokens are still in host memory
-  SlotCopy arrival, departure;  // copies before and after the pass
+  bool completes_sums = false;  // the last action that adds to its stage's gradient sums, of which the rank has one set
+  SlotCopy arrival, departure;  // for a rank on a GPU: copies before and after the pass
 };
 
 /// Stage actor's compute → rank actor: the action, or a segment of it, is done. Steady clock, nanoseconds.
@@ -257,10 +257,8 @@ struct BatchReady {
   LoadBatch request;
 };
 
-/// Replicas → rank actor: an exchange of a transfer has ended (ReplicaExchange).
-struct ReplicasExchanged {
-  std::uint64_t transfer = 0;
-};
+/// Replicas → rank actor: an exchange of theirs has ended (ReplicaExchange).
+struct ReplicasExchanged {};
 
 /// Rank-wide work that the compute worker has completed.
 enum class RankTaskKind : std::uint8_t {
@@ -273,11 +271,9 @@ enum class RankTaskKind : std::uint8_t {
   snapshot,
   averages,
   // Where replicas divide the update:
-  replica_sums_sent,   // a step of the reduction is posted
-  replica_sums_added,  // … and added
-  parameters_sent,     // a bucket of updated parameters is posted
-  update_completed,    // all parameters are here after the optimizer
-  averages_completed,  // … after `averages`
+  stage_sums,  // the list has completed the gradient sums of a stage
+  transfers,   // what can be done of their transfers
+  uses,        // several uses of a weight, after the reduction
 };
 struct TaskDone {
   RankTaskKind work = RankTaskKind::sums;

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "actors/rank/nan_hook.hpp"
 #include "actors/rank/rank.hpp"
+#include "actors/rank/replica_hook.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/range.hpp"
 #include "runtime/io/fault.hpp"
@@ -23,6 +25,9 @@ void ProgramRunner::run(Rank& rank, runtime::Stage& stage, const Execute& execut
   if (execute.first_of_batch) compute.upload(rank.context(), execute.slots.batch);
   rank.copy_in(execute.arrival);
   auto* hook = runtime::value_faults() ? &faults : rank.hook();
+  std::optional<ReplicaHook> transfers;
+  if (ReplicaExchange* replicas = rank.replicas(); replicas != nullptr && replicas->busy())
+    hook = &transfers.emplace(hook, *replicas, rank.context(), execute.completes_sums ? execute.action.stage : runtime::no_stage);
   if (execute.segments == 1) {
     stage.run(execute.pass, rank.context(), execute.slots, hook);
   } else {

@@ -30,6 +30,20 @@ runtime::ShardDivision division_of(const PipelinePlan& plan, runtime::RankId ran
   return {replicas(false), replicas(true), static_cast<std::size_t>(plan.replicas()) * plan.mesh.window};
 }
 
+/// By stage of the model: the number of actions until its gradients are complete on all ranks that have it. The same for all of them,
+/// while the directions of a mirror end in different orders.
+std::vector<std::size_t> ends_of_gradients(const runtime::Schedule& schedule) {
+  std::vector<std::size_t> ends(static_cast<std::size_t>(schedule.placement.model_stages()), 0);
+  for (const auto& list : schedule.ranks) {
+    for (std::size_t index = 0; index < list.size(); ++index) {
+      if (!runtime::ends_microbatch(list[index].kind)) continue;
+      auto& end = ends[static_cast<std::size_t>(schedule.placement.model_stage(list[index].stage))];
+      end = std::max(end, index);
+    }
+  }
+  return ends;
+}
+
 }  // namespace
 
 runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage) {
@@ -55,11 +69,15 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
 std::vector<runtime::StageReplicas> stage_replicas(const PipelinePlan& plan, runtime::RankId rank) {
   const auto& placement = plan.schedule.placement;
   std::vector<runtime::StageId> stages = placement.stages_of(rank);
-  // In the order of the model, which all members of a group share: the directions of a mirror have it the other way round.
-  std::ranges::sort(stages, {}, [&](runtime::StageId stage) { return placement.model_stage(stage); });
+  const std::vector<std::size_t> ends = ends_of_gradients(plan.schedule);
+  std::ranges::sort(stages, {}, [&](runtime::StageId stage) {
+    const int model_stage = placement.model_stage(stage);
+    return std::pair(ends[static_cast<std::size_t>(model_stage)], model_stage);
+  });
   std::vector<runtime::StageReplicas> list;
   for (const runtime::StageId stage : stages)
-    for (const ReplicaGroup& group : plan.replica_groups(stage)) list.push_back({stage, group.experts, group.copies, group.place_of(rank)});
+    for (const ReplicaGroup& group : plan.replica_groups(stage))
+      list.push_back({stage, group.experts, group.copies, group.place_of(rank), placement.model_stage(stage)});
   return list;
 }
 

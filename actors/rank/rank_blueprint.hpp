@@ -58,7 +58,8 @@ struct RankBlueprint {
 /// of it.
 [[nodiscard]] runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::ParameterSpec& spec, runtime::StageId stage);
 
-/// The groups of replicas that divide the update of the rank's weights, stage by stage, in an order that all members of a group share.
+/// The groups of replicas that divide the update of the rank's weights, stage by stage, in an order that all members of a group share: that
+/// in which a step's list completes their gradients.
 [[nodiscard]] std::vector<runtime::StageReplicas> stage_replicas(const PipelinePlan& plan, runtime::RankId rank);
 
 /// The number of microbatches whose tokens are in use at a time in a list: from the first action on one to the last.

@@ -62,6 +62,14 @@ void RankControl::begin() {
 }
 
 void RankControl::receive(const ToRank& message) {
+  if (!deferred_.empty() || !may_handle(message)) {
+    deferred_.push_back(message);
+    return show_transfers();
+  }
+  handle_any(message);
+}
+
+void RankControl::handle_any(const ToRank& message) {
   std::visit([this](const auto& phase) { handle(phase); }, message);
 }
 
@@ -120,6 +128,7 @@ void RankControl::handle(const RunStep& message) {
     ++batches_turn_;
   }
   sum_exchange_.begin();
+  if (rank_.adds_with_replicas()) rank_.replicas()->begin_sums();
   trace_mark_ = rank_.trace().count();
   exchange_bytes_ = 0;
   start(Table::training, rank_.training_plan(microbatches), step_);
@@ -129,18 +138,12 @@ void RankControl::handle(const Evaluate& message) {
   if (message.microbatches == 0) {
     // Members of an exchange leave none out: they abandon nothing.
     abandoned_ = table_ == Table::evaluation && list_->exchanges.empty();
-    abandons_ = transfers_ == Transfers::averages;
     return;
   }
   step_ = message.step;
   evaluation_batches_ = BatchWindow(rank_.evaluation_batches());
   averages_in_place_ = message.average;
-  abandons_ = false;
-  if (averages_in_place_) port_.work({RankTaskKind::averages, {}});  // before the actions, which the worker gets after it
-  if (averages_in_place_ && rank_.adds_with_replicas()) {
-    transfers_ = Transfers::averages;
-    return;  // the averages of other replicas come first
-  }
+  if (averages_in_place_) exchange_averages();  // before the actions, which the worker gets after it
   start(Table::evaluation, rank_.evaluation_plan(), message.step);
 }
 
@@ -164,7 +167,7 @@ void RankControl::handle(const Optimize& message) {
   show("optimizer", runtime::no_stage, runtime::no_microbatch);
   tasks_.set_bias_update(message.biases);
   tasks_.set_qk_clip(message.scores);
-  scalars_ = scalars;
+  skipped_ = message.skip;
   port_.work({RankTaskKind::optimizer, scalars});
 }
 
@@ -216,6 +219,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   }
   if (table == Table::evaluation) evaluation_batches_.begin(evaluation_uses_);
   wait_ = WaitClock();
+  idle_since_ = 0;
   actions_done_ = 0;
   begun_batches_.assign(static_cast<std::size_t>(plan.microbatches), false);
   step_begin_ = runtime::steady_now();
@@ -336,14 +340,14 @@ void RankControl::issue(const runtime::Issue& issue) {
       break;
   }
   slots.result = result_slot(rank_, issue.action.microbatch);
+  execute.completes_sums = completes_sums(issue.action);
   execute.first_of_batch = std::exchange(begun_batches_[issue.action.microbatch.index()], char{1}) == 0;
 
   const auto& waited_for = makes_gradient ? issue.gradient : issue.activation;
   const std::int64_t produced = waited_for.present() && issue.segment == 0 && !plan.edges[waited_for.edge.index()].local()
                                     ? produced_[waited_for.edge.index()][static_cast<std::size_t>(waited_for.slot)]
                                     : 0;
-  runtime::TraceRecord record;
-  if (wait_.issued(issue.step, produced, runtime::steady_now(), record)) rank_.trace().add(record);
+  end_wait(produced);
   show(to_string(runtime::span_of(issue.action.kind)), issue.action.stage, issue.action.microbatch);
   if (!std::exchange(begun_, true)) port_.begun();
   port_.execute(execute);
@@ -368,7 +372,9 @@ void RankControl::action_done(const ActionDone& action) {
   if (ends_action && table_ == Table::training) training_batches_.used(own_place(action.action.microbatch));
   if (ends_action && table_ == Table::evaluation) evaluation_batches_.used(own_place(action.action.microbatch));
   request_batches();
+  if (ends_action) note_gradients(action.action);
   carry_out(engine_.entry_finished(action.action, action.segment));
+  if (rank_.adds_with_replicas()) note_transfers();
 }
 
 /// The worker is idle and the list is not finished: records since when, and why.
@@ -376,15 +382,21 @@ void RankControl::note_wait() {
   if (starting_) return;
   const auto wait = engine_.wait();
   if (wait.reason == runtime::WaitReason::none || wait.reason == runtime::WaitReason::compute) return;
-  const std::int64_t since = engine_.finished() == 0 ? step_begin_ : finished_at_;
-  wait_.blocked(wait, since);
+  wait_.blocked(wait, std::max(step_begin_, finished_at_));
   std::array<char, sizeof(cluster::Progress::action)> text;  // on the stack, since this runs between actions
   const auto end = fmt::format_to_n(text.data(), text.size(), "waits for {}", awaited(wait));
   show({text.data(), std::min(end.size, text.size())}, wait.action.stage, wait.action.microbatch, wait);
 }
 
+/// The worker goes on: records how long it had nothing to do. `produced`: when the producer of what it gets had finished, 0 if unknown.
+void RankControl::end_wait(std::int64_t produced) {
+  runtime::TraceRecord record;
+  if (wait_.issued(runtime::StepId(step_), produced, runtime::steady_now(), record)) rank_.trace().add(record);
+}
+
 /// What the next entry waits for: of an exchange its name in the program, "layers.3.mlp.dispatch".
 std::string_view RankControl::awaited(const runtime::Wait& wait) const {
+  if (wait.reason == runtime::WaitReason::weights) return "parameters of replicas";
   if (wait.reason != runtime::WaitReason::exchange || !rank_.plan().rehearsed_shapes.empty()) return to_string(wait.reason);
   const runtime::Pass pass = table_ == Table::training ? runtime::pass_of(wait.action.kind) : runtime::Pass::evaluate;
   const runtime::Stage& stage = rank_.compute().stage(wait.action.stage);
@@ -402,7 +414,7 @@ void RankControl::show(std::string_view what, runtime::StageId stage, runtime::M
   progress.peer_stage = wait.stage.value;
   progress.wait = static_cast<std::int32_t>(wait.reason);
   progress.exchange = wait.exchange;
-  if (wait.reason == runtime::WaitReason::replicas) progress.transfers = static_cast<std::int64_t>(queue_.taken());
+  if (rank_.replicas() != nullptr) progress.transfers = rank_.replicas()->completed();
   if (table_ == Table::training) progress.finished = actions_done_;
   progress.set_action(what);
   rank_.set_progress(progress);
@@ -412,16 +424,12 @@ void RankControl::list_finished() {
   const auto table = std::exchange(table_, Table::none);
   switch (table) {
     case Table::training:
-      return port_.work({RankTaskKind::sums, {}});
+      return rank_.adds_with_replicas() ? wait_for_sums() : port_.work({RankTaskKind::sums, {}});
     case Table::evaluation: {
       EvaluationReport report{rank_.id().value, {}};
       losses_of(rank_, *list_, report.losses);
-      const bool averages = std::exchange(averages_in_place_, false);
-      if (averages) port_.work({RankTaskKind::averages, {}});
-      if (!averages || !rank_.adds_with_replicas()) return port_.report(report);
-      transfers_ = Transfers::averages;
-      evaluation_report_ = std::move(report);
-      return;
+      if (std::exchange(averages_in_place_, false)) exchange_averages();
+      return port_.report(report);
     }
     case Table::logits:
       return port_.report(LogitsReport{rank_.id().value, logits_of(rank_, *list_, logits_position_)});
@@ -443,20 +451,13 @@ void RankControl::perform_then(const RankTask& task, const Completion& completio
 // -- after a training list ----------------------------------------------------------------------------------------------------------------
 
 void RankControl::work_done(const TaskDone& finished) {
-  auto trace = [&](runtime::SpanKind kind, std::int64_t step) {
-    runtime::TraceRecord record;
-    record.begin = finished.begin;
-    record.end = finished.end;
-    record.step = runtime::StepId(step);
-    record.kind = kind;
-    rank_.trace().add(record);
-  };
+  const auto trace = [&](runtime::SpanKind kind, std::int64_t step) { trace_task(kind, finished, step); };
   switch (finished.work) {
     case RankTaskKind::clear:
       return;
     case RankTaskKind::sums:
       trace(runtime::SpanKind::optimizer, step_);
-      return rank_.adds_with_replicas() ? begin_transfers(Transfers::sums) : sums_complete();
+      return sums_complete();
     case RankTaskKind::sums_added:
       trace(runtime::SpanKind::optimizer, step_);
       transfer_done(finished);
@@ -473,28 +474,17 @@ void RankControl::work_done(const TaskDone& finished) {
       return report_step();
     case RankTaskKind::optimizer:
       trace(runtime::SpanKind::optimizer, step_);
-      if (!rank_.adds_with_replicas()) return port_.report(Optimized{rank_.id().value, step_});
-      if (scalars_.skip) return port_.work({RankTaskKind::update_completed, scalars_});  // nothing was updated
-      return begin_transfers(Transfers::updated);
-    case RankTaskKind::averages:
-      if (rank_.adds_with_replicas()) begin_transfers(Transfers::averages);
-      return;
-    case RankTaskKind::replica_sums_sent:
-    case RankTaskKind::parameters_sent:
-      trace(runtime::SpanKind::optimizer, step_);
-      return transfer_done(finished);
-    case RankTaskKind::replica_sums_added:
-      trace(runtime::SpanKind::optimizer, step_);
-      transfer_done(finished);
-      if (++sums_added_ == rank_.compute().reduction().steps.size()) sums_complete();
-      return;
-    case RankTaskKind::update_completed:
-      trace(runtime::SpanKind::optimizer, step_);
-      transfer_tasks_ = 0;
-      show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch);
+      if (rank_.adds_with_replicas() && !skipped_) gather(true);
       return port_.report(Optimized{rank_.id().value, step_});
-    case RankTaskKind::averages_completed:
-      return averages_complete();
+    case RankTaskKind::averages:
+      if (rank_.adds_with_replicas()) gather(false);
+      return;
+    case RankTaskKind::stage_sums:
+    case RankTaskKind::transfers:
+      return transfers_done(finished);
+    case RankTaskKind::uses:
+      trace(runtime::SpanKind::optimizer, step_);
+      return;
     case RankTaskKind::snapshot: {
       TakeSnapshot snapshot = std::move(snapshots_.front());
       snapshots_.pop_front();
@@ -505,6 +495,15 @@ void RankControl::work_done(const TaskDone& finished) {
       return port_.write_shard({rank_.id().value, step, std::move(snapshot.folder), std::move(snapshot.run)});
     }
   }
+}
+
+void RankControl::trace_task(runtime::SpanKind kind, const TaskDone& finished, std::int64_t step) {
+  runtime::TraceRecord record;
+  record.begin = finished.begin;
+  record.end = finished.end;
+  record.step = runtime::StepId(step);
+  record.kind = kind;
+  rank_.trace().add(record);
 }
 
 void RankControl::report_step() {
@@ -550,6 +549,12 @@ void RankControl::failed(const TaskFailed& failure) {
   report.code = failure.code;
   report.cause = failure.cause;
   port_.report(report);
+}
+
+/// Exchanges the parameters that the rank owns with their moving averages.
+void RankControl::exchange_averages() {
+  if (rank_.adds_with_replicas()) weights_leave();
+  port_.work({RankTaskKind::averages, {}});
 }
 
 // -- batches ------------------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@
 #include "actors/rank/rank.hpp"
 #include "actors/rank/rank_tasks.hpp"
 #include "actors/rank/sum_exchange.hpp"
-#include "actors/rank/transfer_queue.hpp"
 #include "actors/rank/wait_clock.hpp"
 #include "runtime/engine/rank_engine.hpp"
 
@@ -71,7 +70,7 @@ class RankControl {
   void boundary_arrived(const cluster::Arrival& arrival);
   void slot_writable(int channel, std::int64_t sequence);
   void exchange_ended(std::int64_t sequence);
-  void replicas_exchanged(std::size_t transfer);
+  void replicas_exchanged();
   void batch_ready(const LoadBatch& request);
   void action_done(const ActionDone& action);
   void work_done(const TaskDone& finished);
@@ -89,6 +88,7 @@ class RankControl {
  private:
   enum class Table : std::uint8_t { none, training, evaluation, logits };
   // -- phases, one handler per message
+  void handle_any(const ToRank& message);
   void handle(const RunStep& message);
   void handle(const Optimize& message);
   void handle(const TakeSnapshot& message);
@@ -106,21 +106,29 @@ class RankControl {
   void copies_of(const runtime::Issue& issue, Execute& execute) const;
   void list_finished();
   void note_wait();
+  void end_wait(std::int64_t produced = 0);
   [[nodiscard]] std::string_view awaited(const runtime::Wait& wait) const;
   void show(std::string_view what, runtime::StageId stage, runtime::MicrobatchId microbatch, const runtime::Wait& wait = {});
   // -- after a training list
   void send_sums();
   void add_sums();
   // -- with replicas that divide the update (replica_control.cpp)
-  enum class Transfers : std::uint8_t { none, sums, updated, averages };
-  void begin_transfers(Transfers transfers);
-  void transfer();
+  [[nodiscard]] bool completes_sums(const runtime::Action& action) const;
+  void note_gradients(const runtime::Action& action);
+  void wait_for_sums();
   void sums_complete();
+  [[nodiscard]] bool may_handle(const ToRank& message) const;
+  void weights_leave();
+  void gather(bool updated);
+  void request_transfers();
+  void transfers_done(const TaskDone& finished);
+  void note_transfers();
   void show_transfers();
   void transfer_work(const RankTask& task);
   void transfer_done(const TaskDone& finished);
   [[nodiscard]] std::int64_t take_replica_bytes();
-  void averages_complete();
+  void exchange_averages();
+  void trace_task(runtime::SpanKind kind, const TaskDone& finished, std::int64_t step);
   void report_step();
   void look_at_device();
   // -- batches, of which only those of the rank's microbatches are loaded
@@ -151,14 +159,17 @@ class RankControl {
   std::int32_t batches_turn_ = 0;
   std::vector<int> training_uses_, evaluation_uses_;  // by microbatch: number of the table's actions
   SumExchangeState sum_exchange_;
-  Transfers transfers_ = Transfers::none;  // between replicas: of what
-  TransferQueue queue_;
-  std::size_t sums_added_ = 0;                            // steps of the reduction
-  int transfer_tasks_ = 0;                                // that the worker has, for transfers between ranks that hold the same weights
-  std::int64_t idle_since_ = 0;                           // since when it has had none, and waits; 0: it does not wait
-  std::int64_t replica_bytes_ = 0;                        // sent to other replicas by the last report
-  runtime::UpdateScalars scalars_ = {};                   // of the newest update
-  ToCoordinator evaluation_report_ = EvaluationReport();  // which waits until the averages are back in their places
+  int transfer_tasks_ = 0;          // that the worker has, for transfers between ranks that hold the same weights
+  std::int64_t idle_since_ = 0;     // since when it has had none after the list, and waits; 0: it does not wait
+  std::int64_t replica_bytes_ = 0;  // sent to other replicas by the last report
+  /// Weights that replicas divide: `away` from the order to write what the rank owns of them, `gathered` from when that is done.
+  enum class Weights : std::uint8_t { here, away, gathered };
+  Weights weights_ = Weights::here;
+  std::size_t stages_here_ = 0;                                 // since they left
+  bool sums_wanted_ = false;                                    // the list is finished, and sums of other replicas are missing
+  bool transfers_requested_ = false, transfers_again_ = false;  // the worker has the task; something has ended since
+  std::int64_t transfers_noted_ = 0;                            // those that were complete at the last task
+  std::deque<ToRank> deferred_;                                 // until all weights are here
   RankTasks tasks_;
   NanHook nan_hook_;
   std::optional<HashHook> hash_hook_;
@@ -169,10 +180,10 @@ class RankControl {
   kernels::DeviceMemory device_memory_;  // as of the last query
   std::deque<TakeSnapshot> snapshots_;   // requested, oldest first
   bool starting_ = false, failed_ = false;
+  bool skipped_ = false;  // the newest step was not to be updated
   // An abandoned evaluation: its actions are completed without computing, in order, after those that the worker already has.
   bool abandoned_ = false, passing_over_ = false;
   bool averages_in_place_ = false;  // parameters are exchanged with their moving averages, for the evaluation that runs
-  bool abandons_ = false;           // an evaluation that has not begun, for want of the averages that others have
   std::deque<runtime::Issue> passed_over_;
 };
 

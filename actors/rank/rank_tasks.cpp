@@ -31,7 +31,7 @@ void RankTasks::perform(const RankTask& task) {
       return for_each_shard([this](const auto& shard) { shard.zero_accumulators(rank_.context()); });
     case RankTaskKind::sums:
       for_each_shard([this](const auto& shard) { shard.add_accumulator_sets(rank_.context()); });
-      if (!exchange_.there() && !rank_.adds_with_replicas()) add_local_uses();
+      if (!exchange_.there()) add_local_uses();
       return;
     case RankTaskKind::sums_sent:
       return send_sums();
@@ -43,7 +43,7 @@ void RankTasks::perform(const RankTask& task) {
       return for_each_shard([this, &task](const auto& shard) {
         shard.after_snapshot(rank_.context());
         runtime::apply_optimizer(rank_.context(), task.scalars, shard);
-        if (!rank_.adds_with_replicas()) complete_update(shard);
+        if (!rank_.adds_with_replicas() || task.scalars.skip) complete_update(shard);
       });
     case RankTaskKind::averages:
       return for_each_shard([this](const auto& shard) {
@@ -52,25 +52,17 @@ void RankTasks::perform(const RankTask& task) {
       });
     case RankTaskKind::snapshot:
       return for_each_shard([this](const auto& shard) { shard.take_snapshot(rank_.context()); });
-    case RankTaskKind::replica_sums_sent:
-      return rank_.replicas()->post_reduction(task.transfer);
-    case RankTaskKind::replica_sums_added:
-      rank_.replicas()->add(rank_.context(), task.transfer);
-      if (task.transfer + 1 == rank_.compute().reduction().steps.size() && !exchange_.there()) add_local_uses();
-      return;
-    case RankTaskKind::parameters_sent:
-      return rank_.replicas()->post_gather(task.transfer);
-    case RankTaskKind::update_completed:
-      return for_each_shard([this, &task](const auto& shard) {
-        if (!task.scalars.skip) shard.refresh_divided_copies(rank_.context());
-        complete_update(shard);
-      });
-    case RankTaskKind::averages_completed:
-      return for_each_shard([this](const auto& shard) { shard.refresh_divided_copies(rank_.context()); });
+    case RankTaskKind::stage_sums:
+      rank_.compute().stage(task.stage).shard().add_accumulator_sets(rank_.context());
+      rank_.replicas()->sums_complete(task.stage);
+      return rank_.replicas()->advance(rank_.context());
+    case RankTaskKind::transfers:
+      return rank_.replicas()->advance(rank_.context());
+    case RankTaskKind::uses:
+      return add_local_uses();
   }
 }
 
-/// What follows the optimizer on every rank that holds a weight: functions of whole tensors.
 void RankTasks::complete_update(const runtime::StageShard& shard) {
   runtime::update_biases(rank_.context(), bias_update_, shard);
   runtime::apply_qk_clip(rank_.context(), qk_clip_, shard);

@@ -13,7 +13,7 @@ namespace millrace::actors {
 struct RankTask {
   RankTaskKind work = RankTaskKind::sums;
   runtime::UpdateScalars scalars = {};  // for the optimizer
-  std::size_t transfer = 0;             // of the transfers between replicas
+  runtime::StageId stage = {};          // for stage_sums
 };
 
 /// The end of a step: what a rank asks of the shards of its stages, one after another: gradient sums, their squares, the optimizer,
@@ -28,6 +28,8 @@ class RankTasks {
   void set_bias_update(const runtime::BiasUpdate& update) { bias_update_ = update; }
   /// Which heads it scales down after that.
   void set_qk_clip(const runtime::QkClip& clip) { qk_clip_ = clip; }
+  /// What follows the optimizer on every rank that holds a weight: functions of whole tensors.
+  void complete_update(const runtime::StageShard& shard);
   /// Performs the task or, on an asynchronous device, enqueues it.
   void perform(const RankTask& task);
   /// Completes the task when its work is done.
@@ -47,7 +49,6 @@ class RankTasks {
   void add_sums();
   void add_local_uses();
   void hash_copies();
-  void complete_update(const runtime::StageShard& shard);
 
   Rank& rank_;
   const SumExchangeState& exchange_;

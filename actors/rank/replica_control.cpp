@@ -3,14 +3,39 @@
 #include "actors/rank/rank_control.hpp"
 #include "runtime/engine/trace.hpp"
 
-// The transfers of a rank with those that hold the same weights, after a step's list and after the optimizer.
+// The transfers of a rank with those that hold the same weights: gradient sums during and after a list, parameters after the optimizer.
 namespace millrace::actors {
+
+// -- gradient sums ------------------------------------------------------------------------------------------------------------------------
+
+/// Whether an action is the last one of the list that adds to its stage's sums, all of which then are what other replicas need.
+bool RankControl::completes_sums(const runtime::Action& action) const {
+  const PipelinePlan& plan = rank_.plan();
+  return table_ == Table::training && plan.accumulators == 1 && plan.expert_accumulators == 1 &&
+         list_->last_gradients[action.stage.index()] == action;
+}
+
+/// An action is done, perhaps the last one that adds to its stage's sums.
+void RankControl::note_gradients(const runtime::Action& action) {
+  if (table_ == Table::training && rank_.adds_with_replicas() && list_->last_gradients[action.stage.index()] == action)
+    transfer_work({RankTaskKind::stage_sums, {}, action.stage});
+}
+
+/// The list is finished; some sums of other replicas may be missing.
+void RankControl::wait_for_sums() {
+  sums_wanted_ = true;
+  if (transfer_tasks_ == 0) idle_since_ = finished_at_;
+  note_transfers();
+  if (sums_wanted_) show_transfers();
+}
 
 /// The rank has its own sums, or what it owns of the sums of all replicas.
 void RankControl::sums_complete() {
-  transfers_ = Transfers::none;
+  sums_wanted_ = false;
   idle_since_ = 0;
-  sum_exchange_.there() ? send_sums() : port_.work({RankTaskKind::squares, {}});
+  if (sum_exchange_.there()) return send_sums();
+  if (rank_.adds_with_replicas()) port_.work({RankTaskKind::uses, {}});
+  port_.work({RankTaskKind::squares, {}});
 }
 
 void RankControl::send_sums() {
@@ -20,45 +45,84 @@ void RankControl::send_sums() {
 
 void RankControl::add_sums() { transfer_work({RankTaskKind::sums_added, {}}); }
 
-void RankControl::begin_transfers(Transfers transfers) {
-  constexpr std::size_t gathers_ahead = 8;
+// -- parameters ---------------------------------------------------------------------------------------------------------------------------
+
+/// Whether a message can be dealt with now. While weights are gathered a list may begin, which waits for those of each stage.
+bool RankControl::may_handle(const ToRank& message) const {
+  if (weights_ != Weights::gathered) return weights_ == Weights::here;
+  if (const auto* evaluate = std::get_if<Evaluate>(&message)) return !evaluate->average;
+  return std::holds_alternative<RunStep>(message);
+}
+
+/// No action begins on the weights of a stage until it has what other replicas own of them.
+void RankControl::weights_leave() {
+  weights_ = Weights::away;
+  stages_here_ = 0;
+  for (const auto& stage : rank_.compute().reduction().gathered) engine_.weights_leave(stage.stage);
+}
+
+/// The rank has written what it owns: to all replicas with it. `updated`: by the optimizer.
+void RankControl::gather(bool updated) {
+  if (weights_ == Weights::here) weights_leave();
+  weights_ = Weights::gathered;
+  rank_.replicas()->gather([this, updated](const runtime::StageShard& shard) {
+    if (updated) tasks_.complete_update(shard);
+  });
+  request_transfers();
+}
+
+// -- both ---------------------------------------------------------------------------------------------------------------------------------
+
+void RankControl::replicas_exchanged() { request_transfers(); }
+
+/// Has the worker go on with the transfers, once what it has now is done.
+void RankControl::request_transfers() {
+  if (std::exchange(transfers_requested_, true)) {
+    transfers_again_ = true;
+    return;
+  }
+  transfer_work({RankTaskKind::transfers, {}});
+}
+
+/// The worker went on with them.
+void RankControl::transfers_done(const TaskDone& finished) {
+  if (const std::int64_t completed = rank_.replicas()->completed(); std::exchange(transfers_noted_, completed) != completed)
+    trace_task(runtime::SpanKind::optimizer, finished, step_);
+  transfer_done(finished);
+  if (finished.work == RankTaskKind::transfers) transfers_requested_ = false;
+  if (!transfers_requested_ && std::exchange(transfers_again_, false)) request_transfers();
+  note_transfers();
+}
+
+/// Goes on with what waited for transfers that are complete.
+void RankControl::note_transfers() {
   const ReplicaExchange& replicas = *rank_.replicas();
-  transfers_ = transfers;
-  const bool sums = transfers == Transfers::sums;
-  sums_added_ = 0;
-  queue_.begin(sums ? replicas.reduction_exchanges() : replicas.gather_exchanges(), sums ? runtime::reduction_steps_ahead : gathers_ahead);
-  transfer();
+  const auto& stages = rank_.compute().reduction().gathered;
+  while (weights_ == Weights::gathered && stages_here_ < replicas.gathered()) {
+    const runtime::StageId stage = stages[stages_here_++].stage;
+    if (stages_here_ == stages.size()) weights_ = Weights::here;
+    carry_out(engine_.weights_arrived(stage));
+  }
+  while (!deferred_.empty() && may_handle(deferred_.front())) {
+    const ToRank message = std::move(deferred_.front());
+    deferred_.pop_front();
+    handle_any(message);
+  }
+  if (!sums_wanted_) return;
+  replicas.sums_added() ? sums_complete() : show_transfers();
 }
 
 void RankControl::show_transfers() {
   runtime::Wait wait;
-  wait.reason = runtime::WaitReason::replicas;
-  show(transfers_ == Transfers::sums ? "waits for gradient sums of replicas" : "waits for parameters of replicas", runtime::no_stage,
-       runtime::no_microbatch, wait);
-}
-
-void RankControl::replicas_exchanged(std::size_t transfer) {
-  queue_.ended(transfer);
-  this->transfer();
-}
-
-/// Orders what may follow: additions of what is in, then further posts, whose arrivals take the places of what was added.
-void RankControl::transfer() {
-  const bool sums = transfers_ == Transfers::sums;
-  while (const auto index = queue_.to_take())
-    if (sums) transfer_work({RankTaskKind::replica_sums_added, {}, *index});
-  while (const auto index = queue_.to_post())
-    transfer_work({sums ? RankTaskKind::replica_sums_sent : RankTaskKind::parameters_sent, {}, *index});
-  if (!queue_.all_taken()) return show_transfers();
-  show("completes its step", runtime::no_stage, runtime::no_microbatch);
-  if (sums) return;  // once the last ones are added
-  transfer_work({transfers_ == Transfers::updated ? RankTaskKind::update_completed : RankTaskKind::averages_completed, scalars_});
-  if (transfers_ == Transfers::updated) transfers_ = Transfers::none;
+  wait.reason = sums_wanted_ ? runtime::WaitReason::replicas : runtime::WaitReason::weights;
+  show(sums_wanted_ ? "waits for gradient sums of replicas" : "waits for parameters of replicas", runtime::no_stage, runtime::no_microbatch,
+       wait);
 }
 
 /// A task of a transfer, at which a wait ends.
 void RankControl::transfer_work(const RankTask& task) {
   ++transfer_tasks_;
+  end_wait();
   if (const std::int64_t begin = std::exchange(idle_since_, 0); begin > 0) {
     runtime::TraceRecord record;
     record.begin = begin;
@@ -73,7 +137,13 @@ void RankControl::transfer_work(const RankTask& task) {
 
 /// Such a task is done. The worker waits if it has no other; whether it has to is known at the next one.
 void RankControl::transfer_done(const TaskDone& finished) {
-  if (--transfer_tasks_ == 0) idle_since_ = finished.end;
+  const bool last = --transfer_tasks_ == 0;
+  if (table_ != Table::none) {
+    finished_at_ = std::max(finished_at_, finished.end);
+    note_wait();
+  } else if (last && (sums_wanted_ || finished.work == RankTaskKind::sums_sent || finished.work == RankTaskKind::sums_added)) {
+    idle_since_ = finished.end;
+  }
 }
 
 /// What the rank has sent to other replicas since this was asked last.
@@ -85,18 +155,6 @@ std::int64_t RankControl::take_replica_bytes() {
   for (const SumExchangeState::Round& round : sum_exchange_.rounds())
     for (const SumMessage* message : round.outgoing) bytes += static_cast<std::int64_t>(message->bytes());
   return bytes;
-}
-
-/// Averages, or the parameters again, are in their places on all replicas.
-void RankControl::averages_complete() {
-  transfer_tasks_ = 0;
-  transfers_ = Transfers::none;
-  if (!averages_in_place_) {
-    show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch);
-    return port_.report(evaluation_report_);
-  }
-  start(Table::evaluation, rank_.evaluation_plan(), step_);
-  abandoned_ = std::exchange(abandons_, false) && table_ == Table::evaluation && list_->exchanges.empty();
 }
 
 }  // namespace millrace::actors

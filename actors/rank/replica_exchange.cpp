@@ -10,16 +10,22 @@ namespace millrace::actors {
 namespace {
 
 constexpr const char* replica_component = "actors.replica_exchange";
+constexpr std::size_t gathers_ahead = 8;
 
 /// Bytes of f32 numbers as a tensor.
 kernels::Tensor numbers(std::byte* place, std::size_t bytes) {
   return {place, kernels::DType::f32, {static_cast<std::int64_t>(bytes / sizeof(float))}};
 }
 
+std::size_t place_of(std::int64_t number) noexcept { return static_cast<std::size_t>(number % cluster::Exchanges::max_outstanding); }
+
 }  // namespace
 
 ReplicaExchange::ReplicaExchange(const PipelinePlan& plan, runtime::RankId rank, const runtime::RankCompute& compute)
-    : compute_(compute), rank_(rank) {
+    : compute_(compute),
+      rank_(rank),
+      queue_({runtime::reduction_steps_ahead, gathers_ahead}),
+      gathered_(compute.reduction().gathered.size()) {
   for (const runtime::StageId stage : plan.schedule.placement.stages_of(rank)) {
     StageGroups& of_stage = stages_.emplace_back(StageGroups{stage});
     for (const ReplicaGroup& group : plan.replica_groups(stage)) {
@@ -37,27 +43,48 @@ void ReplicaExchange::join(const cluster::Exchanges& exchanges, ReplicaEvents& e
     members_[group].exchange = &exchanges.exchange(groups_[group].id, rank_.value);
 }
 
-std::vector<int> ReplicaExchange::reduction_exchanges() const {
-  std::vector<int> exchanges;
-  for (const runtime::ReductionStep& step : compute_.reduction().steps) exchanges.push_back(static_cast<int>(step.sums.size()));
-  return exchanges;
-}
-
-std::vector<int> ReplicaExchange::gather_exchanges() const { return std::vector<int>(compute_.reduction().gathers.size(), 1); }
-
 std::size_t ReplicaExchange::group_of(runtime::StageId stage, bool experts) const {
   return std::ranges::find(stages_, stage, &StageGroups::stage)->groups[experts ? 1 : 0];
 }
 
-void ReplicaExchange::post(std::size_t group, std::size_t transfer, const std::byte* from, std::byte* into,
-                           const runtime::TransferTable& table) {
-  Member& member = members_[group];
-  MILLRACE_CHECK(member.exchange != nullptr, ExitCode::internal, replica_component, "rank {} has not joined the group of its replicas",
-                 rank_);
-  const std::int64_t number = member.next.load(std::memory_order_relaxed);
-  member.transfers[static_cast<std::size_t>(number) % member.transfers.size()].store(transfer, std::memory_order_relaxed);
-  member.next.store(number + 1, std::memory_order_release);
-  member.exchange->post(number, from, into, {table.send_at, table.send_bytes, table.receive_at, table.receive_bytes});
+const runtime::StageTransfers& ReplicaExchange::steps_of(runtime::StageId stage) const {
+  const auto& stages = compute_.reduction().reduced;
+  const auto found = std::ranges::find(stages, stage, &runtime::StageTransfers::stage);
+  MILLRACE_CHECK(found != stages.end(), ExitCode::internal, replica_component, "gradient sums of stage {}, which rank {} does not have",
+                 stage, rank_);
+  return *found;
+}
+
+// -- gradient sums ------------------------------------------------------------------------------------------------------------------------
+
+void ReplicaExchange::begin_sums() {
+  MILLRACE_CHECK(sums_added(), ExitCode::internal, replica_component, "rank {} begins a list with {} steps of the last reduction undone",
+                 rank_, enabled_.size() - sums_added_);
+  const auto& steps = compute_.reduction().steps;
+  for (std::size_t index = 0; index < steps.size(); ++index) {
+    const std::size_t position = queue_.append({TransferKind::reduction, index, static_cast<int>(steps[index].sums.size()), false});
+    if (index == 0) first_step_ = position;
+  }
+  enabled_.assign(steps.size(), false);
+  sums_added_ = 0;
+}
+
+void ReplicaExchange::enable(std::size_t step) {
+  if (enabled_[step]) return;
+  enabled_[step] = true;
+  queue_.enable(first_step_ + step);
+}
+
+void ReplicaExchange::sums_complete(runtime::StageId stage) {
+  const auto& [of, begin, end] = steps_of(stage);
+  for (std::size_t step = begin; step < end; ++step) enable(step);
+}
+
+void ReplicaExchange::operation_done(runtime::StageId stage, runtime::ProgramKind program, std::size_t operation) {
+  const auto& buckets = compute_.stage(stage).shard_layout().buckets;
+  const auto& [of, begin, end] = steps_of(stage);
+  for (std::size_t step = begin; step < end; ++step)
+    if (buckets[compute_.reduction().steps[step].bucket].complete[static_cast<std::size_t>(program)] <= operation) enable(step);
 }
 
 /// Where a set of gradient sums begins.
@@ -66,24 +93,22 @@ std::byte* ReplicaExchange::sums(const runtime::ReductionStep& step, int set) co
   return compute_.memory().slot(kind, step.stage, set);
 }
 
-void ReplicaExchange::post_reduction(std::size_t number) {
-  runtime::fault_point("replicas.reduce");
-  const runtime::ReductionStep& step = compute_.reduction().steps[number];
-  std::byte* arrivals = compute_.memory().slot_or_null(runtime::MemoryKind::arrivals, runtime::no_stage,
-                                                       static_cast<int>(number % runtime::reduction_steps_ahead));
-  for (const runtime::ReductionStep::Sum& sum : step.sums)
-    post(group_of(step.stage, step.experts), number, sums(step, std::max(sum.set, 0)), arrivals, sum.table);
+/// Where the sums of other replicas arrive.
+std::byte* ReplicaExchange::arrivals(const Transfer& transfer) const {
+  return compute_.memory().slot_or_null(runtime::MemoryKind::arrivals, runtime::no_stage, static_cast<int>(transfer.arrivals));
 }
 
-void ReplicaExchange::add(const kernels::ExecutionContext& context, std::size_t number) const {
-  const runtime::ReductionStep& step = compute_.reduction().steps[number];
-  std::byte* arrivals = compute_.memory().slot_or_null(runtime::MemoryKind::arrivals, runtime::no_stage,
-                                                       static_cast<int>(number % runtime::reduction_steps_ahead));
+void ReplicaExchange::add(const kernels::ExecutionContext& context, const Transfer& transfer) const {
+  const runtime::ReductionStep& step = compute_.reduction().steps[transfer.index];
   const auto tensor = [&](const runtime::ReductionStep::Operand& operand) {
-    return numbers(operand.set < 0 ? arrivals + operand.place : sums(step, operand.set) + step.begin, step.bytes);
+    return numbers(operand.set < 0 ? arrivals(transfer) + operand.place : sums(step, operand.set) + step.begin, step.bytes);
   };
   for (const auto& [into, from] : step.additions) kernels::accumulate(context, tensor(from), tensor(into));
-  if (!step.last) return;
+  if (step.last) clear_others(context, step);
+}
+
+/// Zeroes the sums of a bucket that others own: all of it has left.
+void ReplicaExchange::clear_others(const kernels::ExecutionContext& context, const runtime::ReductionStep& step) const {
   const runtime::ShardLayout::Bucket& bucket = compute_.stage(step.stage).shard_layout().buckets[step.bucket];
   const auto clear = [&](int set, std::size_t begin, std::size_t end) {
     if (begin < end) kernels::fill_zero(context, numbers(sums(step, set) + begin, end - begin));
@@ -98,17 +123,102 @@ void ReplicaExchange::add(const kernels::ExecutionContext& context, std::size_t 
   }
 }
 
-void ReplicaExchange::post_gather(std::size_t number) {
+// -- parameters ---------------------------------------------------------------------------------------------------------------------------
+
+void ReplicaExchange::gather(std::function<void(const runtime::StageShard&)> then) {
+  const std::size_t gathers = compute_.reduction().gathers.size();
+  for (std::size_t index = 0; index < gathers; ++index) queue_.append({TransferKind::gather, index});
+  then_ = std::move(then);
+  gathers_taken_ = gathered_ = 0;
+}
+
+/// Completes the stages all of whose parameters are here.
+void ReplicaExchange::note_gathered(const kernels::ExecutionContext& context) {
+  const auto& stages = compute_.reduction().gathered;
+  for (; gathered_ < stages.size() && stages[gathered_].end <= gathers_taken_; ++gathered_) {
+    const runtime::StageShard& shard = compute_.stage(stages[gathered_].stage).shard();
+    shard.refresh_divided_copies(context);
+    then_(shard);
+  }
+}
+
+// -- transfers ----------------------------------------------------------------------------------------------------------------------------
+
+void ReplicaExchange::advance(const kernels::ExecutionContext& context) {
+  note_gathered(context);
+  for (bool moved = true; moved;) {
+    moved = false;
+    note_ends();
+    while (const auto position = queue_.to_take()) {
+      const Transfer transfer = queue_.at(*position);
+      if (transfer.kind == TransferKind::gather) {
+        ++gathers_taken_;
+        note_gathered(context);
+      } else {
+        add(context, transfer);
+        ++sums_added_;
+      }
+      ++completed_;
+      moved = true;
+    }
+    while (const auto position = queue_.to_post()) {
+      post_transfer(*position);
+      moved = true;
+    }
+  }
+}
+
+void ReplicaExchange::post_transfer(std::size_t position) {
+  const Transfer transfer = queue_.at(position);
+  if (transfer.kind == TransferKind::gather)
+    post_gather(position, compute_.reduction().gathers[transfer.index]);
+  else
+    post_reduction(position, transfer);
+}
+
+void ReplicaExchange::post_reduction(std::size_t position, const Transfer& transfer) {
+  runtime::fault_point("replicas.reduce");
+  const runtime::ReductionStep& step = compute_.reduction().steps[transfer.index];
+  for (const runtime::ReductionStep::Sum& sum : step.sums)
+    post(group_of(step.stage, step.experts), position, sums(step, std::max(sum.set, 0)), arrivals(transfer), sum.table);
+}
+
+void ReplicaExchange::post_gather(std::size_t position, const runtime::GatherStep& gather) {
   runtime::fault_point("replicas.gather");
-  const runtime::GatherStep& gather = compute_.reduction().gathers[number];
   std::byte* place = compute_.memory().region(runtime::MemoryKind::master) + gather.master;
-  post(group_of(gather.stage, gather.experts), number, place, place, gather.table);
+  post(group_of(gather.stage, gather.experts), position, place, place, gather.table);
+}
+
+void ReplicaExchange::post(std::size_t group, std::size_t transfer, const std::byte* from, std::byte* into,
+                           const runtime::TransferTable& table) {
+  Member& member = members_[group];
+  MILLRACE_CHECK(member.exchange != nullptr, ExitCode::internal, replica_component, "rank {} has not joined the group of its replicas",
+                 rank_);
+  const std::int64_t number = member.next.load(std::memory_order_relaxed);
+  member.under_way[place_of(number)] = {transfer, false};
+  member.next.store(number + 1, std::memory_order_release);
+  member.exchange->post(number, from, into, {table.send_at, table.send_bytes, table.receive_at, table.receive_bytes});
+}
+
+/// Tells the queue which exchanges have ended.
+void ReplicaExchange::note_ends() {
+  for (Member& member : members_) {
+    const std::int64_t next = member.next.load(std::memory_order_relaxed);
+    for (std::int64_t number = member.oldest; number < next; ++number) {
+      Member::UnderWay& under_way = member.under_way[place_of(number)];
+      if (!under_way.noted && member.ended[place_of(number)].load(std::memory_order_acquire) == number + 1) {
+        under_way.noted = true;
+        queue_.ended(under_way.transfer);
+      }
+      if (under_way.noted && number == member.oldest) ++member.oldest;
+    }
+  }
 }
 
 void ReplicaExchange::on_exchanged(int group, std::int64_t sequence) {
   const auto index = static_cast<std::size_t>(std::ranges::find(groups_, group, &ReplicaGroup::id) - groups_.begin());
-  const auto& transfers = members_[index].transfers;
-  events_->on_replicas_exchanged(transfers[static_cast<std::size_t>(sequence) % transfers.size()].load(std::memory_order_relaxed));
+  members_[index].ended[place_of(sequence)].store(sequence + 1, std::memory_order_release);
+  events_->on_replicas_exchanged();
 }
 
 std::int64_t ReplicaExchange::bytes_sent() const noexcept {

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "actors/rank/transfer_queue.hpp"
 #include "actors/setup/pipeline_plan.hpp"
 #include "cluster/exchange/exchange.hpp"
 #include "kernels/base/execution_context.hpp"
@@ -13,16 +15,17 @@
 
 namespace millrace::actors {
 
-/// Hears that an exchange of transfer `transfer` of the phase under way (TransferQueue) has ended. Any thread.
+/// Hears that an exchange between replicas has ended, so that ReplicaExchange::advance() may go on. Any thread.
 class ReplicaEvents {
  public:
   virtual ~ReplicaEvents() = default;
-  virtual void on_replicas_exchanged(std::size_t transfer) = 0;
+  virtual void on_replicas_exchanged() = 0;
 };
 
-/// A rank's part in the transfers between replicas that divide their update (runtime::Reduction): after a step's list their gradient sums
-/// are added where they are owned, and after the optimizer each gets the parameters that the others have updated. The rank's worker posts
-/// and adds.
+/// A rank's part in the transfers between replicas that divide their update (runtime::Reduction): their gradient sums are added where they
+/// are owned, as soon as a list has completed them, and after the optimizer each gets the parameters that the others have updated. Never
+/// waits: advance() does what can be done, between actions and between the operations of an action. Thread: the rank's worker, except where
+/// said.
 class ReplicaExchange final : public cluster::ExchangeEvents {
  public:
   /// `compute` must outlive it.
@@ -33,15 +36,30 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   /// Both must outlive all work of the worker. Throws Error(internal) if the rank has no member in one of its groups.
   void join(const cluster::Exchanges& exchanges, ReplicaEvents& events);
 
-  /// The exchanges of each step of the reduction, and of each gather.
-  [[nodiscard]] std::vector<int> reduction_exchanges() const;
-  [[nodiscard]] std::vector<int> gather_exchanges() const;
+  // -- the gradient sums of a training list
+  /// The list begins: the sums of all stages are still to be added, in the order of Reduction::reduced.
+  void begin_sums();
+  /// The list has completed the gradient sums of a stage, and the rank has added its own sets of them.
+  void sums_complete(runtime::StageId stage);
+  /// The last action that adds to these sums, if the rank has one set, has run an operation: those that are complete leave.
+  void operation_done(runtime::StageId stage, runtime::ProgramKind program, std::size_t operation);
+  /// Whether all have been added.
+  [[nodiscard]] bool sums_added() const noexcept { return sums_added_ == enabled_.size(); }
 
-  // -- on the worker; posts do not wait, and throw what cluster::Exchange::post does
-  void post_reduction(std::size_t step);
-  /// Adds what came in the step; after the last one of a bucket also clears what others own of it.
-  void add(const kernels::ExecutionContext& context, std::size_t step) const;
-  void post_gather(std::size_t gather);
+  // -- parameters
+  /// What replicas own goes out to the others, stage by stage in the order of the model; once a stage has what others own, its copies are
+  /// refreshed and `then` is called for its shard. No program may read the parameters of a stage until it is `gathered`.
+  void gather(std::function<void(const runtime::StageShard&)> then);
+  /// The stages whose parameters are here again: so many of Reduction::gathered.
+  [[nodiscard]] std::size_t gathered() const noexcept { return gathered_; }
+
+  /// Adds sums that have arrived, and posts the transfers that may be posted. Does nothing while there is nothing to do. Throws what
+  /// cluster::Exchange::post does.
+  void advance(const kernels::ExecutionContext& context);
+  /// Whether transfers are left, of which some may not be enabled yet.
+  [[nodiscard]] bool busy() const noexcept { return !queue_.all_taken(); }
+  /// The number of transfers that are complete, over the run.
+  [[nodiscard]] std::int64_t completed() const noexcept { return completed_; }
 
   /// From the transport.
   void on_exchanged(int group, std::int64_t sequence) override;
@@ -59,12 +77,28 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   /// The rank's member of a group.
   struct Member {
     cluster::Exchange* exchange = nullptr;
-    std::atomic<std::int64_t> next{0};                                                      // number of the next exchange
-    std::array<std::atomic<std::size_t>, cluster::Exchanges::max_outstanding> transfers{};  // by number
+    std::atomic<std::int64_t> next{0};  // number of the next exchange
+    std::int64_t oldest = 0;            // the first one whose end has not been noted
+    struct UnderWay {
+      std::size_t transfer = 0;  // its position
+      bool noted = true;         // whether the queue knows that it has ended
+    };
+    std::array<UnderWay, cluster::Exchanges::max_outstanding> under_way{};               // by number
+    std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> ended{};  // the number of the one that has ended there, + 1
   };
   [[nodiscard]] std::size_t group_of(runtime::StageId stage, bool experts) const;
   void post(std::size_t group, std::size_t transfer, const std::byte* from, std::byte* into, const runtime::TransferTable& table);
+  void post_transfer(std::size_t position);
+  void post_reduction(std::size_t position, const Transfer& transfer);
+  void post_gather(std::size_t position, const runtime::GatherStep& gather);
+  void note_ends();
+  void enable(std::size_t step);
+  void add(const kernels::ExecutionContext& context, const Transfer& transfer) const;
+  void clear_others(const kernels::ExecutionContext& context, const runtime::ReductionStep& step) const;
+  void note_gathered(const kernels::ExecutionContext& context);
   [[nodiscard]] std::byte* sums(const runtime::ReductionStep& step, int set) const;
+  [[nodiscard]] std::byte* arrivals(const Transfer& transfer) const;
+  [[nodiscard]] const runtime::StageTransfers& steps_of(runtime::StageId stage) const;
 
   const runtime::RankCompute& compute_;
   runtime::RankId rank_;
@@ -76,6 +110,13 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   };
   std::vector<StageGroups> stages_;
   ReplicaEvents* events_ = nullptr;
+  TransferQueue queue_;
+  std::size_t first_step_ = 0;  // position of the list's first step
+  std::vector<bool> enabled_;   // by step
+  std::size_t sums_added_ = 0;  // steps of the list that are done
+  std::function<void(const runtime::StageShard&)> then_;
+  std::size_t gathers_taken_ = 0, gathered_ = 0;  // since gather()
+  std::int64_t completed_ = 0;
 };
 
 }  // namespace millrace::actors

@@ -80,6 +80,7 @@ std::string StallWatch::wait_text(const Seen& waiter, Clock::time_point now) con
     case runtime::WaitReason::exchange:
       return fmt::format("{} {} of microbatch {}: {} of {} members have not delivered ({})", rank, doing.action.data(), doing.microbatch,
                          doing.missing, doing.members, time);
+    case runtime::WaitReason::weights:
     case runtime::WaitReason::replicas:
       return fmt::format("{} {}: {} of {} have not delivered ({})", rank, doing.action.data(), doing.missing, doing.members, time);
     default:
@@ -105,8 +106,10 @@ std::string StallWatch::cause_of(const Seen& waiter, Clock::time_point now) cons
     const Seen* peer = seen(doing.peer);
     if (peer == nullptr) return fmt::format("{} has not reported yet", rank_text(doing.peer));
     // Both have posted, and what they wait for is under way between them.
-    const auto replicas = runtime::WaitReason::replicas;
-    if (reason_of(doing) == replicas && reason_of(peer->doing) == replicas) return wait_text(*at, now);
+    const auto for_replicas = [](runtime::WaitReason reason) {
+      return reason == runtime::WaitReason::weights || reason == runtime::WaitReason::replicas;
+    };
+    if (for_replicas(reason_of(doing)) && for_replicas(reason_of(peer->doing))) return wait_text(*at, now);
     at = peer;
   }
 }

@@ -1,40 +1,52 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace millrace::actors {
 
-/// Which of some transfers, each of one or several exchanges, are posted, have ended and are taken: all in order, with at most `ahead`
-/// posted and not taken. Plain state.
+enum class TransferKind : std::uint8_t { reduction, gather };
+
+/// A transfer between replicas: a step of the reduction, or a gather, each of one or several exchanges.
+struct Transfer {
+  TransferKind kind = TransferKind::reduction;
+  std::size_t index = 0;     // among those of its kind
+  int exchanges = 1;         // that have not ended
+  bool enabled = true;       // what it sends is complete
+  std::size_t arrivals = 0;  // the place where what arrives is kept, of those that its kind has
+};
+
+/// Which transfers of a rank are posted, have ended and are taken: all in the order in which they were appended, with at most so many of a
+/// kind posted and not taken, and only of one kind at a time. Plain state. Positions count the transfers since the queue was empty.
 class TransferQueue {
  public:
-  /// Begins anew. `exchanges`: by transfer, of how many it consists.
-  void begin(std::vector<int> exchanges, std::size_t ahead) {
-    left_ = std::move(exchanges);
-    ahead_ = ahead;
-    posted_ = taken_ = 0;
-  }
+  /// `ahead`: by kind, how many may be posted and not taken.
+  explicit TransferQueue(std::array<std::size_t, 2> ahead) : ahead_(ahead) {}
+
+  /// Appends a transfer and returns its position.
+  std::size_t append(Transfer transfer);
+  void enable(std::size_t position) { transfers_.at(position).enabled = true; }
   /// The next transfer to post, once; nothing while none may be.
-  [[nodiscard]] std::optional<std::size_t> to_post() {
-    if (posted_ == left_.size() || posted_ == taken_ + ahead_) return std::nullopt;
-    return posted_++;
-  }
+  [[nodiscard]] std::optional<std::size_t> to_post();
   /// One exchange of a transfer has ended, in any order.
-  void ended(std::size_t transfer) { --left_.at(transfer); }
+  void ended(std::size_t position) { --transfers_.at(position).exchanges; }
   /// The next transfer of which all exchanges have ended, once; nothing while there is none.
-  [[nodiscard]] std::optional<std::size_t> to_take() {
-    if (taken_ == posted_ || left_[taken_] > 0) return std::nullopt;
-    return taken_++;
-  }
+  [[nodiscard]] std::optional<std::size_t> to_take();
+  [[nodiscard]] const Transfer& at(std::size_t position) const { return transfers_.at(position); }
+  /// The number of those that were taken since the queue was empty.
   [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
-  [[nodiscard]] bool all_taken() const noexcept { return taken_ == left_.size(); }
+  [[nodiscard]] bool all_taken() const noexcept { return taken_ == transfers_.size(); }
 
  private:
-  std::vector<int> left_;  // exchanges of each transfer that have not ended
-  std::size_t ahead_ = 1, posted_ = 0, taken_ = 0;
+  [[nodiscard]] std::size_t ahead_of(TransferKind kind) const noexcept { return ahead_[static_cast<std::size_t>(kind)]; }
+
+  std::array<std::size_t, 2> ahead_;
+  std::array<std::size_t, 2> appended_{};  // by kind
+  std::vector<Transfer> transfers_;
+  std::size_t posted_ = 0, taken_ = 0;
 };
 
 }  // namespace millrace::actors

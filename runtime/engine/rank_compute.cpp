@@ -61,9 +61,11 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
   if (options.training && options.optimizer != nullptr)
     require_kernels(options.optimizer->kernel_rows(), options.device, "runtime.rank_compute", "the optimizer's update");
   RankShards shards = shards_of(stages, options);
-  for (ShardLayout& shard : shards.stages) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    ShardLayout& shard = shards.stages[i];
     shard.copies = options.copies;
     shard.expert_copies = options.expert_copies;
+    note_completion(shard, stages[i].training);
   }
   if (options.training && !options.replicas.empty())
     reduction_ = make_reduction({.shards = shards.stages,
@@ -72,7 +74,8 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
                                  .expert_sets = options.expert_accumulators,
                                  .copies = options.copies,
                                  .expert_copies = options.expert_copies,
-                                 .window = options.window});
+                                 .window = options.window,
+                                 .backward = options.mode == BackwardMode::split ? ProgramKind::weight_gradient : ProgramKind::backward});
   RankMemoryRequest demand{.accumulators = options.accumulators,
                            .expert_accumulators = options.expert_accumulators,
                            .training = options.training,

@@ -108,6 +108,19 @@ const Decisions& RankEngine::exchange_ended(std::int64_t sequence) {
   return advance();
 }
 
+void RankEngine::weights_leave(StageId stage) {
+  if (away_.size() <= stage.index()) away_.resize(stage.index() + 1);
+  away_[stage.index()] = 1;
+}
+
+const Decisions& RankEngine::weights_arrived(StageId stage) {
+  clear_decisions();
+  MILLRACE_CHECK(stage.index() < away_.size() && away_[stage.index()], ExitCode::internal, rank_engine_component,
+                 "rank {}: the weights of stage {} arrived, which were not being exchanged", rank_, stage);
+  away_[stage.index()] = 0;
+  return advance();
+}
+
 const Decisions& RankEngine::entry_finished(const Action& action, int segment) {
   clear_decisions();
   MILLRACE_CHECK(plan_ != nullptr && finished_ < issued_, ExitCode::internal, rank_engine_component,
@@ -144,6 +157,7 @@ WaitReason RankEngine::missing(const PlannedEntry& planned) const {
   };
   if (planned.awaits >= 0 && !ended_[static_cast<std::size_t>(planned.awaits)]) return WaitReason::exchange;
   if (!planned.begins_action()) return WaitReason::none;
+  if (planned.action.stage.index() < away_.size() && away_[planned.action.stage.index()]) return WaitReason::weights;
   if (absent(planned.activation)) return WaitReason::activation;
   if (absent(planned.gradient)) return WaitReason::gradient;
   if (!batches_[planned.action.microbatch.index()]) return WaitReason::batch;
@@ -232,7 +246,7 @@ Wait RankEngine::wait() const {
   wait.reason = missing(next);
   wait.action = next.action;
   wait.segment = next.segment;
-  if (wait.reason == WaitReason::batch) return wait;
+  if (wait.reason == WaitReason::batch || wait.reason == WaitReason::weights) return wait;
   if (wait.reason == WaitReason::exchange) {
     wait.exchange = first_exchange_ + next.awaits;
     return wait;

@@ -41,10 +41,11 @@ struct Decisions {
 
 /// Decides what one rank may run next: a state machine without threads, clocks or buffers. Events in, decisions out.
 ///
-/// The list is issued strictly in order. The next entry is issued when its action's inputs and batch are available, its output ring
-/// has a free slot, the exchange that it awaits has ended and fewer than `issue_ahead` entries are unfinished. Sequence numbers continue
-/// over lists, training or forward-only, so rings are never reset. An edge between two stages of this rank is a hand-off through the same
-/// kind of ring: its boundaries and slots count from the moment of issue, because the worker runs in order, and cause no sends or releases.
+/// The list is issued strictly in order. The next entry is issued when its action's inputs, batch and weights are available, its output
+/// ring has a free slot, the exchange that it awaits has ended and fewer than `issue_ahead` entries are unfinished. Sequence numbers
+/// continue over lists, training or forward-only, so rings are never reset. An edge between two stages of this rank is a hand-off through
+/// the same kind of ring: its boundaries and slots count from the moment of issue, because the worker runs in order, and cause no sends or
+/// releases.
 ///
 /// An impossible event (a boundary out of order, an unknown edge, a slot freed twice, an entry other than the oldest issued one)
 /// throws Error(internal) with the event. One caller at a time. Events allocate nothing, except for the first list with more
@@ -71,6 +72,10 @@ class RankEngine {
   const Decisions& batch_ready(MicrobatchId microbatch);
   /// Exchange `sequence`, counted over the run, has ended. Exchanges may end in any order.
   const Decisions& exchange_ended(std::int64_t sequence);
+  /// The stage's weights are being exchanged between replicas: none of its actions begins before weights_arrived(). To be called while none
+  /// of them is under way.
+  void weights_leave(StageId stage);
+  const Decisions& weights_arrived(StageId stage);
   /// The oldest issued entry is done.
   const Decisions& entry_finished(const Action& action, int segment = 0);
 
@@ -122,6 +127,7 @@ class RankEngine {
   StepId step_ = no_step;
   int issued_ = 0;
   int finished_ = 0;
+  std::vector<std::uint8_t> away_;     // by stage: whether its weights are being exchanged
   std::vector<std::uint8_t> batches_;  // by microbatch of the running list
   std::int64_t first_exchange_ = 0;    // of the running list, counted over the run
   std::vector<std::uint8_t> ended_;    // by exchange of the running list

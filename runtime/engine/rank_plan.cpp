@@ -72,9 +72,11 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
   plan.own_microbatches = static_cast<int>(plan.own.before(schedule.microbatches));
   std::vector<Counts> counts(slots.size(), {0, std::vector<int>(static_cast<std::size_t>(schedule.microbatches), 0)});
   const auto& list = schedule.ranks.at(rank.index());
+  plan.last_gradients.resize(slots.size());
   std::vector<PlannedEntry> actions;
   for (const Action& action : list) {
     PlannedEntry& planned = actions.emplace_back();
+    if (ends_microbatch(action.kind)) plan.last_gradients[action.stage.index()] = action;
     planned.action = action;
     // A replica's edges carry only the replica's microbatches.
     const int ordinal = schedule.ordinal_of(action.microbatch);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "runtime/schedule/ledger.hpp"
@@ -48,8 +49,10 @@ struct RankPlan {
   bool forward_only = false;
   std::vector<PlannedEntry> entries = {};
   std::vector<PlannedExchange> exchanges = {};  // in the order in which the list posts them
-  RankMicrobatches own = {};                    // of the step's microbatches, those of the rank
-  int own_microbatches = 0;                     // how many these are
+  /// By stage: the last action that adds to its gradient sums; nothing for stages of other ranks and without gradients.
+  std::vector<std::optional<Action>> last_gradients = {};
+  RankMicrobatches own = {};  // of the step's microbatches, those of the rank
+  int own_microbatches = 0;   // how many these are
 };
 
 /// Resolves the list of `rank`. The segments of an overlapped pair, of which one has exchanges, are woven (runtime/schedule/weave.hpp).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "kernels/base/buffer.hpp"
@@ -108,26 +109,71 @@ std::size_t Reduction::arrivals() const noexcept {
   return most;
 }
 
+namespace {
+
+/// The shard of a stage.
+const ShardLayout& shard_of(const ReductionInput& input, StageId stage) {
+  const auto shard = std::ranges::find(input.shards, stage, &ShardLayout::stage);
+  MILLRACE_CHECK(shard != input.shards.end(), ExitCode::internal, "runtime.reduction", "stage {} is not on this rank", stage);
+  return *shard;
+}
+
+/// Appends the steps of one bucket.
+void add_steps(const ReductionInput& input, const StageReplicas& replicas, std::size_t index, std::vector<ReductionStep>& steps) {
+  const ShardLayout::Bucket& bucket = shard_of(input, replicas.stage).buckets[index];
+  const Tree tree =
+      tree_of(replicas, replicas.experts ? input.expert_sets : input.sets, replicas.experts ? input.expert_copies : input.copies);
+  std::size_t count = 0;
+  for (std::size_t member = 0; member < replicas.copies.size(); ++member)
+    count = std::max(count, (bucket.cuts[member + 1] - bucket.cuts[member] + input.window - 1) / input.window);
+  for (std::size_t number = 0; number < count; ++number) {
+    ReductionStep& step = steps.emplace_back(make_step(replicas, bucket, tree, number, input.window));
+    step.bucket = index;
+    step.last = number + 1 == count;
+  }
+}
+
+/// The buckets of a stage in the order in which a backward pass completes them.
+std::vector<std::size_t> completed_order(const ShardLayout& shard, ProgramKind backward) {
+  std::vector<std::size_t> order(shard.buckets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t index) { return shard.buckets[index].complete[static_cast<std::size_t>(backward)]; });
+  return order;
+}
+
+/// The groups of each stage, in the order in which the list has the stages.
+std::vector<std::vector<StageReplicas>> by_stage(std::span<const StageReplicas> replicas) {
+  std::vector<std::vector<StageReplicas>> stages;
+  for (const StageReplicas& each : replicas) {
+    if (stages.empty() || stages.back().front().stage != each.stage) stages.emplace_back();
+    stages.back().push_back(each);
+  }
+  return stages;
+}
+
+}  // namespace
+
 Reduction make_reduction(const ReductionInput& input) {
   Reduction reduction;
-  for (const StageReplicas& replicas : input.replicas) {
-    const auto shard = std::ranges::find(input.shards, replicas.stage, &ShardLayout::stage);
-    MILLRACE_CHECK(shard != input.shards.end(), ExitCode::internal, "runtime.reduction", "stage {} is not on this rank", replicas.stage);
-    const Tree tree =
-        tree_of(replicas, replicas.experts ? input.expert_sets : input.sets, replicas.experts ? input.expert_copies : input.copies);
-    for (std::size_t index = 0; index < shard->buckets.size(); ++index) {
-      const ShardLayout::Bucket& bucket = shard->buckets[index];
-      if (bucket.experts != replicas.experts) continue;
-      std::size_t steps = 0;
-      for (std::size_t member = 0; member < replicas.copies.size(); ++member)
-        steps = std::max(steps, (bucket.cuts[member + 1] - bucket.cuts[member] + input.window - 1) / input.window);
-      for (std::size_t number = 0; number < steps; ++number) {
-        ReductionStep& step = reduction.steps.emplace_back(make_step(replicas, bucket, tree, number, input.window));
-        step.bucket = index;
-        step.last = number + 1 == steps;
-      }
-      if (bucket.master != ShardLayout::nowhere) reduction.gathers.push_back(make_gather(replicas, bucket));
+  auto stages = by_stage(input.replicas);
+  for (const auto& groups : stages) {
+    const ShardLayout& shard = shard_of(input, groups.front().stage);
+    const std::size_t begin = reduction.steps.size();
+    for (const std::size_t bucket : completed_order(shard, input.backward)) {
+      const auto group = std::ranges::find(groups, shard.buckets[bucket].experts, &StageReplicas::experts);
+      if (group != groups.end()) add_steps(input, *group, bucket, reduction.steps);
     }
+    reduction.reduced.push_back({shard.stage, begin, reduction.steps.size()});
+  }
+  std::ranges::stable_sort(stages, {}, [](const auto& groups) { return groups.front().model_stage; });
+  for (const auto& groups : stages) {
+    const ShardLayout& shard = shard_of(input, groups.front().stage);
+    const std::size_t begin = reduction.gathers.size();
+    for (const ShardLayout::Bucket& bucket : shard.buckets) {
+      const auto group = std::ranges::find(groups, bucket.experts, &StageReplicas::experts);
+      if (group != groups.end() && bucket.master != ShardLayout::nowhere) reduction.gathers.push_back(make_gather(*group, bucket));
+    }
+    reduction.gathered.push_back({shard.stage, begin, reduction.gathers.size()});
   }
   return reduction;
 }

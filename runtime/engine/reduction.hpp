@@ -16,6 +16,7 @@ struct StageReplicas {
   bool experts = false;     // the weights of experts; false: all others
   std::vector<int> copies;  // by member: which of the copies it is whose parts are added (GlobalOrder)
   int own = 0;              // this rank, among the members
+  int model_stage = 0;      // the stage's place in the model, by which parameters are gathered
 };
 
 /// Bytes of one exchange, by member: what goes to each, and where what comes from each is written.
@@ -60,19 +61,28 @@ struct GatherStep {
   TransferTable table;
 };
 
-/// How replicas add gradients and hand out what they updated: the exchanges of a rank after a step's list, in an order that all members of
-/// its groups share. Pure data.
+/// The exchanges of one stage: steps or gathers [begin, end).
+struct StageTransfers {
+  StageId stage;
+  std::size_t begin = 0, end = 0;
+};
+
+/// How replicas add gradients and hand out what they updated: the exchanges of a rank in a step, in an order that all members of its groups
+/// share. Pure data.
 struct Reduction {
   std::vector<ReductionStep> steps;
+  std::vector<StageTransfers> reduced;  // all stages of the rank, in the order in which they are reduced
   std::vector<GatherStep> gathers;
+  std::vector<StageTransfers> gathered;  // all stages of the rank, in the order of the model
 
   [[nodiscard]] bool empty() const noexcept { return steps.empty(); }
   /// Bytes of the arrivals of the largest step.
   [[nodiscard]] std::size_t arrivals() const noexcept;
 };
 
-/// `replicas` are in the order in which the members take their stages; `shards` those of the rank. `sets` and `expert_sets` are the numbers
-/// of gradient sums of each rank, of `copies` and `expert_copies` copies. A run has at most `window` bytes, a multiple of
+/// `replicas` are in the order in which the members reduce their stages; `shards` those of the rank. `backward`: the program that makes the
+/// gradients of weights; the buckets of a stage are reduced in the order in which it completes them. `sets` and `expert_sets` are the
+/// numbers of gradient sums of each rank, of `copies` and `expert_copies` copies. A run has at most `window` bytes, a multiple of
 /// sizeof(float).
 struct ReductionInput {
   std::span<const ShardLayout> shards;
@@ -80,6 +90,7 @@ struct ReductionInput {
   int sets = 1, expert_sets = 1;
   int copies = 1, expert_copies = 1;
   std::size_t window = 0;
+  ProgramKind backward = ProgramKind::backward;
 };
 /// The steps and gathers of one rank. Throws Error(internal) for replicas of a stage that is not among the shards.
 [[nodiscard]] Reduction make_reduction(const ReductionInput& input);

@@ -239,6 +239,23 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
   return rank;
 }
 
+void note_completion(ShardLayout& shard, const ProgramSet& programs) {
+  const ParameterPlaces places = shard.places();
+  for (const ProgramKind kind : all_program_kinds) {
+    const auto& operations = programs.program(kind);
+    for (std::size_t index = 0; index < operations.size(); ++index) {
+      for (const ValueId output : operations[index].outputs) {
+        const Value& value = programs.value(output);
+        if (value.role != Role::accumulator) continue;
+        const auto [region, offset] = places.accumulator(value);
+        for (ShardLayout::Bucket& bucket : shard.buckets)
+          if (bucket.experts == (region == Region::expert_accumulator) && bucket.cuts.front() <= offset && offset < bucket.cuts.back())
+            bucket.complete[static_cast<std::size_t>(kind)] = index;
+      }
+    }
+  }
+}
+
 std::size_t ShardLayout::reported_pieces() const {
   std::size_t pieces = 0;
   for (const StoredParameter& tensor : tensors) {

@@ -14,6 +14,7 @@
 #include "runtime/ids.hpp"
 #include "runtime/optimizers/optimizer.hpp"
 #include "runtime/program/memory_plan.hpp"
+#include "runtime/program/program.hpp"
 
 namespace millrace::runtime {
 
@@ -121,6 +122,8 @@ struct ShardLayout {
     bool experts = false;           // in a set of those of experts
     std::vector<std::size_t> cuts;  // in bytes of a set, one more than members: member m owns what is from cuts[m] to cuts[m + 1]
     std::size_t master = nowhere;   // where the same parameters begin in Region::master; nowhere: another bucket's are the same
+    /// By program: its operation after which a microbatch has added to all of the bucket (note_completion).
+    std::array<std::size_t, program_kind_count> complete{};
   };
   static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
@@ -157,6 +160,9 @@ struct ShardDivision {
   Replicas replicas, expert_replicas = {};  // of all weights but those of experts; of those
   std::size_t bucket_bytes = 0;             // of gradient sums that are added together: this many or a few more, where there are as many
 };
+
+/// Finds in the stage's programs when its buckets are complete.
+void note_completion(ShardLayout& shard, const ProgramSet& programs);
 
 /// The elements at whose multiples a weight is divided: an expert; a whole tensor that the optimizer treats as matrices; else a chunk of
 /// those that are hashed (hash_chunk_bytes), of the smallest of its states.

@@ -43,6 +43,7 @@ void add_wait(StepBreakdown& shares, const TraceRecord& record, Range part) {
     case WaitReason::exchange:
       shares.exchange += length;
       break;
+    case WaitReason::weights:
     case WaitReason::replicas:
       shares.reduction += length;
       break;

@@ -16,7 +16,7 @@ namespace millrace::runtime {
 ///     credit      waits for a free slot of the output ring
 ///     exchange    waits inside of an action for rows of other ranks, which no compute has hidden
 ///     data        waits for the loader
-///     reduction   waits for gradient sums of the ranks that hold the same weights
+///     reduction   waits for gradient sums and parameters of the ranks that hold the same weights
 ///     optimizer   gradient sums, their squares, optimizer step and snapshot
 ///     other       everything that no record covers: control messages, issue latency
 ///

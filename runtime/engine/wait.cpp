@@ -18,6 +18,8 @@ const char* to_string(WaitReason reason) {
       return "exchange";
     case WaitReason::compute:
       return "compute";
+    case WaitReason::weights:
+      return "weights";
     case WaitReason::replicas:
       return "replicas";
   }
@@ -35,6 +37,9 @@ std::string describe(const Wait& wait) {
     case WaitReason::exchange:
       return fmt::format("rank {} waits for exchange {} with the owners of experts, before segment {} of {}", wait.rank, wait.exchange,
                          wait.segment, wait.action);
+    case WaitReason::weights:
+      return fmt::format("rank {} waits for parameters of stage {} from ranks that hold the same weights, before {}", wait.rank,
+                         wait.action.stage, wait.action);
     case WaitReason::replicas:
       return fmt::format("rank {} waits for ranks that hold the same weights", wait.rank);
     case WaitReason::credit:

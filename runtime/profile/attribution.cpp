@@ -83,6 +83,7 @@ class Sweep {
       case WaitReason::exchange:
         result_[Cause::exchange] += end - begin;
         return;
+      case WaitReason::weights:
       case WaitReason::replicas:
         result_[Cause::reduction] += end - begin;
         return;

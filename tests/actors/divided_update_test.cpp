@@ -43,9 +43,9 @@ TEST(DividedUpdate, HoldsAndSendsItsPart) {
   EXPECT_EQ(sent, static_cast<std::int64_t>(3 * (plan.bytes(runtime::MemoryKind::accumulator) + plan.bytes(runtime::MemoryKind::master))));
 }
 
-// The control gets the end of an exchange late, after that of the next one.
+// A rank that posted first hears late that the other has posted too.
 TEST(DividedUpdate, WaitsForTheExchangesOfTheSums) {
-  Bench bench({.copies = 2, .ranks = 1, .accumulators = 2, .divides = true});
+  Bench bench({.copies = 2, .ranks = 1, .accumulators = 2, .divides = true, .window = 512});
   bench.begin();
   bench.tell(RunStep{0, false, false}, {"replicas"});
   for (const auto& seat : bench.seats) {
@@ -53,15 +53,72 @@ TEST(DividedUpdate, WaitsForTheExchangesOfTheSums) {
     EXPECT_NE(seat->doing().find("waits for gradient sums of replicas"), std::string::npos) << seat->doing();
   }
   bench.settle();
-  EXPECT_EQ(bench.seats[1]->reported<StepReport>().size(), 1U);
-  const auto waits = bench.seats[0]->spans(SpanKind::wait);
-  EXPECT_TRUE(std::ranges::any_of(waits, [](const auto& wait) { return wait.reason == runtime::WaitReason::replicas; }));
+  for (const auto& seat : bench.seats) EXPECT_EQ(seat->reported<StepReport>().size(), 1U);
+  EXPECT_TRUE(std::ranges::any_of(bench.seats[0]->spans(SpanKind::wait),
+                                  [](const auto& wait) { return wait.reason == runtime::WaitReason::replicas; }));
+}
+
+// The coordinator goes on at once; a list waits for what the others have updated of its first stage.
+TEST(DividedUpdate, GathersParametersUnderTheNextList) {
+  Bench bench({.copies = 2, .ranks = 1, .accumulators = 2, .divides = true, .window = 64});
+  bench.begin();
+  bench.tell(RunStep{0, false, false});
   bench.tell(Optimize{0, 1, 0.5, 0.01}, {"replicas"});
-  EXPECT_TRUE(bench.seats[0]->reported<Optimized>().empty()) << "the other's parameters are not here";
+  auto& first = *bench.seats[0];
+  EXPECT_GT(first.rank->compute().reduction().gathers.size(), 8U) << "more than may be under way";
+  EXPECT_EQ(first.reported<Optimized>().size(), 1U);
+  EXPECT_FALSE(bench.parameters(0) == bench.parameters(1)) << "something is missing";
+  const std::size_t executed = first.executes.size();
+  bench.tell(RunStep{1, false, false}, {"replicas"});
+  EXPECT_EQ(first.executes.size(), executed) << "no action began without its weights";
+  EXPECT_NE(first.doing().find("waits for parameters of replicas"), std::string::npos) << first.doing();
   bench.settle();
-  EXPECT_EQ(bench.seats[0]->reported<Optimized>().size(), 1U);
   EXPECT_TRUE(bench.parameters(0) == bench.parameters(1));
-  EXPECT_NE(bench.seats[0]->doing().find("waits for the coordinator"), std::string::npos) << bench.seats[0]->doing();
+  EXPECT_EQ(first.reported<StepReport>().size(), 2U);
+  EXPECT_TRUE(
+      std::ranges::any_of(first.spans(SpanKind::wait), [](const auto& wait) { return wait.reason == runtime::WaitReason::weights; }));
+  EXPECT_NE(first.doing().find("waits for the coordinator"), std::string::npos) << first.doing();
+}
+
+// A snapshot is of weights that are all here, with everything that follows the update; the list after it comes after it.
+TEST(DividedUpdate, DefersASnapshotUntilAllWeightsAreHere) {
+  Bench bench({.copies = 2, .ranks = 1, .accumulators = 2, .divides = true, .window = 64});
+  bench.begin();
+  bench.tell(RunStep{0, false, false});
+  bench.tell(Optimize{0, 1, 0.5, 0.01}, {"replicas"});
+  bench.tell(TakeSnapshot{1, "folder"}, {"replicas"});
+  bench.tell(RunStep{1, false, false}, {"replicas"});
+  const auto& first = *bench.seats[0];
+  EXPECT_TRUE(first.reported<SnapshotTaken>().empty());
+  bench.settle();
+  ASSERT_EQ(first.reported<SnapshotTaken>().size(), 1U);
+  EXPECT_EQ(first.reported<StepReport>().size(), 2U);
+  const auto is = [](RankTaskKind kind) { return [kind](const RankTask& task) { return task.work == kind; }; };
+  const auto snapshot = std::ranges::find_if(first.tasks, is(RankTaskKind::snapshot));
+  const auto optimizer = std::ranges::find_if(first.tasks, is(RankTaskKind::optimizer));
+  EXPECT_LT(optimizer, snapshot);
+  EXPECT_NE(std::find_if(snapshot, first.tasks.end(), is(RankTaskKind::stage_sums)), first.tasks.end());
+}
+
+// Buckets leave in the order in which the backward pass completes them, and while it runs: no task of the worker has posted these.
+TEST(DividedUpdate, SendsSumsWhileTheListRuns) {
+  Bench bench({.copies = 2, .ranks = 1, .accumulators = 2, .divides = true, .window = 512});
+  bench.begin();
+  const auto& compute = bench.seats[0]->rank->compute();
+  const auto& buckets = compute.stages().front()->shard_layout().buckets;
+  ASSERT_GT(buckets.size(), 3U);
+  std::size_t last = 0;
+  for (const auto& step : compute.reduction().steps) {
+    const std::size_t complete = buckets[step.bucket].complete[static_cast<std::size_t>(runtime::ProgramKind::backward)];
+    EXPECT_GE(complete, last);
+    last = complete;
+  }
+  EXPECT_NE(compute.reduction().steps.front().bucket, 0U) << "the embedding is complete last";
+  bench.tell(RunStep{0, false, false}, {"replicas", "work"});
+  // Two steps of 512 bytes are under way, until rank 0 hears of their end; of the table of these rank 0 owns all.
+  EXPECT_EQ(bench.seats[1]->rank->replicas()->bytes_sent(), 2 * 512);
+  bench.settle();
+  EXPECT_EQ(bench.seats[0]->reported<StepReport>().size(), 1U);
 }
 
 TEST(DividedUpdate, ASkippedStepChangesNothing) {

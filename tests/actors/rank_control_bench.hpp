@@ -155,8 +155,8 @@ class Bench {
       bench.post("credit", [this, channel, sequence] { control->slot_writable(channel, sequence); });
     }
     void on_exchanged(int, std::int64_t) override { ADD_FAILURE() << "no rank of the bench shares experts"; }
-    void on_replicas_exchanged(std::size_t transfer) override {
-      bench.post("replicas", [this, transfer] { control->replicas_exchanged(transfer); });
+    void on_replicas_exchanged() override {
+      bench.post("replicas", [this] { control->replicas_exchanged(); });
     }
     void failed(const TaskFailed& failure) override { control->failed(failure); }
 

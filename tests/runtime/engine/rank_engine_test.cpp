@@ -52,6 +52,37 @@ TEST(RankEngine, WaitsForEachThingAndSaysSo) {
   EXPECT_EQ(rank.engine.wait().peer, RankId{2});
 }
 
+TEST(RankEngine, BeginsNothingOnWeightsThatAreAway) {
+  Middle rank(gpipe(3, 2));
+  rank.engine.weights_leave(StageId{1});
+  rank.start();
+  EXPECT_EQ(issued(rank.engine.boundary_arrived(activation_in, 0)), "");
+  EXPECT_EQ(describe(rank.engine.wait()), "rank 1 waits for parameters of stage 1 from ranks that hold the same weights, before 1F0");
+  EXPECT_EQ(issued(rank.engine.weights_arrived(StageId{1})), "1F0");
+  EXPECT_EQ(issued(rank.engine.boundary_arrived(activation_in, 1)), "1F1");
+  expect_contains(error_of(ExitCode::internal, [&] { rank.engine.weights_arrived(StageId{1}); }),
+                  "the weights of stage 1 arrived, which were not being exchanged");
+}
+
+// The last action that adds to the gradient sums of each stage of the rank.
+TEST(RankPlan, KnowsTheLastGradients) {
+  const Schedule schedule = zb_v(2, 4);
+  const Ledger ledger = make_ledger(schedule);
+  for (const RankId rank : {RankId{0}, RankId{1}}) {
+    const RankPlan plan = make_rank_plan(schedule, rank, ledger.stages);
+    for (int stage = 0; stage < 4; ++stage) {
+      const auto& last = plan.last_gradients.at(static_cast<std::size_t>(stage));
+      ASSERT_EQ(last.has_value(), schedule.placement.rank_of(StageId{stage}) == rank) << stage;
+      if (!last) continue;
+      EXPECT_EQ(last->stage, StageId{stage});
+      EXPECT_TRUE(ends_microbatch(last->kind));
+      EXPECT_EQ(last->microbatch, MicrobatchId{3});
+    }
+  }
+  const Schedule forward = forward_only(schedule.placement, 2);
+  for (const auto& last : make_rank_plan(forward, RankId{0}, ledger.stages).last_gradients) EXPECT_FALSE(last.has_value());
+}
+
 TEST(RankEngine, RunsTheSegmentsOfAnActionInOrder) {
   const Schedule schedule = one_f_one_b(3, 2);
   const Ledger ledger = make_ledger(schedule);

@@ -139,6 +139,44 @@ TEST(Reduction, ClosesEachBucketOnce) {
   for (const auto& [bucket, times] : closed) EXPECT_EQ(times, 1) << bucket;
 }
 
+// Buckets are reduced as a backward pass completes them, from the last layer to the first; parameters are gathered from the first on.
+TEST(Reduction, FollowsTheBackwardPass) {
+  constexpr std::array<StageId, 2> both{StageId{0}, StageId{1}};
+  auto list = parameters();
+  for (auto& parameter : parameters()) {
+    parameter.stage = both[1];
+    parameter.name += " of stage 1";
+    parameter.order += 5;
+    list.push_back(parameter);
+  }
+  RankShards shards = lay_out_shards(both, list, kernels::DType::f32, nullptr, {{2, 0}, {}, 1500});
+  for (ShardLayout& shard : shards.stages)
+    for (std::size_t index = 0; index < shard.buckets.size(); ++index)
+      shard.buckets[index].complete[static_cast<std::size_t>(ProgramKind::weight_gradient)] = 10 - index;
+  // The list completes stage 1 first.
+  const std::vector<StageReplicas> groups{{both[1], false, {0, 1}, 0, 1}, {both[0], false, {0, 1}, 0, 0}};
+  const Reduction reduction =
+      make_reduction({.shards = shards.stages, .replicas = groups, .copies = 2, .window = 64, .backward = ProgramKind::weight_gradient});
+  const std::size_t buckets = shards.stages[0].buckets.size();
+  ASSERT_GT(buckets, 1U);
+  ASSERT_EQ(reduction.reduced.size(), 2U);
+  EXPECT_EQ(reduction.reduced[0].stage, both[1]);
+  EXPECT_EQ(reduction.reduced[1].begin, reduction.reduced[0].end);
+  EXPECT_EQ(reduction.reduced[1].end, reduction.steps.size());
+  for (const auto& [stage, begin, end] : reduction.reduced) {
+    std::size_t bucket = buckets - 1;
+    for (std::size_t step = begin; step < end; ++step) {
+      EXPECT_EQ(reduction.steps[step].stage, stage);
+      EXPECT_EQ(reduction.steps[step].bucket, bucket);
+      if (reduction.steps[step].last) --bucket;
+    }
+  }
+  ASSERT_EQ(reduction.gathered.size(), 2U);
+  EXPECT_EQ(reduction.gathered[0].stage, both[0]);
+  EXPECT_EQ(reduction.gathered[1].stage, both[1]);
+  EXPECT_EQ(reduction.gathers.front().master, shards.stages[0].buckets.front().master);
+}
+
 // What a member updated goes to the same place of all others.
 TEST(Reduction, GathersEveryPartFromItsOwner) {
   const auto all = replicas(3, 1, 64, 1500);
