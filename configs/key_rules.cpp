@@ -202,6 +202,10 @@ class Checker {
     const auto& train = config_.train;
     want(train.microbatches % train.accumulators == 0, "train.accumulators", "which does not divide train.microbatches = {}",
          train.microbatches);
+    want(train.leaf == "part" || train.accumulators == 1, "train.accumulators",
+         "expected 1 with train.leaf = microbatch, whose gradients are added in one order");
+    want(config_.mesh.shard != "gradients" || train.leaf == "microbatch", "mesh.shard",
+         "expected train.leaf = \"microbatch\" with it: only finished gradients of microbatches can be divided");
     want(train.warmup_steps <= train.steps, "train.warmup_steps", "expected at most train.steps = {}", train.steps);
     want(train.numerics != "maxtext" || train.decay == "cosine" || train.decay.starts_with("wsd"), "train.decay",
          "expected cosine, wsd or wsd-cosine with train.numerics = maxtext: MaxText has no other");

@@ -106,6 +106,13 @@ void train_keys(std::vector<Key>& keys) {
                               "twice as many for dualpipe; else a multiple of the copies.",
                               MEMBER(train.expert_accumulators)),
                          1, 1 << 20));
+  keys.push_back(among(bind("train.leaf", identity,
+                            "What gradient sums add up. part: weight gradients add to the sum of their part as they are computed. "
+                            "microbatch: the gradient of each microbatch is formed by itself, and the finished ones are added in order, "
+                            "which is what mesh.shard = gradients divides; one more pass over the gradients for each microbatch. Weights "
+                            "of experts are summed by parts.",
+                            MEMBER(train.leaf)),
+                       {"part", "microbatch"}));
   keys.push_back(among(bind("train.numerics", identity,
                             "Whose training rules: hf are those of PyTorch and transformers; maxtext are MaxText's learning rate (0 in the "
                             "first step of the warm-up, final in the last step), clipping, and weight decay on all parameters.",
@@ -312,9 +319,10 @@ void mesh_keys(std::vector<Key>& keys) {
   keys.push_back(among(bind("mesh.shard", layout,
                             "What the ranks that hold the same weights divide between them. none: nothing, each has all of the optimizer's "
                             "states and updates all weights. optimizer: each has the states of a part of the weights and updates "
-                            "that (ZeRO-1; Megatron: distributed optimizer).",
+                            "that (ZeRO-1; Megatron: distributed optimizer). gradients: each also keeps the gradient sums of that part "
+                            "alone (ZeRO-2), with train.leaf = microbatch.",
                             MEMBER(mesh.shard)),
-                       {"none", "optimizer"}));
+                       {"none", "optimizer", "gradients"}));
   keys.push_back(between(
       bind("experts.capacity", layout,
            "Where ranks share experts (mesh.expert): rows of tokens that each has room for, times what it gets of a microbatch if all "

@@ -11,7 +11,8 @@ struct MeshConfig {
   std::int64_t data = 0;    // copies; 0: as many as expert
   std::int64_t expert = 1;  // ranks that share the experts of a layer
   double capacity = 0;      // of each for rows of others (runtime::ExpertGroup): the key experts.capacity
-  // What the ranks that hold the same weights divide: "none", or "optimizer": each has the optimizer's states of a part, and updates it.
+  // What the ranks that hold the same weights divide: "none"; "optimizer": each has the optimizer's states of a part, and updates it; or
+  // "gradients": it also keeps the gradient sums of that part alone.
   std::string shard = "none";
   std::size_t window = std::size_t{4} << 20;  // bytes of gradient sums that a rank gets from each other one at a time
 

@@ -22,8 +22,11 @@ struct TrainConfig {
   std::int64_t accumulation_steps = 1;   // MaxText's microsteps; each has as many of the microbatches
   std::int64_t accumulators = 1;         // A gradient sums; sum p is over the microbatches p, p + A, p + 2A, …
   std::int64_t expert_accumulators = 1;  // the same for the weights of experts
-  std::string numerics = "hf";           // hf | maxtext: the rules of the learning rate, clipping and decay
-  std::string optimizer = "adamw";       // a row of runtime/optimizers/optimizer_config.hpp
+  // part | microbatch: what each sum adds up, the gradient of a part, formed in the sum itself, or those of microbatches, each formed from
+  // 0
+  std::string leaf = "part";
+  std::string numerics = "hf";      // hf | maxtext: the rules of the learning rate, clipping and decay
+  std::string optimizer = "adamw";  // a row of runtime/optimizers/optimizer_config.hpp
   double learning_rate = 3e-4;
   double final_learning_rate = 0.0;
   std::string decay = "cosine";  // cosine | linear | wsd | wsd-cosine | rsqrt | constant

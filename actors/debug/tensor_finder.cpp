@@ -54,13 +54,14 @@ void TensorFinder::add_weights(runtime::RankId rank, const runtime::StageShard& 
     };
     if (tensor.is_owner()) {
       add(tensor.name, "weight", shard.master(tensor));
-      add("grad." + tensor.name, "gradient sum", shard.gradient(tensor));
+      if (!tensor.sums_divided) add("grad." + tensor.name, "gradient sum", shard.gradient(tensor));
     }
     const runtime::ElementRange reported = tensor.reported();
     if (reported.empty()) continue;
     const bool whole = reported == tensor.whole();
     const runtime::ElementRange elements = tensor.in_model(reported);
     const std::string part = whole ? "" : fmt::format("[{}:{}]", elements.first, elements.end());
+    if (tensor.sums_divided) add("grad." + tensor.name + part, "gradient sum", shard.gradient(tensor));
     for (std::size_t i = 0; i < shard.states().size(); ++i) {
       if (!tensor.has_state(i)) continue;
       const auto& state = shard.states()[i];

@@ -216,7 +216,8 @@ struct Execute {
   runtime::ExecutionSlots slots;
   std::int64_t step = 0;
   bool first_of_batch = false;  // first action of the list on this microbatch: its tokens are still in host memory
-  bool completes_sums = false;  // the last action that adds to its stage's gradient sums, of which the rank has one set
+  // The sum of the list that it completes and replicas add (ListedSum), if the rank has one set of it; -1: none.
+  std::int32_t completes = -1;
   SlotCopy arrival, departure;  // for a rank on a GPU: copies before and after the pass
 };
 
@@ -271,9 +272,9 @@ enum class RankTaskKind : std::uint8_t {
   snapshot,
   averages,
   // Where replicas divide the update:
-  stage_sums,  // the list has completed the gradient sums of a stage
-  transfers,   // what can be done of their transfers
-  uses,        // several uses of a weight, after the reduction
+  list_sum,   // the list has completed what replicas add together (ListedSum)
+  transfers,  // what can be done of their transfers
+  uses,       // several uses of a weight, after the reduction
 };
 struct TaskDone {
   RankTaskKind work = RankTaskKind::sums;

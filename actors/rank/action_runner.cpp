@@ -27,7 +27,7 @@ void ProgramRunner::run(Rank& rank, runtime::Stage& stage, const Execute& execut
   auto* hook = runtime::value_faults() ? &faults : rank.hook();
   std::optional<ReplicaHook> transfers;
   if (ReplicaExchange* replicas = rank.replicas(); replicas != nullptr && replicas->busy())
-    hook = &transfers.emplace(hook, *replicas, rank.context(), execute.completes_sums ? execute.action.stage : runtime::no_stage);
+    hook = &transfers.emplace(hook, *replicas, rank.context(), execute.completes);
   if (execute.segments == 1) {
     stage.run(execute.pass, rank.context(), execute.slots, hook);
   } else {

@@ -27,7 +27,7 @@ runtime::ShardDivision division_of(const PipelinePlan& plan, runtime::RankId ran
     const ReplicaGroup group = plan.replica_group(stage, experts);
     return runtime::Replicas{static_cast<int>(group.ranks.size()), group.place_of(rank)};
   };
-  return {replicas(false), replicas(true), static_cast<std::size_t>(plan.replicas()) * plan.mesh.window};
+  return {replicas(false), replicas(true), static_cast<std::size_t>(plan.replicas()) * plan.mesh.window, plan.divides_sums()};
 }
 
 /// By stage of the model: the number of actions until its gradients are complete on all ranks that have it. The same for all of them,
@@ -158,6 +158,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.expert_accumulators = plan_.expert_accumulators;
   options.copies = plan_.replicas();
   options.expert_copies = plan_.expert_groups();
+  options.leaves = needs_.training ? plan_.leaf_slots() : 0;
   options.workspaces = weaves(training) ? 2 : 1;
   if (needs_.training && plan_.divides_update()) {
     options.replicas = stage_replicas(plan_, rank_);

@@ -9,6 +9,7 @@
 #include "actors/rank/list_results.hpp"
 #include "actors/rank/rank_metrics.hpp"
 #include "actors/rank/step_times.hpp"
+#include "kernels/base/check.hpp"
 #include "kernels/transfer.hpp"
 
 namespace millrace::actors {
@@ -26,7 +27,12 @@ std::vector<int> uses_of(const runtime::RankPlan& plan) {
 bool asks_device(std::int64_t steps_reported) { return steps_reported < 3 || steps_reported % 128 == 0; }
 
 runtime::RankEngine::Options engine_options(const Rank& rank, int issue_ahead) {
-  return {rank.id(), rank.plan().edges, rank.plan().ledger.depths, issue_ahead > 0 ? issue_ahead : rank.issue_ahead()};
+  const bool divides_leaves = rank.plan().divides_sums() && rank.adds_with_replicas();
+  return {.rank = rank.id(),
+          .edges = rank.plan().edges,
+          .depths = rank.plan().ledger.depths,
+          .issue_ahead = issue_ahead > 0 ? issue_ahead : rank.issue_ahead(),
+          .leaves = divides_leaves ? rank.plan().leaf_slots() : 0};
 }
 
 }  // namespace
@@ -128,10 +134,11 @@ void RankControl::handle(const RunStep& message) {
     ++batches_turn_;
   }
   sum_exchange_.begin();
-  if (rank_.adds_with_replicas()) rank_.replicas()->begin_sums();
   trace_mark_ = rank_.trace().count();
   exchange_bytes_ = 0;
-  start(Table::training, rank_.training_plan(microbatches), step_);
+  list_ = &rank_.training_plan(microbatches);
+  if (rank_.adds_with_replicas()) list_sums();
+  start(Table::training, *list_, step_);
 }
 
 void RankControl::handle(const Evaluate& message) {
@@ -198,6 +205,8 @@ void RankControl::handle(const Collect& message) {
       captured.first = tensor.experts.first;
       captured.experts = tensor.experts.whole;
       captured.values.resize(tensor.elements());
+      MILLRACE_CHECK(message.parameters || !tensor.sums_divided, ExitCode::internal, "actors.rank",
+                     "gradients of {} are to be collected, which replicas have divided between them", tensor.name);
       const kernels::Tensor place = message.parameters ? stage->shard().master(tensor) : stage->shard().gradient(tensor);
       rank_.worker().run([&] { kernels::fetch(rank_.context(), place, std::as_writable_bytes(std::span(captured.values))); });
       tell(captured);
@@ -326,10 +335,11 @@ void RankControl::issue(const runtime::Issue& issue) {
   slots.handoff = std::max(issue.handoff, 0);
   slots.workspace = issue.strand;
   const auto& plan = rank_.plan();
+  const runtime::PlannedEntry& planned = list_->entries[static_cast<std::size_t>(issue.index)];
   switch (table_) {
     case Table::training:
       slots.batch = training_batches_.slot(batches_before(step_) + list_->own.before(microbatch));
-      slots.accumulators = plan.accumulator_set(microbatch);
+      slots.accumulators = plan.leaves ? std::max(planned.leaf, 0) % plan.leaf_slots() : plan.accumulator_set(microbatch);
       slots.expert_accumulators = plan.expert_accumulator_set(microbatch);
       break;
     case Table::evaluation:
@@ -340,7 +350,7 @@ void RankControl::issue(const runtime::Issue& issue) {
       break;
   }
   slots.result = result_slot(rank_, issue.action.microbatch);
-  execute.completes_sums = completes_sums(issue.action);
+  execute.completes = completes(planned);
   execute.first_of_batch = std::exchange(begun_batches_[issue.action.microbatch.index()], char{1}) == 0;
 
   const auto& waited_for = makes_gradient ? issue.gradient : issue.activation;
@@ -367,12 +377,13 @@ void RankControl::action_done(const ActionDone& action) {
   finished_at_ = action.end;
   if (setup_.action_costs != nullptr && table_ == Table::training)
     setup_.action_costs->add(step_, action.action, action.segment, action.end - action.begin, action.host);
-  const bool ends_action = list_->entries[static_cast<std::size_t>(engine_.finished())].ends_action();
+  const runtime::PlannedEntry& entry = list_->entries[static_cast<std::size_t>(engine_.finished())];
+  const bool ends_action = entry.ends_action();
   actions_done_ += ends_action ? 1 : 0;
   if (ends_action && table_ == Table::training) training_batches_.used(own_place(action.action.microbatch));
   if (ends_action && table_ == Table::evaluation) evaluation_batches_.used(own_place(action.action.microbatch));
   request_batches();
-  if (ends_action) note_gradients(action.action);
+  if (ends_action) note_gradients(entry);
   carry_out(engine_.entry_finished(action.action, action.segment));
   if (rank_.adds_with_replicas()) note_transfers();
 }
@@ -397,6 +408,7 @@ void RankControl::end_wait(std::int64_t produced) {
 /// What the next entry waits for: of an exchange its name in the program, "layers.3.mlp.dispatch".
 std::string_view RankControl::awaited(const runtime::Wait& wait) const {
   if (wait.reason == runtime::WaitReason::weights) return "parameters of replicas";
+  if (wait.reason == runtime::WaitReason::replicas) return "gradients of replicas";
   if (wait.reason != runtime::WaitReason::exchange || !rank_.plan().rehearsed_shapes.empty()) return to_string(wait.reason);
   const runtime::Pass pass = table_ == Table::training ? runtime::pass_of(wait.action.kind) : runtime::Pass::evaluate;
   const runtime::Stage& stage = rank_.compute().stage(wait.action.stage);
@@ -479,7 +491,7 @@ void RankControl::work_done(const TaskDone& finished) {
     case RankTaskKind::averages:
       if (rank_.adds_with_replicas()) gather(false);
       return;
-    case RankTaskKind::stage_sums:
+    case RankTaskKind::list_sum:
     case RankTaskKind::transfers:
       return transfers_done(finished);
     case RankTaskKind::uses:

@@ -113,8 +113,10 @@ class RankControl {
   void send_sums();
   void add_sums();
   // -- with replicas that divide the update (replica_control.cpp)
-  [[nodiscard]] bool completes_sums(const runtime::Action& action) const;
-  void note_gradients(const runtime::Action& action);
+  void list_sums();
+  [[nodiscard]] int sum_of(const runtime::PlannedEntry& entry) const;
+  [[nodiscard]] int completes(const runtime::PlannedEntry& entry) const;
+  void note_gradients(const runtime::PlannedEntry& entry);
   void wait_for_sums();
   void sums_complete();
   [[nodiscard]] bool may_handle(const ToRank& message) const;
@@ -166,6 +168,8 @@ class RankControl {
   enum class Weights : std::uint8_t { here, away, gathered };
   Weights weights_ = Weights::here;
   std::size_t stages_here_ = 0;                                 // since they left
+  std::vector<ListedSum> sums_;                                 // of the list
+  std::size_t leaves_added_ = 0;                                // of the list, as far as the engine knows
   bool sums_wanted_ = false;                                    // the list is finished, and sums of other replicas are missing
   bool transfers_requested_ = false, transfers_again_ = false;  // the worker has the task; something has ended since
   std::int64_t transfers_noted_ = 0;                            // those that were complete at the last task

@@ -52,9 +52,8 @@ void RankTasks::perform(const RankTask& task) {
       });
     case RankTaskKind::snapshot:
       return for_each_shard([this](const auto& shard) { shard.take_snapshot(rank_.context()); });
-    case RankTaskKind::stage_sums:
-      rank_.compute().stage(task.stage).shard().add_accumulator_sets(rank_.context());
-      rank_.replicas()->sums_complete(task.stage);
+    case RankTaskKind::list_sum:
+      complete_sum(task.sum);
       return rank_.replicas()->advance(rank_.context());
     case RankTaskKind::transfers:
       return rank_.replicas()->advance(rank_.context());
@@ -123,6 +122,13 @@ void RankTasks::add_local_uses() {
     for (const auto& tensor : shard.tensors())
       if (!exchanged_.completes(tensor)) shard.add_local_uses(rank_.context(), tensor);
   });
+}
+
+/// Adds the rank's own sets of what replicas then add together.
+void RankTasks::complete_sum(std::size_t sum) {
+  const ListedSum& listed = rank_.replicas()->listed(sum);
+  if (listed.experts) rank_.compute().stage(listed.stage).shard().add_accumulator_sets(rank_.context());
+  rank_.replicas()->sum_complete(sum);
 }
 
 /// Hashes the weights that another rank also has.

@@ -13,7 +13,7 @@ namespace millrace::actors {
 struct RankTask {
   RankTaskKind work = RankTaskKind::sums;
   runtime::UpdateScalars scalars = {};  // for the optimizer
-  runtime::StageId stage = {};          // for stage_sums
+  std::size_t sum = 0;                  // for list_sum: which one
 };
 
 /// The end of a step: what a rank asks of the shards of its stages, one after another: gradient sums, their squares, the optimizer,
@@ -48,6 +48,7 @@ class RankTasks {
   void send_sums();
   void add_sums();
   void add_local_uses();
+  void complete_sum(std::size_t sum);
   void hash_copies();
 
   Rank& rank_;

@@ -8,17 +8,40 @@ namespace millrace::actors {
 
 // -- gradient sums ------------------------------------------------------------------------------------------------------------------------
 
-/// Whether an action is the last one of the list that adds to its stage's sums, all of which then are what other replicas need.
-bool RankControl::completes_sums(const runtime::Action& action) const {
+/// Says what replicas will add together of the list that begins.
+void RankControl::list_sums() {
+  sums_.clear();
+  leaves_added_ = 0;
   const PipelinePlan& plan = rank_.plan();
-  return table_ == Table::training && plan.accumulators == 1 && plan.expert_accumulators == 1 &&
-         list_->last_gradients[action.stage.index()] == action;
+  if (!plan.divides_sums()) {
+    for (const auto& stage : rank_.compute().reduction().reduced) sums_.push_back({stage.stage});
+  } else {
+    for (const runtime::PlannedEntry& entry : list_->entries) {
+      if (entry.leaf < 0 || !entry.begins_action()) continue;
+      const bool last = list_->last_gradients[entry.action.stage.index()] == entry.action;
+      sums_.resize(std::max(sums_.size(), static_cast<std::size_t>(entry.leaf) + 1));
+      sums_[static_cast<std::size_t>(entry.leaf)] = {entry.action.stage, entry.leaf % plan.leaf_slots(), true, last};
+    }
+  }
+  rank_.replicas()->begin_sums(sums_);
 }
 
-/// An action is done, perhaps the last one that adds to its stage's sums.
-void RankControl::note_gradients(const runtime::Action& action) {
-  if (table_ == Table::training && rank_.adds_with_replicas() && list_->last_gradients[action.stage.index()] == action)
-    transfer_work({RankTaskKind::stage_sums, {}, action.stage});
+/// The sum that an entry completes when its action ends; -1: none.
+int RankControl::sum_of(const runtime::PlannedEntry& entry) const {
+  if (table_ != Table::training || entry.leaf < 0 || !rank_.adds_with_replicas()) return -1;
+  if (rank_.plan().divides_sums()) return entry.leaf;
+  if (list_->last_gradients[entry.action.stage.index()] != entry.action) return -1;
+  return static_cast<int>(std::ranges::find(sums_, entry.action.stage, &ListedSum::stage) - sums_.begin());
+}
+
+int RankControl::completes(const runtime::PlannedEntry& entry) const {
+  const PipelinePlan& plan = rank_.plan();
+  return plan.accumulators == 1 && plan.expert_accumulators == 1 ? sum_of(entry) : -1;
+}
+
+/// An action is done.
+void RankControl::note_gradients(const runtime::PlannedEntry& entry) {
+  if (const int sum = sum_of(entry); sum >= 0) transfer_work({RankTaskKind::list_sum, {}, static_cast<std::size_t>(sum)});
 }
 
 /// The list is finished; some sums of other replicas may be missing.
@@ -108,8 +131,12 @@ void RankControl::note_transfers() {
     deferred_.pop_front();
     handle_any(message);
   }
+  while (table_ == Table::training && rank_.plan().divides_sums() && leaves_added_ < replicas.sums_added()) {
+    ++leaves_added_;
+    carry_out(engine_.leaf_added());
+  }
   if (!sums_wanted_) return;
-  replicas.sums_added() ? sums_complete() : show_transfers();
+  replicas.all_sums_added() ? sums_complete() : show_transfers();
 }
 
 void RankControl::show_transfers() {

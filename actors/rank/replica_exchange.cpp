@@ -57,34 +57,49 @@ const runtime::StageTransfers& ReplicaExchange::steps_of(runtime::StageId stage)
 
 // -- gradient sums ------------------------------------------------------------------------------------------------------------------------
 
-void ReplicaExchange::begin_sums() {
-  MILLRACE_CHECK(sums_added(), ExitCode::internal, replica_component, "rank {} begins a list with {} steps of the last reduction undone",
-                 rank_, enabled_.size() - sums_added_);
-  const auto& steps = compute_.reduction().steps;
-  for (std::size_t index = 0; index < steps.size(); ++index) {
-    const std::size_t position = queue_.append({TransferKind::reduction, index, static_cast<int>(steps[index].sums.size()), false});
-    if (index == 0) first_step_ = position;
+void ReplicaExchange::begin_sums(const std::vector<ListedSum>& sums) {
+  MILLRACE_CHECK(all_sums_added(), ExitCode::internal, replica_component, "rank {} begins a list with {} sums of the last one undone",
+                 rank_, sums_.size() - sums_added_);
+  sums_.clear();
+  for (const ListedSum& listed : sums) {
+    Sum& sum = sums_.emplace_back(Sum{listed, queue_.size(), 0});
+    const auto& [stage, begin, end] = steps_of(listed.stage);
+    for (std::size_t index = begin; index < end; ++index) {
+      const runtime::ReductionStep& step = compute_.reduction().steps[index];
+      if (!(step.experts ? listed.experts : listed.dense)) continue;
+      queue_.append({.kind = TransferKind::reduction,
+                     .index = index,
+                     .exchanges = static_cast<int>(step.sums.size()),
+                     .enabled = false,
+                     .sum = sums_.size() - 1});
+    }
+    sum.end = queue_.size();
   }
-  enabled_.assign(steps.size(), false);
   sums_added_ = 0;
 }
 
-void ReplicaExchange::enable(std::size_t step) {
-  if (enabled_[step]) return;
-  enabled_[step] = true;
-  queue_.enable(first_step_ + step);
+void ReplicaExchange::sum_complete(std::size_t sum) {
+  for (std::size_t position = sums_[sum].begin; position < sums_[sum].end; ++position) queue_.enable(position);
 }
 
-void ReplicaExchange::sums_complete(runtime::StageId stage) {
-  const auto& [of, begin, end] = steps_of(stage);
-  for (std::size_t step = begin; step < end; ++step) enable(step);
+void ReplicaExchange::operation_done(std::size_t sum, runtime::ProgramKind program, std::size_t operation) {
+  const auto& buckets = compute_.stage(sums_[sum].listed.stage).shard_layout().buckets;
+  for (std::size_t position = sums_[sum].begin; position < sums_[sum].end; ++position) {
+    const std::size_t bucket = compute_.reduction().steps[queue_.at(position).index].bucket;
+    if (buckets[bucket].complete[static_cast<std::size_t>(program)] <= operation) queue_.enable(position);
+  }
 }
 
-void ReplicaExchange::operation_done(runtime::StageId stage, runtime::ProgramKind program, std::size_t operation) {
-  const auto& buckets = compute_.stage(stage).shard_layout().buckets;
-  const auto& [of, begin, end] = steps_of(stage);
-  for (std::size_t step = begin; step < end; ++step)
-    if (buckets[compute_.reduction().steps[step].bucket].complete[static_cast<std::size_t>(program)] <= operation) enable(step);
+/// Counts the sums all of whose steps have been taken, as all transfers before them.
+void ReplicaExchange::note_added() {
+  while (sums_added_ < sums_.size() && sums_[sums_added_].end <= queue_.taken()) ++sums_added_;
+}
+
+/// What the rank sends in an exchange of a step.
+std::byte* ReplicaExchange::sent(const Transfer& transfer, const runtime::ReductionStep::Sum& sum) const {
+  const runtime::ReductionStep& step = compute_.reduction().steps[transfer.index];
+  if (step.leaves) return compute_.memory().slot(runtime::MemoryKind::leaf, runtime::no_stage, sums_[transfer.sum].listed.leaf);
+  return sums(step, std::max(sum.set, 0));
 }
 
 /// Where a set of gradient sums begins.
@@ -100,11 +115,15 @@ std::byte* ReplicaExchange::arrivals(const Transfer& transfer) const {
 
 void ReplicaExchange::add(const kernels::ExecutionContext& context, const Transfer& transfer) const {
   const runtime::ReductionStep& step = compute_.reduction().steps[transfer.index];
-  const auto tensor = [&](const runtime::ReductionStep::Operand& operand) {
-    return numbers(operand.set < 0 ? arrivals(transfer) + operand.place : sums(step, operand.set) + step.begin, step.bytes);
+  using Operand = runtime::ReductionStep::Operand;
+  const auto tensor = [&](const Operand& operand) {
+    std::byte* place = operand.set == Operand::arrived ? arrivals(transfer) + operand.place
+                       : operand.set == Operand::leaf  ? sent(transfer, step.sums.front()) + step.begin
+                                                       : sums(step, operand.set) + step.kept;
+    return numbers(place, step.bytes);
   };
   for (const auto& [into, from] : step.additions) kernels::accumulate(context, tensor(from), tensor(into));
-  if (step.last) clear_others(context, step);
+  if (step.last && !step.leaves) clear_others(context, step);
 }
 
 /// Zeroes the sums of a bucket that others own: all of it has left.
@@ -156,11 +175,11 @@ void ReplicaExchange::advance(const kernels::ExecutionContext& context) {
         note_gathered(context);
       } else {
         add(context, transfer);
-        ++sums_added_;
       }
       ++completed_;
       moved = true;
     }
+    note_added();
     while (const auto position = queue_.to_post()) {
       post_transfer(*position);
       moved = true;
@@ -180,7 +199,7 @@ void ReplicaExchange::post_reduction(std::size_t position, const Transfer& trans
   runtime::fault_point("replicas.reduce");
   const runtime::ReductionStep& step = compute_.reduction().steps[transfer.index];
   for (const runtime::ReductionStep::Sum& sum : step.sums)
-    post(group_of(step.stage, step.experts), position, sums(step, std::max(sum.set, 0)), arrivals(transfer), sum.table);
+    post(group_of(step.stage, step.experts), position, sent(transfer, sum), arrivals(transfer), sum.table);
 }
 
 void ReplicaExchange::post_gather(std::size_t position, const runtime::GatherStep& gather) {

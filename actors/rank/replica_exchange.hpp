@@ -22,6 +22,15 @@ class ReplicaEvents {
   virtual void on_replicas_exchanged() = 0;
 };
 
+/// What replicas add together of a training list: the gradient sums of a stage at their end or, with leaves (runtime::ShardLayout), the
+/// gradients of one action.
+struct ListedSum {
+  runtime::StageId stage;
+  int leaf = 0;         // the slot of the gradients
+  bool dense = true;    // of all weights but those of experts
+  bool experts = true;  // sums of those, whose sets the rank adds before
+};
+
 /// A rank's part in the transfers between replicas that divide their update (runtime::Reduction): their gradient sums are added where they
 /// are owned, as soon as a list has completed them, and after the optimizer each gets the parameters that the others have updated. Never
 /// waits: advance() does what can be done, between actions and between the operations of an action. Thread: the rank's worker, except where
@@ -37,14 +46,16 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   void join(const cluster::Exchanges& exchanges, ReplicaEvents& events);
 
   // -- the gradient sums of a training list
-  /// The list begins: the sums of all stages are still to be added, in the order of Reduction::reduced.
-  void begin_sums();
-  /// The list has completed the gradient sums of a stage, and the rank has added its own sets of them.
-  void sums_complete(runtime::StageId stage);
-  /// The last action that adds to these sums, if the rank has one set, has run an operation: those that are complete leave.
-  void operation_done(runtime::StageId stage, runtime::ProgramKind program, std::size_t operation);
-  /// Whether all have been added.
-  [[nodiscard]] bool sums_added() const noexcept { return sums_added_ == enabled_.size(); }
+  /// The list begins, which will complete these, for all replicas in this order.
+  void begin_sums(const std::vector<ListedSum>& sums);
+  [[nodiscard]] const ListedSum& listed(std::size_t sum) const { return sums_.at(sum).listed; }
+  /// The list has completed one of them, and the rank has added its own sets.
+  void sum_complete(std::size_t sum);
+  /// The last action that adds to it, if the rank has one set, has run an operation: what is complete leaves.
+  void operation_done(std::size_t sum, runtime::ProgramKind program, std::size_t operation);
+  /// The first so many have been added where they are owned.
+  [[nodiscard]] std::size_t sums_added() const noexcept { return sums_added_; }
+  [[nodiscard]] bool all_sums_added() const noexcept { return sums_added_ == sums_.size(); }
 
   // -- parameters
   /// What replicas own goes out to the others, stage by stage in the order of the model; once a stage has what others own, its copies are
@@ -92,11 +103,12 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   void post_reduction(std::size_t position, const Transfer& transfer);
   void post_gather(std::size_t position, const runtime::GatherStep& gather);
   void note_ends();
-  void enable(std::size_t step);
+  void note_added();
   void add(const kernels::ExecutionContext& context, const Transfer& transfer) const;
   void clear_others(const kernels::ExecutionContext& context, const runtime::ReductionStep& step) const;
   void note_gathered(const kernels::ExecutionContext& context);
   [[nodiscard]] std::byte* sums(const runtime::ReductionStep& step, int set) const;
+  [[nodiscard]] std::byte* sent(const Transfer& transfer, const runtime::ReductionStep::Sum& sum) const;
   [[nodiscard]] std::byte* arrivals(const Transfer& transfer) const;
   [[nodiscard]] const runtime::StageTransfers& steps_of(runtime::StageId stage) const;
 
@@ -111,9 +123,12 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   std::vector<StageGroups> stages_;
   ReplicaEvents* events_ = nullptr;
   TransferQueue queue_;
-  std::size_t first_step_ = 0;  // position of the list's first step
-  std::vector<bool> enabled_;   // by step
-  std::size_t sums_added_ = 0;  // steps of the list that are done
+  struct Sum {
+    ListedSum listed;
+    std::size_t begin = 0, end = 0;  // positions of its transfers
+  };
+  std::vector<Sum> sums_;  // of the list
+  std::size_t sums_added_ = 0;
   std::function<void(const runtime::StageShard&)> then_;
   std::size_t gathers_taken_ = 0, gathered_ = 0;  // since gather()
   std::int64_t completed_ = 0;

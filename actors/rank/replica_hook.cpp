@@ -8,7 +8,7 @@ void ReplicaHook::before(const Call& call) {
 
 void ReplicaHook::after(const Call& call) {
   if (next_ != nullptr) next_->after(call);
-  if (completes_ != runtime::no_stage) replicas_.operation_done(completes_, call.kind, call.index);
+  if (completes_ >= 0) replicas_.operation_done(static_cast<std::size_t>(completes_), call.kind, call.index);
   replicas_.advance(context_);
 }
 

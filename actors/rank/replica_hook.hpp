@@ -5,12 +5,12 @@
 
 namespace millrace::actors {
 
-/// Goes on with the transfers between replicas after every operation of an action, so that they do not wait for its end. Of the last action
-/// that adds to a stage's gradient sums each bucket leaves as soon as the action has completed it.
+/// Goes on with the transfers between replicas after every operation of an action, so that they do not wait for its end. Of an action
+/// that completes gradient sums each bucket leaves as soon as it is complete.
 class ReplicaHook final : public runtime::OperationHook {
  public:
-  /// `next`: the hook around which this one goes; may be null. `completes`: the stage whose sums the action completes, or no_stage.
-  ReplicaHook(runtime::OperationHook* next, ReplicaExchange& replicas, const kernels::ExecutionContext& context, runtime::StageId completes)
+  /// `next`: the hook around which this one goes; may be null. `completes`: Execute::completes.
+  ReplicaHook(runtime::OperationHook* next, ReplicaExchange& replicas, const kernels::ExecutionContext& context, int completes)
       : next_(next), replicas_(replicas), context_(context), completes_(completes) {}
 
   [[nodiscard]] Sight sight() const override { return next_ != nullptr ? next_->sight() : Sight::addresses; }
@@ -21,7 +21,7 @@ class ReplicaHook final : public runtime::OperationHook {
   runtime::OperationHook* next_;
   ReplicaExchange& replicas_;
   const kernels::ExecutionContext& context_;
-  runtime::StageId completes_;
+  int completes_;
 };
 
 }  // namespace millrace::actors

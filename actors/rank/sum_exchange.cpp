@@ -30,7 +30,8 @@ Held held(const Rank& rank, const std::string& name) {
 kernels::Tensor own_sum(const Rank& rank, const SumPart& part, int sum) {
   const Held weight = held(rank, part.tensor);
   const int set = runtime::GlobalOrder(part.shared.copies).set_of_part(sum);
-  return runtime::part_of(weight.shard->accumulator(*weight.tensor, part.use, set), part.elements);
+  const runtime::ElementRange elements{part.elements.first - weight.tensor->kept().first, part.elements.count};
+  return runtime::part_of(weight.shard->accumulator(*weight.tensor, part.use, set), elements);
 }
 
 /// The rank's own sums of a message's parts.
@@ -143,8 +144,7 @@ ExchangedSums::ExchangedSums(const Rank& rank, const SumExchangeState& exchange)
     }
     for (auto& [name, of_weight] : uses) {
       const Held weight = held(rank, name);
-      for (const auto& own : weight.tensor->uses)
-        of_weight[own.use] = {.own = runtime::part_of(weight.shard->accumulator(*weight.tensor, own.use), weight.tensor->owned)};
+      for (const auto& own : weight.tensor->uses) of_weight[own.use] = {.own = weight.shard->owned_sum(*weight.tensor, own.use)};
       SharedWeight shared{.tensor = weight.tensor};
       for (const auto& [number, use] : of_weight) shared.uses.push_back(use);
       sums.weights.push_back(std::move(shared));

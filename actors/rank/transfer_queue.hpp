@@ -16,6 +16,7 @@ struct Transfer {
   std::size_t index = 0;     // among those of its kind
   int exchanges = 1;         // that have not ended
   bool enabled = true;       // what it sends is complete
+  std::size_t sum = 0;       // of a reduction: which sum of the list it is of
   std::size_t arrivals = 0;  // the place where what arrives is kept, of those that its kind has
 };
 
@@ -39,6 +40,8 @@ class TransferQueue {
   /// The number of those that were taken since the queue was empty.
   [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
   [[nodiscard]] bool all_taken() const noexcept { return taken_ == transfers_.size(); }
+  /// The position of the next transfer to be appended.
+  [[nodiscard]] std::size_t size() const noexcept { return all_taken() ? 0 : transfers_.size(); }
 
  private:
   [[nodiscard]] std::size_t ahead_of(TransferKind kind) const noexcept { return ahead_[static_cast<std::size_t>(kind)]; }

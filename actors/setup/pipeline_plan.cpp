@@ -72,6 +72,21 @@ void check_shared_sums(const PipelinePlan& plan, std::int64_t sums) {
        sums, groups, groups, mirror ? ", in each of the schedule's two directions" : "", nearest, groups);
 }
 
+/// Gradients of single microbatches are added in the order of their numbers. Several ranks can do that only where each owns a part of the
+/// sums, and where they finish the same microbatches of their own at the same places of their lists.
+void check_leaves(const PipelinePlan& plan) {
+  const auto& placement = plan.schedule.placement;
+  MILLRACE_CHECK(
+      placement.directions() == 1, ExitCode::config, plan_component,
+      "train.leaf = microbatch with schedule {}, expected part or another schedule: its two directions finish their microbatches "
+      "in different orders",
+      plan.schedule.name);
+  MILLRACE_CHECK(placement.replicas() == 1 || plan.divides_sums(), ExitCode::config, plan_component,
+                 "train.leaf = microbatch with mesh.shard = {}, expected gradients: the {} add each microbatch's gradients in order, each "
+                 "what it owns",
+                 plan.shard_text(), replicas_text(placement));
+}
+
 /// How many sums of gradients each rank has.
 void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) {
   const auto& placement = plan.schedule.placement;
@@ -83,8 +98,12 @@ void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) 
                    "train.microbatches = {}, expected a multiple of {}", plan.schedule.microbatches, what);
   };
   divides(replicas_text(placement));
-  plan.accumulators =
-      sums_of_each("train.accumulators", train.accumulators, placement.replicas(), plan.mesh, placement, replicas_text(placement));
+  plan.leaves = train.leaf == "microbatch";
+  if (plan.leaves)
+    check_leaves(plan);
+  else
+    plan.accumulators =
+        sums_of_each("train.accumulators", train.accumulators, placement.replicas(), plan.mesh, placement, replicas_text(placement));
   if (!plan.has_experts()) return;
   if (plan.mesh.expert > 1) return check_shared_sums(plan, train.expert_accumulators);
   plan.expert_accumulators = sums_of_each("train.expert_accumulators", train.expert_accumulators, placement.replicas(), plan.mesh,
@@ -93,8 +112,12 @@ void choose_accumulators(PipelinePlan& plan, const runtime::TrainConfig& train) 
 
 /// The copies and what they share, checked against the model.
 Mesh mesh_of(const PlanRequest& request) {
-  const Mesh mesh{static_cast<int>(request.mesh.copies()), static_cast<int>(request.mesh.expert), request.mesh.capacity,
-                  request.mesh.shard == "optimizer", request.mesh.window};
+  const Mesh mesh{static_cast<int>(request.mesh.copies()),
+                  static_cast<int>(request.mesh.expert),
+                  request.mesh.capacity,
+                  request.mesh.shard != "none",
+                  request.mesh.shard == "gradients",
+                  request.mesh.window};
   MILLRACE_CHECK(mesh.data >= 1 && mesh.expert >= 1 && mesh.data % mesh.expert == 0, ExitCode::config, plan_component,
                  "mesh.expert = {}, expected a divisor of mesh.data = {}", mesh.expert, mesh.data);
   MILLRACE_CHECK(mesh.expert == 1 || request.model.experts > 0, ExitCode::config, plan_component,
@@ -167,7 +190,7 @@ std::vector<runtime::ElementRange> owned_parts(const PipelinePlan& plan, const l
 void check_division(const PipelinePlan& plan) {
   if (!plan.divides_update()) return;
   MILLRACE_CHECK(plan.device == kernels::DeviceKind::cpu, ExitCode::config, plan_component,
-                 "mesh.shard = optimizer with device = {}, expected none: replicas divide their update on CPUs alone",
+                 "mesh.shard = {} with device = {}, expected none: replicas divide their update on CPUs alone", plan.shard_text(),
                  kernels::to_string(kernels::Device{plan.device, 0}));
   constexpr std::size_t most = cluster::Exchanges::max_outstanding / runtime::reduction_steps_ahead;
   for (const bool experts : {false, true}) {
@@ -175,9 +198,9 @@ void check_division(const PipelinePlan& plan) {
     const int copies = experts ? plan.expert_groups() : plan.replicas(), parts = experts ? plan.expert_parts() : plan.parts();
     const std::size_t sums = runtime::divide_sum_tree(parts, copies).sums.front().size();
     MILLRACE_CHECK(sums <= most, ExitCode::config, plan_component,
-                   "mesh.shard = optimizer with {} replicas and {} = {}: each has {} sums to send, expected {} at most; with a number of "
-                   "copies that is a power of two it is one",
-                   copies, experts ? "train.expert_accumulators" : "train.accumulators", parts, sums, most);
+                   "mesh.shard = {} with {} replicas and {} = {}: each has {} sums to send, expected {} at most; with a number of copies "
+                   "that is a power of two it is one",
+                   plan.shard_text(), copies, experts ? "train.expert_accumulators" : "train.accumulators", parts, sums, most);
   }
 }
 
@@ -286,9 +309,9 @@ void check_sizes(const PlanRequest& request) {
 
 std::string copies_text(const runtime::MeshConfig& mesh) {
   if (mesh.copies() == 1) return {};
-  const bool divided = mesh.shard == "optimizer";
+  const std::string divided = mesh.shard == "gradients" ? "gradient sums and update" : "the update";
   std::string shared = mesh.expert > 1 ? fmt::format("{} share their experts", mesh.expert) : "";
-  if (divided) shared += shared.empty() ? "they divide the update" : ", all divide the update";
+  if (mesh.shard != "none") shared += (shared.empty() ? "they divide " : ", all divide ") + divided;
   if (!shared.empty()) shared = fmt::format(" ({})", shared);
   return fmt::format("{} copies{} of ", mesh.copies(), shared);
 }
@@ -351,6 +374,9 @@ PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& sche
                  fmt::join(train.trainable, "\", \""), plan.parameters.front().name);
   plan.matrices = runtime::MatrixRule(train, plan.model.numerics == "maxtext");
   check_division(plan);
+  MILLRACE_CHECK(
+      !plan.divides_sums() || plan.leaves, ExitCode::config, plan_component,
+      "mesh.shard = gradients with train.leaf = part, expected microbatch: only finished gradients of microbatches can be divided");
   const auto model_layout = plan.layout;
   plan.tied = tied_weights(plan.model, model_layout, plan.losses);
   SumMessagesInput sums{plan.model,   model_layout,        plan.losses,          plan.schedule.placement,
@@ -490,8 +516,8 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
 }
 
 std::string PipelinePlan::text() const {
-  std::string text = fmt::format("layout {}\nschedule {}\nmesh {} {} {} {} {}\nsums {} {}\n", layout_text(), schedule.name, mesh.data,
-                                 mesh.expert, mesh.capacity, mesh.divides_update, mesh.window, parts(), expert_parts());
+  std::string text = fmt::format("layout {}\nschedule {}\nmesh {} {} {} {} {}\nsums {} {} leaves {}\n", layout_text(), schedule.name,
+                                 mesh.data, mesh.expert, mesh.capacity, shard_text(), mesh.window, parts(), expert_parts(), leaves);
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
     for (const auto& action : schedule.ranks[rank]) text += fmt::format(" {}", action);

@@ -46,8 +46,9 @@ struct Mesh {
   int data = 1;         // copies of the pipeline; copy d has the ranks d·P … d·P + P − 1
   int expert = 1;       // ranks that share the experts of a layer
   double capacity = 0;  // of each for rows of others (runtime::ExpertGroup)
-  /// The ranks that hold the same weights divide their update: each has the optimizer's states of a part (mesh.shard = optimizer).
-  bool divides_update = false;
+  /// The ranks that hold the same weights divide their update: each has the optimizer's states of a part (mesh.shard = optimizer); and the
+  /// gradient sums: each keeps those of its part alone (mesh.shard = gradients).
+  bool divides_update = false, divides_sums = false;
   std::size_t window = 0;  // bytes of gradient sums that a rank gets from each other one at a time
 };
 
@@ -111,6 +112,7 @@ struct PipelinePlan {
   int accumulators = 1;         // parts of a replica's microbatches, with a gradient sum each
   int expert_accumulators = 1;  // the same for the weights of experts; 1 where they are shared
   bool split_backward = false;  // the table has I and W
+  bool leaves = false;          // the gradients of each microbatch are formed by themselves (train.leaf = microbatch)
   std::shared_ptr<const runtime::Optimizer> optimizer;
   runtime::DecayRule decay;         // which parameters the optimizer lets decay
   runtime::MatrixRule matrices;     // which it treats as matrices
@@ -151,15 +153,19 @@ struct PipelinePlan {
   [[nodiscard]] ExpertRanks expert_group(runtime::StageId stage) const;
   /// The same for a rank whose stages all belong to one replica; with two directions, for its first stage.
   [[nodiscard]] ExpertRanks expert_group(runtime::RankId rank) const { return expert_group(schedule.placement.stages_of(rank).front()); }
+  /// The value of mesh.shard.
+  [[nodiscard]] const char* shard_text() const { return mesh.divides_sums ? "gradients" : mesh.divides_update ? "optimizer" : "none"; }
+  /// Whether they also divide the gradient sums.
+  [[nodiscard]] bool divides_sums() const { return mesh.divides_sums && replicas() > 1; }
+  /// The slots of a rank for gradients of one microbatch: of the next action while replicas add those of the one before. 0: there are none.
+  [[nodiscard]] int leaf_slots() const { return !leaves ? 0 : divides_sums() ? 2 : 1; }
   /// Whether several ranks hold the same weights and divide their update.
   [[nodiscard]] bool divides_update() const { return mesh.divides_update && replicas() > 1; }
   /// The ranks that hold the same weights of the stage as its rank does, that rank alone included.
   [[nodiscard]] ReplicaGroup replica_group(runtime::StageId stage, bool experts) const;
   /// The groups of several ranks: that of the dense weights, then that of the weights of experts if the model has some.
   [[nodiscard]] std::vector<ReplicaGroup> replica_groups(runtime::StageId stage) const;
-  [[nodiscard]] std::string copies_text() const {
-    return actors::copies_text({mesh.data, mesh.expert, mesh.capacity, mesh.divides_update ? "optimizer" : "none"});
-  }
+  [[nodiscard]] std::string copies_text() const { return actors::copies_text({mesh.data, mesh.expert, mesh.capacity, shard_text()}); }
   /// "rank 5", or "rank 5 (copy 1, position 1)" where there are copies.
   [[nodiscard]] std::string rank_text(runtime::RankId rank) const { return schedule.placement.rank_text(rank); }
   [[nodiscard]] bool is_first(runtime::StageId stage) const { return !schedule.placement.previous(stage); }

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "kernels/base/check.hpp"
-#include "kernels/elementwise.hpp"
+#include "kernels/transfer.hpp"
 #include "runtime/program/observation.hpp"
 
 namespace millrace::runtime {
@@ -44,10 +45,11 @@ void update_biases(const kernels::ExecutionContext& context, const BiasUpdate& u
     }
     MILLRACE_CHECK(!steps.empty(), ExitCode::internal, "runtime.load_balance",
                    "{} of the router in {} without the {} counts of its experts", tensor.name, tensor.router, tensor.elements());
-    const kernels::Tensor sum = shard.gradient(tensor);
-    shard.fill(context, sum, [&](std::span<float> elements) { std::ranges::copy(steps, elements.begin()); });
-    kernels::accumulate(context, sum, shard.master(tensor));
-    kernels::fill_zero(context, sum);
+    const kernels::Tensor bias = shard.master(tensor);
+    std::vector<float> values(steps.size());
+    kernels::fetch(context, bias, std::as_writable_bytes(std::span(values)));
+    std::ranges::transform(values, steps, values.begin(), std::plus());
+    shard.fill(context, bias, [&](std::span<float> elements) { std::ranges::copy(values, elements.begin()); });
   }
 }
 

@@ -65,6 +65,7 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
     ShardLayout& shard = shards.stages[i];
     shard.copies = options.copies;
     shard.expert_copies = options.expert_copies;
+    shard.leaves = options.leaves > 0;
     note_completion(shard, stages[i].training);
   }
   if (options.training && !options.replicas.empty())
@@ -86,6 +87,7 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
                            .stages = {},
                            .rings = options.rings,
                            .workspaces = options.workspaces,
+                           .leaves = options.leaves,
                            .arrivals = reduction_.arrivals()};
   for (std::size_t i = 0; i < stages.size(); ++i) {
     RankStage& stage = stages[i];

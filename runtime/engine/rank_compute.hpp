@@ -40,6 +40,7 @@ struct RankOptions {
   int copies = 1;                                        // of the model, each with as many sets
   int expert_copies = 1;                                 // of each expert
   int workspaces = 1;                                    // 2: a list of the rank weaves actions
+  int leaves = 0;                                        // slots for gradients of one microbatch (ShardLayout::leaves); 0: there are none
   ShardDivision division = {};                           // of the update between replicas
   std::vector<StageReplicas> replicas = {};              // who divides it; empty: nobody
   std::size_t window = 0;                                // ReductionInput::window

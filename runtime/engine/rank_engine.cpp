@@ -15,7 +15,7 @@ std::string name_of(const Edge& edge) {
 
 }  // namespace
 
-RankEngine::RankEngine(Options options) : rank_(options.rank), issue_ahead_(options.issue_ahead) {
+RankEngine::RankEngine(Options options) : rank_(options.rank), issue_ahead_(options.issue_ahead), leaves_(options.leaves) {
   MILLRACE_CHECK(options.depths.size() == options.edges.size(), ExitCode::internal, rank_engine_component,
                  "rank {}: {} channel depths, expected one for each of {} edges", rank_, options.depths.size(), options.edges.size());
   MILLRACE_CHECK(issue_ahead_ >= 1, ExitCode::internal, rank_engine_component, "rank {}: issue-ahead bound {}, expected 1 or more", rank_,
@@ -51,6 +51,7 @@ const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
   step_ = step;
   issued_ = 0;
   finished_ = 0;
+  added_ = 0;
   batches_.assign(static_cast<std::size_t>(plan.microbatches), 0);
   ended_.assign(plan.exchanges.size(), 0);
   return advance();
@@ -121,6 +122,14 @@ const Decisions& RankEngine::weights_arrived(StageId stage) {
   return advance();
 }
 
+const Decisions& RankEngine::leaf_added() {
+  clear_decisions();
+  MILLRACE_CHECK(plan_ == nullptr || added_ < issued_, ExitCode::internal, rank_engine_component,
+                 "rank {}: gradients of action {} were added, but {} entries were issued", rank_, added_, issued_);
+  ++added_;
+  return advance();
+}
+
 const Decisions& RankEngine::entry_finished(const Action& action, int segment) {
   clear_decisions();
   MILLRACE_CHECK(plan_ != nullptr && finished_ < issued_, ExitCode::internal, rank_engine_component,
@@ -158,6 +167,7 @@ WaitReason RankEngine::missing(const PlannedEntry& planned) const {
   if (planned.awaits >= 0 && !ended_[static_cast<std::size_t>(planned.awaits)]) return WaitReason::exchange;
   if (!planned.begins_action()) return WaitReason::none;
   if (planned.action.stage.index() < away_.size() && away_[planned.action.stage.index()]) return WaitReason::weights;
+  if (leaves_ > 0 && planned.leaf >= added_ + leaves_) return WaitReason::replicas;
   if (absent(planned.activation)) return WaitReason::activation;
   if (absent(planned.gradient)) return WaitReason::gradient;
   if (!batches_[planned.action.microbatch.index()]) return WaitReason::batch;
@@ -246,7 +256,7 @@ Wait RankEngine::wait() const {
   wait.reason = missing(next);
   wait.action = next.action;
   wait.segment = next.segment;
-  if (wait.reason == WaitReason::batch || wait.reason == WaitReason::weights) return wait;
+  if (wait.reason == WaitReason::batch || wait.reason == WaitReason::weights || wait.reason == WaitReason::replicas) return wait;
   if (wait.reason == WaitReason::exchange) {
     wait.exchange = first_exchange_ + next.awaits;
     return wait;

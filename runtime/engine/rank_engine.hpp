@@ -42,10 +42,10 @@ struct Decisions {
 /// Decides what one rank may run next: a state machine without threads, clocks or buffers. Events in, decisions out.
 ///
 /// The list is issued strictly in order. The next entry is issued when its action's inputs, batch and weights are available, its output
-/// ring has a free slot, the exchange that it awaits has ended and fewer than `issue_ahead` entries are unfinished. Sequence numbers
-/// continue over lists, training or forward-only, so rings are never reset. An edge between two stages of this rank is a hand-off through
-/// the same kind of ring: its boundaries and slots count from the moment of issue, because the worker runs in order, and cause no sends or
-/// releases.
+/// ring has a free slot, as has what its gradients need, the exchange that it awaits has ended and fewer than `issue_ahead` entries are
+/// unfinished. Sequence numbers continue over lists, training or forward-only, so rings are never reset. An edge between two stages of this
+/// rank is a hand-off through the same kind of ring: its boundaries and slots count from the moment of issue, because the worker runs in
+/// order, and cause no sends or releases.
 ///
 /// An impossible event (a boundary out of order, an unknown edge, a slot freed twice, an entry other than the oldest issued one)
 /// throws Error(internal) with the event. One caller at a time. Events allocate nothing, except for the first list with more
@@ -57,6 +57,7 @@ class RankEngine {
     std::vector<Edge> edges;  // edges_of(placement)
     std::vector<int> depths;  // by EdgeId: Ledger::depths, or more
     int issue_ahead = 2;
+    int leaves = 0;  // slots for gradients of a microbatch that replicas add; 0: actions do not wait for any
   };
   explicit RankEngine(Options options);
 
@@ -76,6 +77,8 @@ class RankEngine {
   /// of them is under way.
   void weights_leave(StageId stage);
   const Decisions& weights_arrived(StageId stage);
+  /// The gradients of the oldest action of the list whose leaf is in use have been added to the sums.
+  const Decisions& leaf_added();
   /// The oldest issued entry is done.
   const Decisions& entry_finished(const Action& action, int segment = 0);
 
@@ -122,6 +125,8 @@ class RankEngine {
 
   RankId rank_;
   int issue_ahead_;
+  int leaves_;
+  int added_ = 0;                  // leaves of the running list
   std::vector<Channel> channels_;  // by EdgeId
   const RankPlan* plan_ = nullptr;
   StepId step_ = no_step;

@@ -14,11 +14,12 @@ namespace millrace::runtime {
 
 std::string_view to_string(MemoryKind kind) {
   static constexpr std::array<std::string_view, memory_kind_count> names = {
-      "master",       "copy",        "state",       "accumulator",  "expert_accumulator", "staging",
-      "square",       "workspace",   "batch",       "scalar",       "constant",           "stash_input",
-      "stash_weight", "handoff",     "boundary_in", "boundary_out", "gradient_in",        "gradient_out",
-      "result",       "logits",      "ring",        "offload",      "batch_copy",         "result_copy",
-      "scalar_copy",  "logits_copy", "ring_copy",   "arrivals"};
+      "master",       "copy",        "state",        "accumulator", "expert_accumulator",
+      "staging",      "square",      "workspace",    "batch",       "scalar",
+      "constant",     "stash_input", "stash_weight", "handoff",     "boundary_in",
+      "boundary_out", "gradient_in", "gradient_out", "result",      "logits",
+      "ring",         "offload",     "batch_copy",   "result_copy", "scalar_copy",
+      "logits_copy",  "ring_copy",   "arrivals",     "leaf"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -32,6 +33,7 @@ RankMemoryPlan::RankMemoryPlan(const RankMemoryRequest& demand) : on_device_(dem
   add_shards(demand);
   add(workspace, no_stage, largest(&StageMemoryRequest::workspace), demand.workspaces);
   if (demand.training) add(arrivals, no_stage, demand.arrivals, reduction_steps_ahead);
+  if (demand.training) add(leaf, no_stage, largest(&StageMemoryRequest::leaf), demand.leaves);
   add(batch, no_stage, largest(&StageMemoryRequest::batch), demand.batches);
   std::size_t scalars = 0;
   for (const StageMemoryRequest& stage : demand.stages) scalars += stage.scalar;

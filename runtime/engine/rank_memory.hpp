@@ -48,8 +48,9 @@ enum class MemoryKind : std::uint8_t {
   logits_copy,
   ring_copy,  // of a channel whose link cannot access device memory
   arrivals,   // gradient sums of other replicas, until they are added (Reduction); a slot is what arrives in one step
+  leaf,       // the gradients of one microbatch of a stage, until they are added to its sums (train.leaf); stages take turns
 };
-inline constexpr std::size_t memory_kind_count = 28;
+inline constexpr std::size_t memory_kind_count = 29;
 /// Steps of a reduction that are under way at a time.
 inline constexpr int reduction_steps_ahead = 2;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
@@ -68,6 +69,7 @@ struct StageMemoryRequest {
   StageSlotCounts slots;
   std::size_t master = 0, copy = 0, accumulator = 0, square = 0;  // of its shard
   std::size_t expert_accumulator = 0;
+  std::size_t leaf = 0;   // of the gradients of a microbatch; 0: they are added to the sums as they are computed
   std::size_t state = 0;  // all states that the optimizer keeps for its parameters
   std::size_t stash_input = 0, stash_weight = 0, handoff = 0;
   std::size_t boundary_in = 0, boundary_out = 0, gradient_in = 0, gradient_out = 0;
@@ -99,6 +101,7 @@ struct RankMemoryRequest {
   std::vector<StageMemoryRequest> stages;
   std::vector<RingDemand> rings;
   int workspaces = 1;  // 2: a list of the rank weaves actions
+  int leaves = 1;      // slots for the gradients of a microbatch, if stages have some
   std::size_t arrivals = 0;
 };
 

@@ -74,9 +74,13 @@ RankPlan make_rank_plan(const Schedule& schedule, RankId rank, const std::vector
   const auto& list = schedule.ranks.at(rank.index());
   plan.last_gradients.resize(slots.size());
   std::vector<PlannedEntry> actions;
+  int leaves = 0;
   for (const Action& action : list) {
     PlannedEntry& planned = actions.emplace_back();
-    if (ends_microbatch(action.kind)) plan.last_gradients[action.stage.index()] = action;
+    if (ends_microbatch(action.kind)) {
+      plan.last_gradients[action.stage.index()] = action;
+      planned.leaf = leaves++;
+    }
     planned.action = action;
     // A replica's edges carry only the replica's microbatches.
     const int ordinal = schedule.ordinal_of(action.microbatch);

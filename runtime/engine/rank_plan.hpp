@@ -32,6 +32,7 @@ struct PlannedEntry {
   int stash_input = -1;    // slots of the stage's stashes, -1 if the action has none
   int stash_weight = -1;
   int handoff = -1;
+  int leaf = -1;  // of an action that makes gradients of weights: the number of those before it in the list
   [[nodiscard]] bool begins_action() const { return segment == 0; }
   [[nodiscard]] bool ends_action() const { return segment + 1 == segments; }
 };

@@ -55,14 +55,27 @@ std::vector<ReductionStep::Addition> additions_of(const Tree& tree, std::map<int
   return additions;
 }
 
-ReductionStep make_step(const StageReplicas& replicas, const ShardLayout::Bucket& bucket, const Tree& tree, std::size_t number,
+/// With leaves: the gradients of the copies' microbatches of a round, which have consecutive numbers, in order.
+std::vector<ReductionStep::Addition> additions_of_round(const std::map<int, ReductionStep::Operand>& leaves) {
+  std::vector<ReductionStep::Addition> additions;
+  for (const auto& [copy, leaf] : leaves) additions.push_back({{0, 0}, leaf});
+  return additions;
+}
+
+ReductionStep make_step(const StageReplicas& replicas, const ShardLayout::Bucket& bucket, const Tree& tree, bool leaves, std::size_t number,
                         std::size_t window) {
   const std::size_t members = replicas.copies.size(), own = static_cast<std::size_t>(replicas.own);
   const GlobalOrder order(tree.copies);
   const Run run = run_of(bucket, own, number, window);
-  ReductionStep step{.stage = replicas.stage, .experts = bucket.experts, .sums = {}, .begin = run.begin, .bytes = run.bytes};
+  ReductionStep step{.stage = replicas.stage,
+                     .experts = bucket.experts,
+                     .leaves = leaves,
+                     .sums = {},
+                     .begin = run.begin,
+                     .bytes = run.bytes,
+                     .kept = bucket.kept + (run.begin - bucket.cuts[own])};
   std::map<int, ReductionStep::Operand> operands;  // by the part that holds the sum
-  for (const int part : tree.parts[own]) operands[part] = {order.set_of_part(part), 0};
+  for (const int part : tree.parts[own]) operands[part] = {leaves ? ReductionStep::Operand::leaf : order.set_of_part(part), 0};
   std::size_t most = 0;
   for (const auto& parts : tree.parts) most = std::max(most, parts.size());
   for (std::size_t sum = 0; sum < most; ++sum) {
@@ -79,11 +92,12 @@ ReductionStep make_step(const StageReplicas& replicas, const ShardLayout::Bucket
       if (sum >= tree.parts[member].size()) continue;
       exchange.table.receive_at[member] = static_cast<std::int64_t>(step.arrivals);
       exchange.table.receive_bytes[member] = static_cast<std::int64_t>(run.bytes);
-      operands[tree.parts[member][sum]] = {-1, step.arrivals};
+      operands[tree.parts[member][sum]] = {ReductionStep::Operand::arrived, step.arrivals};
       step.arrivals += kernels::align_up(run.bytes);
     }
   }
-  if (run.bytes > 0) step.additions = additions_of(tree, std::move(operands), tree.parts[own].front());
+  if (run.bytes > 0)
+    step.additions = leaves ? additions_of_round(operands) : additions_of(tree, std::move(operands), tree.parts[own].front());
   return step;
 }
 
@@ -120,14 +134,15 @@ const ShardLayout& shard_of(const ReductionInput& input, StageId stage) {
 
 /// Appends the steps of one bucket.
 void add_steps(const ReductionInput& input, const StageReplicas& replicas, std::size_t index, std::vector<ReductionStep>& steps) {
-  const ShardLayout::Bucket& bucket = shard_of(input, replicas.stage).buckets[index];
+  const ShardLayout& shard = shard_of(input, replicas.stage);
+  const ShardLayout::Bucket& bucket = shard.buckets[index];
   const Tree tree =
       tree_of(replicas, replicas.experts ? input.expert_sets : input.sets, replicas.experts ? input.expert_copies : input.copies);
   std::size_t count = 0;
   for (std::size_t member = 0; member < replicas.copies.size(); ++member)
     count = std::max(count, (bucket.cuts[member + 1] - bucket.cuts[member] + input.window - 1) / input.window);
   for (std::size_t number = 0; number < count; ++number) {
-    ReductionStep& step = steps.emplace_back(make_step(replicas, bucket, tree, number, input.window));
+    ReductionStep& step = steps.emplace_back(make_step(replicas, bucket, tree, shard.leaves && !bucket.experts, number, input.window));
     step.bucket = index;
     step.last = number + 1 == count;
   }

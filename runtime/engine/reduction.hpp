@@ -26,21 +26,25 @@ struct TransferTable {
 };
 
 /// A step of the reduction of a bucket: of what each member owns of it, one run. Each gets the others' sums of its own run, and adds all of
-/// them in the order of the tree (sum_tree.hpp).
+/// them in the order of the tree (sum_tree.hpp); or the others' gradients of a microbatch each (ShardLayout::leaves), which it adds to its
+/// sum in the order of the microbatches.
 struct ReductionStep {
   StageId stage;
   bool experts = false;
+  bool leaves = false;
   /// One exchange: of the n-th gradient sum of each member.
   struct Sum {
-    int set = -1;  // of this rank, from which it sends; -1: it has none, and sends nothing
+    int set = -1;  // of this rank, from which it sends; -1: it has none, and sends nothing. With leaves 0, of its leaf
     TransferTable table;
   };
   std::vector<Sum> sums;
-  std::size_t begin = 0, bytes = 0;  // of this rank's run, in a set
-  /// A sum of this rank's run: in a set of its own, or where it arrived.
+  std::size_t begin = 0, bytes = 0;  // of this rank's run, in what programs add to
+  std::size_t kept = 0;              // … in the sums that it keeps
+  /// A sum of this rank's run: in a set of its own, in its leaf, or where it arrived.
   struct Operand {
-    int set = -1;           // -1: it arrived
-    std::size_t place = 0;  // then: in the step's arrivals
+    static constexpr int arrived = -1, leaf = -2;
+    int set = arrived;      // or one of these
+    std::size_t place = 0;  // of what arrived: in the step's arrivals
     friend bool operator==(const Operand&, const Operand&) = default;
   };
   struct Addition {
@@ -49,7 +53,7 @@ struct ReductionStep {
   };
   std::vector<Addition> additions;  // in order; the sum ends in set 0
   std::size_t arrivals = 0;         // bytes of all that arrives
-  bool last = false;                // of its bucket: all of the bucket has left, and what others own may be cleared
+  bool last = false;                // of its bucket: all of the bucket has left, and what others own of sets may be cleared
   std::size_t bucket = 0;           // in ShardLayout::buckets of the stage
 };
 

@@ -63,7 +63,7 @@ void add_accumulators(ShardLayout& shard, StoredParameter& tensor) {
   for (StoredParameter::Use& use : tensor.uses) {
     if (use.stage != shard.stage) continue;
     use.accumulator = take(tensor.experts.present() ? shard.expert_accumulator_bytes : shard.accumulator_bytes, tensor.bytes());
-    shard.accumulators.push_back({tensor.shape, use.accumulator, tensor.experts.present()});
+    use.kept = use.accumulator;
   }
 }
 
@@ -91,16 +91,39 @@ void place_states(ShardLayout& shard, std::vector<StoredParameter>& tensors, con
   }
 }
 
+/// Lists what the rank keeps of the sums, after it is known who owns what.
+void list_sums(ShardLayout& shard, const std::vector<StoredParameter>& tensors) {
+  for (const bool experts : {false, true})
+    for (const StoredParameter& tensor : tensors)
+      for (const StoredParameter::Use& use : tensor.uses)
+        if (tensor.experts.present() == experts && use.stage == shard.stage)
+          shard.accumulators.push_back({tensor.shape, tensor.kept(), use.kept, experts});
+}
+
 /// A gradient sum of the shard's stage, and the weight whose it is.
 struct BucketEntry {
   StoredParameter* tensor = nullptr;
-  std::size_t begin = 0;  // in a set
+  StoredParameter::Use* use = nullptr;
   bool first_use = false;
+
+  [[nodiscard]] std::size_t begin() const noexcept { return use->accumulator; }
 };
 
+/// Gives what the rank owns of a bucket its place among the sums that it keeps.
+void place_kept(ShardLayout& shard, std::span<const BucketEntry> entries, ShardLayout::Bucket& bucket, std::size_t own) {
+  const std::size_t begin = bucket.cuts[own];
+  bucket.kept = take(shard.kept_bytes, bucket.cuts[own + 1] - begin);
+  for (const BucketEntry& entry : entries) {
+    entry.tensor->sums_divided = true;
+    const ElementRange& owned = entry.tensor->owned;
+    entry.use->kept =
+        owned.empty() ? bucket.kept : bucket.kept + entry.begin() + static_cast<std::size_t>(owned.first) * sizeof(float) - begin;
+  }
+}
+
 /// The bucket of consecutive gradient sums, which replicas with these loads divide.
-ShardLayout::Bucket make_bucket(const ShardLayout& shard, std::span<const BucketEntry> entries, std::span<std::int64_t> loads, int own,
-                                const Optimizer* optimizer) {
+ShardLayout::Bucket make_bucket(ShardLayout& shard, std::span<const BucketEntry> entries, std::span<std::int64_t> loads, int own,
+                                bool divides_sums, const Optimizer* optimizer) {
   std::vector<DividedTensor> tensors;
   for (const BucketEntry& entry : entries)
     tensors.push_back({entry.tensor->shape.elements(),
@@ -109,18 +132,20 @@ ShardLayout::Bucket make_bucket(const ShardLayout& shard, std::span<const Bucket
   const auto owned = divide(tensors, loads);
   ShardLayout::Bucket bucket;
   bucket.experts = entries.front().tensor->experts.present();
-  const std::size_t end = entries.back().begin + kernels::align_up(entries.back().tensor->bytes());
+  const std::size_t end = entries.back().begin() + kernels::align_up(entries.back().tensor->bytes());
   bucket.cuts.assign(loads.size() + 1, end);
   for (std::size_t member = loads.size(); member-- > 0;) {
     bucket.cuts[member] = bucket.cuts[member + 1];
     for (std::size_t i = entries.size(); i-- > 0;)
       if (const ElementRange& range = owned[i][member]; !range.empty())
-        bucket.cuts[member] = entries[i].begin + static_cast<std::size_t>(range.first) * sizeof(float);
+        bucket.cuts[member] = entries[i].begin() + static_cast<std::size_t>(range.first) * sizeof(float);
   }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     entries[i].tensor->divided = true;
     entries[i].tensor->owned = owned[i][static_cast<std::size_t>(own)];
   }
+  bucket.kept = bucket.cuts[static_cast<std::size_t>(own)];
+  if (divides_sums) place_kept(shard, entries, bucket, static_cast<std::size_t>(own));
   const StoredParameter& first = *entries.front().tensor;
   if (entries.front().first_use && first.home() == shard.stage) bucket.master = first.offset;
   return bucket;
@@ -135,17 +160,18 @@ void divide_shard(ShardLayout& shard, std::vector<StoredParameter>& tensors, boo
   std::vector<BucketEntry> entries;
   std::size_t bytes = 0;
   const auto close = [&](std::span<std::int64_t> of_members) {
-    if (!entries.empty()) shard.buckets.push_back(make_bucket(shard, entries, of_members, replicas.own, optimizer));
+    if (!entries.empty())
+      shard.buckets.push_back(make_bucket(shard, entries, of_members, replicas.own, division.sums && !experts, optimizer));
     entries.clear();
     bytes = 0;
   };
   for (StoredParameter& tensor : tensors) {
     if (tensor.experts.present() != experts) continue;
     const bool alone = tensor.tied || tensor.uses.size() > 1;
-    for (const StoredParameter::Use& use : tensor.uses) {
+    for (StoredParameter::Use& use : tensor.uses) {
       if (use.stage != shard.stage) continue;
       if (alone) close(loads);
-      entries.push_back({&tensor, use.accumulator, &use == &tensor.uses.front()});
+      entries.push_back({&tensor, &use, &use == &tensor.uses.front()});
       bytes += tensor.bytes();
       if (alone) {
         std::vector<std::int64_t> own(loads.size(), 0);  // of the table alone, since other stages that use it have other loads
@@ -221,6 +247,8 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
       }
       divide_shard(shard, tensors, experts, division, optimizer);
     }
+    shard.divides_sums = division.sums && division.replicas.members > 1;
+    if (!shard.divides_sums) shard.kept_bytes = shard.accumulator_bytes;
     if (optimizer != nullptr) place_states(shard, tensors, *optimizer);
     shard.master.bytes = masters - shard.master.begin;
     shard.copy.bytes = copies - shard.copy.begin;
@@ -229,6 +257,7 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
   for (StoredParameter& tensor : tensors)
     if (!tensor.plain) tensor.copy = copies;
   for (ShardLayout& shard : rank.stages) {
+    list_sums(shard, tensors);
     for (const StoredParameter& tensor : tensors) {
       if (tensor.home() == shard.stage)
         shard.tensors.push_back(tensor);

@@ -50,7 +50,8 @@ struct StoredParameter {
     StageId stage;
     int use = 0;
     bool copy = false;
-    std::size_t accumulator = 0;  // bytes from the start of an accumulator set, or set of those of experts, of that stage
+    std::size_t accumulator = 0;  // bytes from the start of what programs of that stage add to: a set, one of those of experts, a leaf
+    std::size_t kept = 0;         // … of a set, where what the rank keeps of the sum begins
   };
   std::string name;
   kernels::Shape shape;
@@ -72,6 +73,7 @@ struct StoredParameter {
   bool tied = false;                     // as in StageParameter
   bool divided = false;                  // the replicas that hold it divide its update: each has the states of what it owns
   ElementRange owned = {};               // what this rank updates; all of it unless it is divided
+  bool sums_divided = false;             // the rank keeps gradient sums of what it owns alone
   std::vector<std::size_t> states = {};  // where each of the optimizer's states begins in the stage's; no_state: it has none
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
@@ -81,6 +83,8 @@ struct StoredParameter {
   /// The pieces by which sums over it are taken; the parts begin with pieces of their own.
   [[nodiscard]] Pieces pieces() const noexcept { return {shape.elements(), parts()}; }
   [[nodiscard]] ElementRange whole() const noexcept { return {0, shape.elements()}; }
+  /// The elements of whose gradient the rank keeps sums.
+  [[nodiscard]] ElementRange kept() const noexcept { return sums_divided ? owned : whole(); }
   /// The same elements, counted over the whole tensor: of a weight of experts over all experts, whoever has them.
   [[nodiscard]] ElementRange in_model(const ElementRange& elements) const noexcept {
     const std::int64_t before = experts.present() ? shape.elements() / shape[0] * experts.first : 0;
@@ -109,9 +113,10 @@ struct ShardLayout {
   struct Part {
     std::size_t begin = 0, bytes = 0;
   };
-  /// The gradient sum of one use of a weight by this stage.
+  /// What the rank keeps of the gradient sum of one use of a weight by this stage.
   struct Accumulator {
-    kernels::Shape shape;
+    kernels::Shape shape;    // of the weight
+    ElementRange kept;       // elements of it
     std::size_t offset = 0;  // in a set of this stage
     bool experts = false;    // in a set of those of experts
   };
@@ -120,7 +125,8 @@ struct ShardLayout {
   /// of the parameters.
   struct Bucket {
     bool experts = false;           // in a set of those of experts
-    std::vector<std::size_t> cuts;  // in bytes of a set, one more than members: member m owns what is from cuts[m] to cuts[m + 1]
+    std::vector<std::size_t> cuts;  // in bytes of what programs add to, one more than members: member m owns cuts[m] to cuts[m + 1]
+    std::size_t kept = 0;           // where the rank's own stretch begins in a set
     std::size_t master = nowhere;   // where the same parameters begin in Region::master; nowhere: another bucket's are the same
     /// By program: its operation after which a microbatch has added to all of the bucket (note_completion).
     std::array<std::size_t, program_kind_count> complete{};
@@ -133,8 +139,11 @@ struct ShardLayout {
   std::vector<Accumulator> accumulators;  // of this stage's uses of both, in model order, those of experts last
   Part master;                            // of Region::master
   Part copy;                              // of Region::copy
-  std::size_t accumulator_bytes = 0;      // of one set
+  std::size_t accumulator_bytes = 0;      // of all that programs add to, but for weights of experts: of one set, or of a leaf
+  std::size_t kept_bytes = 0;             // of one set: the same, unless replicas divide the sums
   std::size_t expert_accumulator_bytes = 0;
+  bool leaves = false;        // programs add to the gradients of one microbatch (MemoryKind::leaf), which are then added to the sums
+  bool divides_sums = false;  // … by replicas, each of which adds what it owns
   // How many copies of the model, and of each expert, have the parts of the gradients that are not here (GlobalOrder).
   int copies = 1, expert_copies = 1;
   std::size_t state_bytes = 0;  // of all states of the optimizer, of what the rank owns
@@ -159,6 +168,7 @@ struct RankShards {
 struct ShardDivision {
   Replicas replicas, expert_replicas = {};  // of all weights but those of experts; of those
   std::size_t bucket_bytes = 0;             // of gradient sums that are added together: this many or a few more, where there are as many
+  bool sums = false;                        // each keeps the sums of what it owns alone; of weights of experts all sums
 };
 
 /// Finds in the stage's programs when its buckets are complete.

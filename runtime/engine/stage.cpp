@@ -104,7 +104,8 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   demand.slots = slots;
   demand.master = layout_.master.bytes;
   demand.copy = layout_.copy.bytes;
-  demand.accumulator = layout_.accumulator_bytes;
+  demand.accumulator = layout_.kept_bytes;
+  demand.leaf = layout_.leaves ? layout_.accumulator_bytes : 0;
   demand.expert_accumulator = layout_.expert_accumulator_bytes;
   demand.state = layout_.state_bytes;
   demand.square = layout_.reported_pieces() * sizeof(double);
@@ -154,7 +155,8 @@ Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
   };
   bindings[Region::master] = memory_->region(MemoryKind::master);
   bindings[Region::copy] = memory_->region(MemoryKind::copy);
-  own(Region::accumulator, MemoryKind::accumulator, stage(), slots.accumulators);
+  layout_.leaves ? own(Region::accumulator, MemoryKind::leaf, no_stage, slots.accumulators)
+                 : own(Region::accumulator, MemoryKind::accumulator, stage(), slots.accumulators);
   own(Region::expert_accumulator, MemoryKind::expert_accumulator, stage(), slots.expert_accumulators);
   own(Region::batch, MemoryKind::batch, no_stage, slots.batch);
   own(Region::stash_input, MemoryKind::stash_input, stage(), slots.stash_input);
@@ -174,14 +176,23 @@ Bindings Stage::bindings(Pass pass, const ExecutionSlots& slots) const {
 }
 
 void Stage::run(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots, OperationHook* hook) {
+  if (makes_leaf(pass)) shard_->begin_leaf(context, slots.accumulators);
   executable(pass).run(program_of(pass), context, bindings(pass, slots), hook);
+  complete(pass, context, slots);
+}
+
+/// What follows the last operation of a pass.
+void Stage::complete(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots) const {
   if (pass != Pass::logits) copy_results(program_of(pass), context, slots.result);
+  // Replicas that divide the sums add what is theirs of all of them (Reduction).
+  if (makes_leaf(pass) && !layout_.divides_sums) shard_->add_leaf(context, slots.accumulators);
 }
 
 void Stage::run_segment(Pass pass, std::size_t segment, const kernels::ExecutionContext& context, const ExecutionSlots& slots,
                         OperationHook* hook, ExchangePort* port) {
+  if (segment == 0 && makes_leaf(pass)) shard_->begin_leaf(context, slots.accumulators);
   executable(pass).run_segment(program_of(pass), segment, context, bindings(pass, slots), hook, port);
-  if (pass != Pass::logits && segment + 1 == segments(pass).size()) copy_results(program_of(pass), context, slots.result);
+  if (segment + 1 == segments(pass).size()) complete(pass, context, slots);
 }
 
 /// On a device with its own place for results, programs write those of every microbatch to that same place, so that the captured graph

@@ -35,7 +35,7 @@ struct ExecutionSlots {
   int batch = 0;
   int workspace = 0;  // 1: that of the second of two woven actions
   int stash_input = 0, stash_weight = 0, handoff = 0;
-  int accumulators = 0;  // index of the set
+  int accumulators = 0;  // index of the set or, where programs add to leaves, of the leaf
   int expert_accumulators = 0;
   int result = 0;  // for a stage with loss terms
 };
@@ -98,6 +98,10 @@ class Stage {
   };
   [[nodiscard]] std::size_t offset_of(ValueId result) const { return plan().placements.at(static_cast<std::size_t>(result.index)).offset; }
   void note_results();
+  [[nodiscard]] bool makes_leaf(Pass pass) const noexcept {
+    return layout_.leaves && (pass == Pass::weight_gradient || pass == Pass::backward);
+  }
+  void complete(Pass pass, const kernels::ExecutionContext& context, const ExecutionSlots& slots) const;
   void copy_results(ProgramKind kind, const kernels::ExecutionContext& context, int index) const;
 
   ShardLayout layout_;

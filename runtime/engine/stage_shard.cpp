@@ -15,6 +15,9 @@ namespace {
 
 kernels::Tensor fp32(std::byte* place, const kernels::Shape& shape) { return {place, kernels::DType::f32, shape}; }
 
+/// Bytes of f32 numbers as a tensor.
+kernels::Tensor numbers(std::byte* place, std::size_t bytes) { return fp32(place, {static_cast<std::int64_t>(bytes / sizeof(float))}); }
+
 /// The kind of the sections with gradient sums, of weights of experts or of the others.
 MemoryKind kind_of_sums(bool experts) { return experts ? MemoryKind::expert_accumulator : MemoryKind::accumulator; }
 
@@ -28,11 +31,16 @@ kernels::Shape shape_of(const kernels::Shape& whole, std::int64_t count) {
   return shape;
 }
 
-/// Appends the pieces of what the rank reports of a tensor.
+/// Elements of a tensor of which `kept` are there.
+kernels::Tensor part_of_kept(const kernels::Tensor& values, const ElementRange& kept, const ElementRange& elements) {
+  return part_of(values, {elements.first - kept.first, elements.count});
+}
+
+/// Appends the pieces of what the rank reports of a gradient.
 void add_pieces(const StoredParameter& tensor, const kernels::Tensor& values, std::vector<kernels::Tensor>& list) {
   const Pieces pieces = tensor.pieces();
   const auto [first, end] = pieces.of(tensor.reported());
-  for (std::int64_t piece = first; piece < end; ++piece) list.push_back(part_of(values, pieces.range(piece)));
+  for (std::int64_t piece = first; piece < end; ++piece) list.push_back(part_of_kept(values, tensor.kept(), pieces.range(piece)));
 }
 
 std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<float>(), static_cast<std::size_t>(tensor.elements())}; }
@@ -51,11 +59,11 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
   for (const ShardLayout::Accumulator& place : layout_.accumulators) {
     const MemoryKind kind = kind_of_sums(place.experts);
     const MemorySection* section = memory_.plan().find(kind, layout_.stage);
-    if (section == nullptr) continue;
+    if (section == nullptr || place.kept.empty()) continue;
     Sum& sum = sums_.emplace_back();
     accumulators_.resize(std::max(accumulators_.size(), static_cast<std::size_t>(section->slots)));
     for (int set = 0; set < section->slots; ++set) {
-      sum.sets.push_back(fp32(memory_.slot(kind, layout_.stage, set) + place.offset, place.shape));
+      sum.sets.push_back(fp32(memory_.slot(kind, layout_.stage, set) + place.offset, shape_of(place.shape, place.kept.count)));
       accumulators_[static_cast<std::size_t>(set)].push_back(sum.sets.back());
     }
     const int copies = place.experts ? layout_.expert_copies : layout_.copies;
@@ -64,13 +72,13 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
   }
   for (const StoredParameter& tensor : tensors()) {
     packs_ = packs_ || std::ranges::count(tensor.packed, true) > 0;
-    if (accumulators_.empty()) continue;
+    if (accumulators_.empty() || tensor.kept().empty()) continue;
     add_pieces(tensor, gradient(tensor), owned_gradients_);
     if (!tensor.trained) frozen_gradients_.push_back(gradient(tensor));
     if (!tensor.trained || tensor.owned.empty()) continue;
     auto& update = updates_.emplace_back();
     update.parameter = part_of(master(tensor), tensor.owned);
-    update.gradient = part_of(gradient(tensor), tensor.owned);
+    update.gradient = owned_sum(tensor, tensor.uses.front().use);
     if (!tensor.divided) update.copy = copy(tensor);
     update.decays = tensor.decays;
     update.matrices = tensor.matrices;
@@ -119,9 +127,27 @@ kernels::Tensor StageShard::copy(const StoredParameter& tensor) const {
 kernels::Tensor StageShard::accumulator(const StoredParameter& tensor, int use, int set) const {
   for (const StoredParameter::Use& each : tensor.uses) {
     if (each.use == use)
-      return fp32(memory_.slot(kind_of_sums(tensor.experts.present()), each.stage, set) + each.accumulator, tensor.shape);
+      return fp32(memory_.slot(kind_of_sums(tensor.experts.present()), each.stage, set) + each.kept,
+                  shape_of(tensor.shape, tensor.kept().count));
   }
   fail(ExitCode::internal, "runtime.stage_shard", "use {} of {} is not on this rank", use, tensor.name);
+}
+
+kernels::Tensor StageShard::owned_sum(const StoredParameter& tensor, int use) const {
+  return part_of_kept(accumulator(tensor, use), tensor.kept(), tensor.owned);
+}
+
+void StageShard::begin_leaf(const kernels::ExecutionContext& context, int leaf) const {
+  if (layout_.accumulator_bytes > 0)
+    kernels::fill_zero(context, numbers(memory_.slot(MemoryKind::leaf, no_stage, leaf), layout_.accumulator_bytes));
+}
+
+void StageShard::add_leaf(const kernels::ExecutionContext& context, int leaf) const {
+  if (layout_.accumulator_bytes == 0) return;
+  MILLRACE_CHECK(layout_.kept_bytes == layout_.accumulator_bytes, ExitCode::internal, "runtime.stage_shard",
+                 "gradients of stage {} are added to sums that replicas divide", layout_.stage);
+  kernels::accumulate(context, numbers(memory_.slot(MemoryKind::leaf, no_stage, leaf), layout_.accumulator_bytes),
+                      numbers(memory_.slot(MemoryKind::accumulator, layout_.stage), layout_.kept_bytes));
 }
 
 void StageShard::zero_accumulators(const kernels::ExecutionContext& context) const {
@@ -141,9 +167,9 @@ void StageShard::add_accumulator_sets(const kernels::ExecutionContext& context) 
 
 void StageShard::add_local_uses(const kernels::ExecutionContext& context, const StoredParameter& tensor) const {
   for (std::size_t i = 1; i < tensor.uses.size(); ++i) {
-    const kernels::Tensor other = part_of(accumulator(tensor, tensor.uses[i].use), tensor.owned);
     if (tensor.owned.empty()) return;
-    kernels::accumulate(context, other, part_of(gradient(tensor), tensor.owned));
+    const kernels::Tensor other = owned_sum(tensor, tensor.uses[i].use);
+    kernels::accumulate(context, other, owned_sum(tensor, tensor.uses.front().use));
     kernels::fill_zero(context, other);
   }
 }

@@ -39,14 +39,19 @@ class StageShard {
   /// `state` is an index into states(), of one that the parameter has. Of a weight that replicas divide the rank has what it owns.
   [[nodiscard]] kernels::Tensor state(const StoredParameter& tensor, std::size_t state) const;
   [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty if there is none; see StoredParameter::copy
-  /// The gradient sum of one use, which lies in the shard of the stage with that use. Throws Error(internal) for a use that is not on this
-  /// rank.
+  /// The gradient sum of one use, which lies in the shard of the stage with that use: of the elements that the rank keeps
+  /// (StoredParameter::kept). Throws Error(internal) for a use that is not on this rank.
   [[nodiscard]] kernels::Tensor accumulator(const StoredParameter& tensor, int use, int set = 0) const;
+  /// What the rank owns of it, in set 0.
+  [[nodiscard]] kernels::Tensor owned_sum(const StoredParameter& tensor, int use) const;
 
   // -- accumulators -----------------------------------------------------------------------------------------------------------------------
-  /// The gradient sums that the stage's own programs add to: by set, in model order.
+  /// The gradient sums of the stage's own programs, as far as the rank keeps them: by set, in model order.
   [[nodiscard]] const std::vector<std::vector<kernels::Tensor>>& accumulators() const noexcept { return accumulators_; }
   void zero_accumulators(const kernels::ExecutionContext& context) const;
+  /// Before and after the programs that form the gradients of a microbatch (ShardLayout::leaves): zeroes them; adds them to the sums.
+  void begin_leaf(const kernels::ExecutionContext& context, int leaf) const;
+  void add_leaf(const kernels::ExecutionContext& context, int leaf) const;
   /// Adds the sets in the order of the tree of all copies' parts (sum_tree.hpp), as far as it adds parts of one copy; zeroes what was added
   /// to another. With one copy, and with a power of two, set 0 has the sum.
   void add_accumulator_sets(const kernels::ExecutionContext& context) const;
@@ -54,7 +59,7 @@ class StageShard {
   /// the sets of all stages were added.
   void add_local_uses(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
   /// The accumulator that holds the step's gradient of a tensor once all sums are complete: that of the tensor's first use on this
-  /// rank.
+  /// rank. Of the elements that the rank keeps.
   [[nodiscard]] kernels::Tensor gradient(const StoredParameter& tensor) const { return accumulator(tensor, tensor.uses.front().use); }
   /// What this rank reports of the gradients, in model order, piece by piece (StoredParameter::reported), and the f64 array for their sums
   /// of squares, which the host can read.

@@ -17,7 +17,7 @@ enum class WaitReason : std::uint8_t {
   exchange,    // rows of the members of an exchange are not all in
   compute,     // nothing is missing: issued actions are still running
   weights,     // parameters of the stage that other replicas updated are not all in
-  replicas,    // after the list: gradient sums of the ranks that hold the same weights are not all in
+  replicas,    // gradients or gradient sums of the ranks that hold the same weights are not all in
 };
 
 [[nodiscard]] const char* to_string(WaitReason reason);

@@ -53,6 +53,7 @@ struct BenchOptions {
   std::int64_t accumulators = 1;
   std::int64_t chunks = 1, layers = 2;
   bool divides = false;  // mesh.shard = optimizer
+  bool leaves = false;   // train.leaf = microbatch, and mesh.shard = gradients where there are copies
   std::size_t window = std::size_t{4} << 20;
   std::string family = "llama";
   std::function<std::vector<CapturedTensor>()> captured;
@@ -81,6 +82,8 @@ class Bench {
     request.pipeline.ranks = options.ranks;
     request.mesh.data = options.copies;
     if (options.divides) request.mesh.shard = "optimizer";
+    if (options.leaves) request.train.leaf = "microbatch";
+    if (options.leaves && options.copies > 1) request.mesh.shard = "gradients";
     request.mesh.window = options.window;
     const int ranks = options.copies * options.ranks;
     request.pipeline.chunks = options.chunks;

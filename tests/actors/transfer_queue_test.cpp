@@ -8,9 +8,9 @@ namespace {
 using Next = std::optional<std::size_t>;
 
 Transfer reduction(std::size_t index, int exchanges = 1, bool enabled = true) {
-  return {TransferKind::reduction, index, exchanges, enabled};
+  return {.kind = TransferKind::reduction, .index = index, .exchanges = exchanges, .enabled = enabled};
 }
-Transfer gather(std::size_t index) { return {TransferKind::gather, index}; }
+Transfer gather(std::size_t index) { return {.kind = TransferKind::gather, .index = index}; }
 
 TEST(TransferQueue, PostsAheadAndTakesInOrder) {
   TransferQueue queue({2, 8});

@@ -66,7 +66,11 @@ Model::Model(const ModelConfig& config, const LoopOptions& options)
                                             {},
                                             context_.device(),
                                             runtime::make_optimizer(options.train),
-                                            options.expert_accumulators}) {}
+                                            options.expert_accumulators,
+                                            1,
+                                            1,
+                                            1,
+                                            options.leaves}) {}
 
 void Model::load(const std::string& folder) {
   const FolderWeights weights(folder, config_);

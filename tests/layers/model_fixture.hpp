@@ -23,6 +23,7 @@ struct LoopOptions {
   std::string rematerialize = "none";
   runtime::BackwardMode mode = runtime::BackwardMode::fused;
   int accumulators = 1, expert_accumulators = 1;
+  int leaves = 0;  // 1: the gradients of each microbatch are formed by themselves
   bool staging = false;
   int threads = 1;
   kernels::Implementation implementation = kernels::Implementation::fast;

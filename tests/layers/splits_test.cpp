@@ -212,6 +212,52 @@ TEST(Accumulators, AreAddedAsATree) {
   EXPECT_NE(tree, chain);
 }
 
+/// The gradients of one microbatch after another, as a run of its own would have them, and their sum in order.
+std::map<std::string, std::vector<float>> chained_gradients(const ModelConfig& config, const LoopOptions& options,
+                                                            const runtime::FillBatch& fill, std::int64_t microbatches) {
+  std::map<std::string, std::vector<float>> sums;
+  for (std::int64_t m = 0; m < microbatches; ++m) {
+    Model model(config, options);
+    model.initialise(7);
+    (void)model.loop().accumulate(model.context(), 1, 88, [&](std::int64_t, const runtime::BatchView& batch) { fill(m, batch); });
+    for (const ParameterSpec& spec : model_parameters(config)) {
+      auto& sum = sums[spec.name];
+      const auto gradient = model.gradient(spec.name);
+      sum.resize(gradient.size(), 0.0F);
+      for (std::size_t i = 0; i < gradient.size(); ++i) sum[i] += gradient[i];
+    }
+  }
+  return sums;
+}
+
+// Each microbatch's gradient is formed from 0 and then added, whatever the stages and the kind of backward. 200 tokens are several of the
+// stretches that a weight gradient takes one after another, so that adding them to the sum one by one has other bits.
+TEST(Accumulators, MayAddTheGradientsOfMicrobatches) {
+  LoopOptions options;
+  options.rows = 2;
+  options.sequence = 100;
+  const auto fill = rows_of(random_ids(600, 61, 3), 2, 100);
+  const auto expected = chained_gradients(tiny_model(false), options, fill, 3);
+  const auto gradients = [&](const LoopOptions& with) {
+    Model model(tiny_model(false), with);
+    model.initialise(7);
+    std::map<std::string, std::vector<float>> found;
+    // The second time the leaf is used again.
+    for (int time = 0; time < 2; ++time) {
+      for (const auto* stage : model.stages()) stage->shard().zero_accumulators(model.context());
+      (void)model.loop().accumulate(model.context(), 3, 88, fill);
+    }
+    for (const ParameterSpec& spec : model_parameters(tiny_model(false))) found[spec.name] = model.gradient(spec.name);
+    return found;
+  };
+  EXPECT_NE(gradients(options), expected);
+  options.leaves = 1;
+  EXPECT_EQ(gradients(options), expected);
+  options.layout = "E t*2 | t*2 H";
+  options.mode = runtime::BackwardMode::split;
+  EXPECT_EQ(gradients(options), expected);
+}
+
 TEST(TiedTable, SumsBothUsesAndCountsOnce) {
   LoopOptions options;
   options.rows = 2;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/training/command.hpp"
+#include "tests/training/expert_models.hpp"
 #include "tests/training/small_run.hpp"
 
 // Copies of a pipeline that train together have the bits of one rank with as many gradient sums. A sample is here, all combinations are in
@@ -67,6 +68,35 @@ TEST(DividedUpdate, CutsLargeTensors) {
 TEST(DividedUpdate, OfWholeMatricesWithAverages) {
   expect_one_ranks_numbers({"train.optimizer=muon", "train.average_decay=0.9", "evaluate.average=true", "train.accumulators=2"},
                            {{2, {"mesh.data=2", "mesh.shard=optimizer", "pipeline.ranks=2"}}});
+}
+
+// Gradients of single microbatches have one order, whoever adds them and keeps their sums.
+TEST(DividedGradients, HaveTheBitsOfOneRank) {
+  expect_one_ranks_numbers(
+      {"train.leaf=microbatch", "train.microbatches=8", "model.tie_word_embeddings=true", "train.steps=6"},
+      {{2, {"mesh.data=2", "mesh.shard=gradients"}},
+       {1, {"mesh.data=4", "mesh.shard=gradients"}},
+       {2, {"pipeline.ranks=2", "pipeline.schedule=zb-h1"}},
+       {1, {"mesh.data=2", "mesh.shard=gradients", "pipeline.chunks=4", "pipeline.schedule=interleaved"}},
+       {2, {"mesh.data=2", "mesh.shard=gradients", "pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"}}});
+}
+
+// Weights of experts keep whole sums, which those with the same experts divide at the end; the others are divided in each action.
+TEST(DividedGradients, OfMixtures) {
+  for (const char* model : {"mixtral", "deepseek_v3"}) {
+    Words words = expert_run(model, {});
+    words.insert(words.end(), {"train.accumulators=1", "train.leaf=microbatch", "train.expert_accumulators=2", "train.steps=4"});
+    expect_one_ranks_numbers(
+        words, {{1, {"mesh.data=2", "mesh.expert=1", "mesh.shard=gradients"}},
+                {2, {"mesh.data=4", "mesh.expert=2", "mesh.shard=gradients"}},
+                {1, {"mesh.data=4", "mesh.expert=2", "mesh.shard=gradients", "pipeline.ranks=2", "pipeline.weave=neighbours"}}});
+  }
+}
+
+TEST(DividedGradients, CutLargeTensors) {
+  expect_one_ranks_numbers({"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2",
+                            "train.leaf=microbatch", "train.steps=3", "train.optimizer=muon", "evaluate.every=0"},
+                           {{2, {"mesh.data=2", "mesh.shard=gradients"}}});
 }
 
 /// Runs that share a folder, one after another.
@@ -152,6 +182,12 @@ TEST(Mesh, RefusesWhatItsCopiesCannotShare) {
   expect(refusal({"mesh.expert=2"}), "mesh.expert = 2, but the model has no experts, expected 1");
   expect(refusal({"mesh.data=4", "mesh.expert=3"}), "mesh.expert = 3, expected a divisor of mesh.data = 4; nearest legal: 2");
   expect(refusal({"mesh.date=2"}), "mesh.data");
+  expect(refusal({"mesh.data=2", "mesh.shard=gradients"}), "expected train.leaf = \"microbatch\"");
+  expect(refusal({"train.leaf=microbatch"}), "train.accumulators = 4");
+  expect(refusal({"mesh.data=2", "train.leaf=microbatch", "train.accumulators=1"}),
+         "train.leaf = microbatch with mesh.shard = none, expected gradients");
+  expect(refusal({"pipeline.ranks=2", "pipeline.schedule=dualpipe", "train.leaf=microbatch", "train.accumulators=1"}),
+         "train.leaf = microbatch with schedule dualpipe");
 }
 
 }  // namespace

@@ -74,6 +74,10 @@ int replay(const Arguments& parsed) {
                  "--stage in a run whose ranks share experts (mesh.expert = {}): its stages exchange rows with other ranks, expected a run "
                  "without; mesh.expert=1 behind the options replays it with all experts on each rank, to the same bits",
                  plan.mesh.expert);
+  MILLRACE_CHECK(!parsed.given("stage") || !plan.divides_update(), ExitCode::usage, replay_component,
+                 "--stage in a run whose copies divide the update (mesh.shard = {}): while its stages compute, they add gradients of each "
+                 "other, expected a run without; mesh.data=1 mesh.shard=none behind the options replays it in one copy, to the same bits",
+                 plan.shard_text());
   const long stage = parsed.integer("stage", 0, plan.stages() - 1);
   auto setup = run->setup();
   fmt::print("from {}, {} ranks, schedule {}, {} threads per rank\n",

@@ -38,6 +38,7 @@ struct Replica {
   RankShards shards;
   Reduction reduction;
   std::vector<std::vector<float>> sets;
+  std::vector<float> leaf;
 };
 
 std::vector<Replica> replicas(int members, int sets, std::size_t window, std::size_t bucket) {
@@ -83,10 +84,12 @@ void run_step(std::vector<Replica>& all, std::size_t number) {
     const ReductionStep& step = all[to].reduction.steps[number];
     for (std::size_t sum = 0; sum < step.sums.size(); ++sum) {
       for (std::size_t from = 0; from < all.size(); ++from) {
-        const auto& sent = all[from].reduction.steps[number].sums[sum];
+        const ReductionStep& theirs = all[from].reduction.steps[number];
+        const auto& sent = theirs.sums[sum];
         ASSERT_EQ(sent.table.send_bytes[to], step.sums[sum].table.receive_bytes[from]) << "both sides know the size";
         if (sent.table.send_bytes[to] == 0) continue;
-        const auto* source = reinterpret_cast<const std::byte*>(all[from].sets[static_cast<std::size_t>(sent.set)].data());
+        const auto* source = reinterpret_cast<const std::byte*>(theirs.leaves ? all[from].leaf.data()
+                                                                              : all[from].sets[static_cast<std::size_t>(sent.set)].data());
         std::copy_n(source + sent.table.send_at[to], sent.table.send_bytes[to],
                     arrivals[to].begin() + step.sums[sum].table.receive_at[from]);
       }
@@ -95,8 +98,9 @@ void run_step(std::vector<Replica>& all, std::size_t number) {
   for (std::size_t member = 0; member < all.size(); ++member) {
     const ReductionStep& step = all[member].reduction.steps[number];
     const auto place = [&](const ReductionStep::Operand& operand) {
-      return operand.set < 0 ? reinterpret_cast<float*>(arrivals[member].data() + operand.place)
-                             : all[member].sets[static_cast<std::size_t>(operand.set)].data() + step.begin / sizeof(float);
+      if (operand.set == ReductionStep::Operand::arrived) return reinterpret_cast<float*>(arrivals[member].data() + operand.place);
+      if (operand.set == ReductionStep::Operand::leaf) return all[member].leaf.data() + step.begin / sizeof(float);
+      return all[member].sets[static_cast<std::size_t>(operand.set)].data() + step.kept / sizeof(float);
     };
     for (const auto& [into, from] : step.additions)
       for (std::size_t i = 0; i < step.bytes / sizeof(float); ++i) place(into)[i] += place(from)[i];
@@ -127,6 +131,47 @@ TEST(Reduction, GivesEachMemberItsPartOfTheSumOfOneRank) {
         EXPECT_EQ(owned, 40U * 16 + 3 + 16 * 24 + 24 * 16 + 17) << "every element has one owner";
       }
     }
+  }
+}
+
+// Rounds of gradients, one of each member: added in the order of their numbers, each element by its owner, who has only those sums.
+TEST(Reduction, AddsLeavesInTheOrderOfMicrobatches) {
+  std::mt19937 random(5);
+  for (const int members : {2, 3, 4}) {
+    std::vector<Replica> all;
+    for (int member = 0; member < members; ++member) {
+      Replica& replica = all.emplace_back();
+      replica.shards = lay_out_shards(stages, parameters(), kernels::DType::f32, nullptr, {{members, member}, {}, 1500, true});
+      ShardLayout& shard = replica.shards.stages[0];
+      shard.leaves = true;
+      StageReplicas group{only, false, {}, member};
+      for (int copy = 0; copy < members; ++copy) group.copies.push_back(copy);
+      replica.reduction =
+          make_reduction({.shards = replica.shards.stages, .replicas = std::span(&group, 1), .copies = members, .window = 320});
+      replica.sets.emplace_back(shard.kept_bytes / sizeof(float));
+      replica.leaf.resize(shard.accumulator_bytes / sizeof(float));
+    }
+    std::vector<float> expected(all[0].leaf.size());
+    for (int round = 0; round < 3; ++round) {
+      for (Replica& replica : all) {
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          replica.leaf[i] = std::uniform_real_distribution<float>(-1, 1)(random);
+          expected[i] += replica.leaf[i];
+        }
+      }
+      for (std::size_t step = 0; step < all[0].reduction.steps.size(); ++step) run_step(all, step);
+    }
+    std::size_t owned = 0;
+    for (const Replica& replica : all) {
+      for (const StoredParameter& tensor : replica.shards.stages[0].tensors) {
+        owned += static_cast<std::size_t>(tensor.owned.count);
+        for (std::int64_t i = 0; i < tensor.owned.count; ++i)
+          ASSERT_EQ(replica.sets[0][tensor.uses[0].kept / sizeof(float) + static_cast<std::size_t>(i)],
+                    expected[tensor.uses[0].accumulator / sizeof(float) + static_cast<std::size_t>(tensor.owned.first + i)])
+              << tensor.name << " of " << members << " members";
+      }
+    }
+    EXPECT_EQ(owned, 40U * 16 + 3 + 16 * 24 + 24 * 16 + 17);
   }
 }
 

@@ -335,6 +335,34 @@ TEST(DividedShards, AreCutWhereTheSmallestStateHasAChunk) {
   EXPECT_EQ(division_unit({3000, 1000}, false, {1, 3000, 1000, true}, optimizer("muon").get()), 3000000) << "a matrix";
 }
 
+TEST(DividedShards, KeepTheSumsOfWhatTheyOwn) {
+  const std::vector<StageParameter> parameters{weight("matrix", {5 << 10, 1024}, 0), weight("norm", {100}, 1)};
+  std::size_t kept = 0;
+  for (int member = 0; member < 2; ++member) {
+    const auto rank = lay_out_shards(two_stages, parameters, kernels::DType::f32, nullptr, {{2, member}, {}, 0, true});
+    const ShardLayout& shard = rank.stages[0];
+    EXPECT_TRUE(shard.divides_sums);
+    EXPECT_EQ(shard.accumulator_bytes, (std::size_t{5} << 22) + 512) << "programs add to all of them";
+    kept += shard.kept_bytes;
+    for (const StoredParameter& tensor : shard.tensors) {
+      EXPECT_TRUE(tensor.sums_divided);
+      EXPECT_EQ(tensor.kept(), tensor.owned);
+      EXPECT_TRUE(tensor.owned.empty() || tensor.uses[0].kept < shard.kept_bytes) << tensor.name;
+    }
+    for (const ShardLayout::Bucket& bucket : shard.buckets) {
+      const auto own = static_cast<std::size_t>(member);
+      EXPECT_LE(bucket.kept + bucket.cuts[own + 1] - bucket.cuts[own], shard.kept_bytes);
+    }
+    ASSERT_EQ(shard.accumulators.size(), 2U);
+    EXPECT_EQ(shard.accumulators[0].kept, shard.at("matrix").owned);
+    EXPECT_EQ(shard.accumulators[0].offset, shard.at("matrix").uses[0].kept);
+  }
+  EXPECT_EQ(kept, (std::size_t{5} << 22) + 512) << "between the two as much as one has otherwise";
+  const auto alone = lay_out_shards(two_stages, parameters, kernels::DType::f32, nullptr, {{1, 0}, {}, 0, true});
+  EXPECT_FALSE(alone.stages[0].divides_sums);
+  EXPECT_EQ(alone.stages[0].kept_bytes, alone.stages[0].accumulator_bytes);
+}
+
 TEST(DividedShards, DivideATiedTableByItself) {
   auto parameters = tied();
   for (StageParameter& parameter : parameters) parameter.tied = parameter.name == "table";
