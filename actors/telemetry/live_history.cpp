@@ -34,6 +34,8 @@ void LiveHistory::add(const StepRecord& record) {
     sum = {sum.wall + times.wall,         sum.compute + times.compute, sum.bubble + times.bubble,      sum.wait + times.wait,
            sum.exchange + times.exchange, sum.data + times.data,       sum.reduction + times.reduction};
   }
+  stragglers_.add(record.ranks);
+  totals_.straggler = stragglers_.slowest();
   totals_.losses.add(record.step, {record.loss});
   if (!record.experts.empty()) totals_.evenness.add(record.step, evenness_of(record.experts));
   publish();

@@ -9,6 +9,7 @@
 
 #include "actors/coordinator.hpp"
 #include "actors/telemetry/merged_curve.hpp"
+#include "actors/telemetry/straggler.hpp"
 
 namespace millrace::actors {
 
@@ -25,6 +26,7 @@ struct LiveTotals {
   double smooth_seconds = 0;                             // of one step, smoothed
   std::optional<StepRecord> last;                        // empty before the first
   std::vector<StepTimes> ranks;                          // sums over steps, by rank
+  std::optional<Straggler> straggler;                    // if a copy is slow
   Losses losses;                                         // over all steps
   Evenness evenness;                                     // of the routers over all steps: mean, least even, most even
   std::vector<Point> held_out;                           // the last evaluations
@@ -43,6 +45,9 @@ class LiveHistory {
  public:
   static constexpr std::size_t most_points = LiveTotals::Losses::most_points;
 
+  /// `copies`: of the pipeline, each with as many of the ranks.
+  explicit LiveHistory(int copies = 1) : stragglers_(copies) {}
+
   void add(const StepRecord& record);
   void add_evaluation(const EvaluationRecord& record);
   void add_checkpoint(const CheckpointCommitted& result);
@@ -52,6 +57,7 @@ class LiveHistory {
  private:
   void publish();
   LiveTotals totals_;  // used by the adding thread
+  StragglerWatch stragglers_;
   mutable std::mutex mutex_;
   LiveTotals shown_;
 };

@@ -138,6 +138,11 @@ Json activations_json(const LiveTotals& totals) {
   return layers;
 }
 
+Json straggler_json(const std::optional<Straggler>& straggler) {
+  if (!straggler) return nullptr;
+  return {{"copy", straggler->copy}, {"rank", straggler->rank}, {"slower", number(straggler->slower)}};
+}
+
 Json checkpoints_json(const LiveTotals::Checkpoints& checkpoints) {
   return {{"step", checkpoints.committed > 0 ? Json(checkpoints.step) : Json(nullptr)},
           {"committed", checkpoints.committed},
@@ -160,6 +165,7 @@ std::string status_json(const LiveView& view) {
   json["last_step"] = last_json(view);
   json["ranks"] = Json::array();
   for (std::size_t place = 0; place < view.ranks.size(); ++place) json["ranks"].push_back(rank_json(view, place));
+  if (run.copies > 1) json["straggler"] = straggler_json(view.totals.straggler);
   json["losses"] = curve_json(view.totals.losses);
   json["held_out"] = curve_json(view.totals.held_out);
   if (!view.totals.held_out_terms.empty()) json["held_out_terms"] = terms_json(view.totals.held_out_terms);

@@ -132,6 +132,14 @@ void checkpoint_metrics(Exposition& text, const LiveTotals::Checkpoints& checkpo
              static_cast<double>(checkpoints.problems.size()));
 }
 
+void straggler_metrics(Exposition& text, const LiveView& view) {
+  if (!view.totals.straggler) return;
+  const Straggler& straggler = *view.totals.straggler;
+  text.family("millrace_straggler_slower_ratio", "gauge",
+              "How much longer the slowest copy's rank computes than those at its position in the other copies.");
+  text.sample(straggler.slower, fmt::format("copy=\"{}\",{}", straggler.copy, rank_label(static_cast<std::size_t>(straggler.rank))));
+}
+
 void rank_times(Exposition& text, const LiveView& view) {
   text.family("millrace_rank_seconds_total", "counter", "Where a rank's time went, by kind, since this start of the run.");
   for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) {
@@ -179,6 +187,7 @@ std::string metrics_text(const LiveView& view) {
   run_metrics(text, view);
   last_step_metrics(text, view);
   checkpoint_metrics(text, view.totals.checkpoints);
+  straggler_metrics(text, view);
   rank_times(text, view);
   rank_gauges(text, view);
   return text.take();

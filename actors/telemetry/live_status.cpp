@@ -36,7 +36,8 @@ LiveStatus::LiveStatus(LiveRun run, Session& session, const Pipeline& pipeline)
       session_(session),
       pipeline_(pipeline),
       begin_(runtime::steady_now()),
-      others_(static_cast<std::size_t>(run_.ranks)) {
+      others_(static_cast<std::size_t>(run_.ranks)),
+      history_(run_.copies) {
   session_.on_heard(this, [this](std::span<const cluster::Progress> progress) { receive(progress); });
 }
 

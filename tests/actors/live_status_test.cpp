@@ -150,6 +150,47 @@ TEST(StatusJson, SaysWhatEachRankDoes) {
   EXPECT_EQ(json["losses"][0][0], 11);
 }
 
+/// A step of two copies of two ranks, whose ranks compute for so long.
+StepRecord computed(std::int64_t step, const std::vector<std::int64_t>& times) {
+  StepRecord made = record(step, 1.0, 4);
+  for (std::size_t rank = 0; rank < times.size(); ++rank) made.ranks[rank].compute = times[rank];
+  return made;
+}
+
+// Positions compute for different times; a copy is slow if its rank takes longer than the same position elsewhere, for some steps.
+TEST(LiveHistory, FindsTheCopyForWhichOthersWait) {
+  LiveHistory history(2);
+  for (int step = 1; step <= 3; ++step) history.add(computed(step, {1000, 4000, 2000, 4000}));
+  EXPECT_FALSE(history.read().straggler) << "the first steps do not count";
+  for (int step = 4; step <= 30; ++step) history.add(computed(step, {1000, 4000, 1010, 5000}));
+  const auto straggler = history.read().straggler;
+  ASSERT_TRUE(straggler);
+  EXPECT_EQ(straggler->copy, 1);
+  EXPECT_EQ(straggler->rank, 3);
+  EXPECT_NEAR(straggler->slower, 0.25, 0.01);
+  history.add(computed(31, {1000, 9000, 1010, 5000}));
+  EXPECT_EQ(history.read().straggler->copy, 1) << "one slow step of another copy is none";
+  for (int step = 32; step <= 60; ++step) history.add(computed(step, {1000, 4000, 1020, 4080}));
+  EXPECT_FALSE(history.read().straggler) << "2 % are not told";
+  LiveHistory alone;
+  for (int step = 1; step <= 9; ++step) alone.add(computed(step, {1000, 4000, 1000, 5000}));
+  EXPECT_FALSE(alone.read().straggler);
+}
+
+TEST(StatusJson, TellsOfAStraggler) {
+  auto view = made_up(4);
+  EXPECT_FALSE(nlohmann::json::parse(status_json(view)).contains("straggler"));
+  view.run.copies = 2;
+  EXPECT_TRUE(nlohmann::json::parse(status_json(view))["straggler"].is_null());
+  EXPECT_EQ(metrics_text(view).find("straggler"), std::string::npos);
+  view.totals.straggler = Straggler{1, 3, 0.25};
+  const auto json = nlohmann::json::parse(status_json(view))["straggler"];
+  EXPECT_EQ(json["copy"], 1);
+  EXPECT_EQ(json["rank"], 3);
+  EXPECT_EQ(json["slower"], 0.25);
+  EXPECT_NE(metrics_text(view).find("\nmillrace_straggler_slower_ratio{copy=\"1\",rank=\"3\"} 0.25\n"), std::string::npos);
+}
+
 TEST(StatusJson, TellsOfCheckpoints) {
   auto view = made_up(1);
   EXPECT_TRUE(nlohmann::json::parse(status_json(view))["checkpoints"]["step"].is_null());
