@@ -35,9 +35,7 @@ void add_snapshot(const runtime::StageShard& shard, std::vector<runtime::Checkpo
       part.bytes = bytes;
       tensors.push_back(part);
     };
-    add(tensor.name, runtime::FileDType::f32,
-        shard.snapshot_master(tensor).subspan(static_cast<std::size_t>(reported.first) * sizeof(float),
-                                              static_cast<std::size_t>(reported.count) * sizeof(float)));
+    add(tensor.name, runtime::FileDType::f32, shard.snapshot_master(tensor));
     for (std::size_t i = 0; i < shard.states().size(); ++i)
       if (tensor.has_state(i))
         add(shard.states()[i].tensor_name(tensor.name), state_file_dtype(shard.states()[i].dtype), shard.snapshot_state(tensor, i));

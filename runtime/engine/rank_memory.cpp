@@ -73,7 +73,7 @@ void RankMemoryPlan::add_shards(const RankMemoryRequest& demand) {
     add(state, stage.stage, states, 1);
     if (demand.training) add(accumulator, stage.stage, stage.accumulator, demand.accumulators);
     if (demand.training) add(expert_accumulator, stage.stage, stage.expert_accumulator, demand.expert_accumulators);
-    if (demand.staging) add_readable(staging, stage.stage, stage.master + states, 1);
+    if (demand.staging) add_readable(staging, stage.stage, stage.staged + states, 1);
     // A few numbers, which kernels write where the host can read them.
     if (demand.training) add_readable(square, stage.stage, stage.square, 1);
   }

@@ -69,8 +69,9 @@ struct StageMemoryRequest {
   StageSlotCounts slots;
   std::size_t master = 0, copy = 0, accumulator = 0, square = 0;  // of its shard
   std::size_t expert_accumulator = 0;
-  std::size_t leaf = 0;   // of the gradients of a microbatch; 0: they are added to the sums as they are computed
-  std::size_t state = 0;  // all states that the optimizer keeps for its parameters
+  std::size_t leaf = 0;    // of the gradients of a microbatch; 0: they are added to the sums as they are computed
+  std::size_t state = 0;   // all states that the optimizer keeps for its parameters
+  std::size_t staged = 0;  // parameters in a snapshot, before the states
   std::size_t stash_input = 0, stash_weight = 0, handoff = 0;
   std::size_t boundary_in = 0, boundary_out = 0, gradient_in = 0, gradient_out = 0;
   std::size_t constant = 0;  // the largest of the stage's programs

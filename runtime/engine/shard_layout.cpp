@@ -91,6 +91,22 @@ void place_states(ShardLayout& shard, std::vector<StoredParameter>& tensors, con
   }
 }
 
+/// Gives what the rank owns of the stage's parameters its place in a snapshot. What lies together is copied together.
+void place_snapshot(ShardLayout& shard, std::vector<StoredParameter>& tensors) {
+  for (const bool experts : {false, true}) {
+    for (StoredParameter& tensor : tensors) {
+      if (tensor.experts.present() != experts || tensor.home() != shard.stage || tensor.owned.empty()) continue;
+      const std::size_t from = tensor.offset + static_cast<std::size_t>(tensor.owned.first) * sizeof(float);
+      const std::size_t bytes = static_cast<std::size_t>(tensor.owned.count) * sizeof(float);
+      tensor.staged = take(shard.staged_bytes, bytes);
+      const bool joins = !shard.staged_runs.empty() && from - shard.staged_runs.back().from == tensor.staged - shard.staged_runs.back().to;
+      if (!joins) shard.staged_runs.push_back({from, tensor.staged, 0});
+      ShardLayout::StagedRun& run = shard.staged_runs.back();
+      run.bytes = tensor.staged + bytes - run.to;
+    }
+  }
+}
+
 /// Lists what the rank keeps of the sums, after it is known who owns what.
 void list_sums(ShardLayout& shard, const std::vector<StoredParameter>& tensors) {
   for (const bool experts : {false, true})
@@ -250,6 +266,7 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
     shard.divides_sums = division.sums && division.replicas.members > 1;
     if (!shard.divides_sums) shard.kept_bytes = shard.accumulator_bytes;
     if (optimizer != nullptr) place_states(shard, tensors, *optimizer);
+    place_snapshot(shard, tensors);
     shard.master.bytes = masters - shard.master.begin;
     shard.copy.bytes = copies - shard.copy.begin;
     rank.stages.push_back(std::move(shard));

@@ -74,6 +74,7 @@ struct StoredParameter {
   bool divided = false;                  // the replicas that hold it divide its update: each has the states of what it owns
   ElementRange owned = {};               // what this rank updates; all of it unless it is divided
   bool sums_divided = false;             // the rank keeps gradient sums of what it owns alone
+  std::size_t staged = 0;                // where what it owns of the values begins in the parameters of the stage's snapshot
   std::vector<std::size_t> states = {};  // where each of the optimizer's states begins in the stage's; no_state: it has none
 
   [[nodiscard]] std::size_t elements() const noexcept { return static_cast<std::size_t>(shape.elements()); }
@@ -133,6 +134,11 @@ struct ShardLayout {
   };
   static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
+  /// Parameters as a snapshot takes them: bytes of Region::master, and where they go in staging.
+  struct StagedRun {
+    std::size_t from = 0, to = 0, bytes = 0;
+  };
+
   StageId stage;
   std::vector<StoredParameter> tensors;   // whose home this stage is, in model order
   std::vector<StoredParameter> borrowed;  // which its programs read in the shard of another stage of the rank
@@ -146,8 +152,10 @@ struct ShardLayout {
   bool divides_sums = false;  // … by replicas, each of which adds what it owns
   // How many copies of the model, and of each expert, have the parts of the gradients that are not here (GlobalOrder).
   int copies = 1, expert_copies = 1;
-  std::size_t state_bytes = 0;  // of all states of the optimizer, of what the rank owns
-  std::vector<Bucket> buckets;  // of the weights that replicas divide, dense ones first
+  std::size_t state_bytes = 0;         // of all states of the optimizer, of what the rank owns
+  std::size_t staged_bytes = 0;        // of what it owns of the parameters, as a snapshot has it
+  std::vector<StagedRun> staged_runs;  // … and where that is
+  std::vector<Bucket> buckets;         // of the weights that replicas divide, dense ones first
 
   /// The number of pieces that this rank reports (StoredParameter::reported).
   [[nodiscard]] std::size_t reported_pieces() const;

@@ -108,6 +108,7 @@ StageMemoryRequest Stage::demand(const StageSlotCounts& slots) const {
   demand.leaf = layout_.leaves ? layout_.accumulator_bytes : 0;
   demand.expert_accumulator = layout_.expert_accumulator_bytes;
   demand.state = layout_.state_bytes;
+  demand.staged = layout_.staged_bytes;
   demand.square = layout_.reported_pieces() * sizeof(double);
   demand.stash_input = training_.bytes(Region::stash_input);
   demand.stash_weight = training_.bytes(Region::stash_weight);

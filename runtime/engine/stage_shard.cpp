@@ -197,13 +197,14 @@ void StageShard::pack_copies(const kernels::ExecutionContext& context, const Sto
 }
 
 void StageShard::take_snapshot(const kernels::ExecutionContext& context) const {
-  if (layout_.master.bytes == 0) return;
+  if (layout_.staged_bytes == 0) return;
   auto& device = context.device_context();
   device.wait(kernels::StreamKind::background, kernels::StreamKind::compute);
   std::byte* staging = memory_.slot(MemoryKind::staging, layout_.stage);
-  device.copy(kernels::StreamKind::background, staging, memory_.slot(MemoryKind::master, layout_.stage), layout_.master.bytes);
+  for (const auto& [from, to, bytes] : layout_.staged_runs)
+    device.copy(kernels::StreamKind::background, staging + to, memory_.region(MemoryKind::master) + from, bytes);
   if (states().empty() || layout_.state_bytes == 0) return;
-  device.copy(kernels::StreamKind::background, staging + layout_.master.bytes, memory_.slot(MemoryKind::state, layout_.stage),
+  device.copy(kernels::StreamKind::background, staging + layout_.staged_bytes, memory_.slot(MemoryKind::state, layout_.stage),
               layout_.state_bytes);
 }
 
@@ -225,10 +226,10 @@ kernels::Scratch StageShard::scratch() const noexcept {
 }
 
 std::span<const std::byte> StageShard::snapshot_master(const StoredParameter& tensor) const {
-  return {memory_.slot(MemoryKind::staging, layout_.stage) + (tensor.offset - layout_.master.begin), tensor.bytes()};
+  return {memory_.slot(MemoryKind::staging, layout_.stage) + tensor.staged, static_cast<std::size_t>(tensor.owned.count) * sizeof(float)};
 }
 std::span<const std::byte> StageShard::snapshot_state(const StoredParameter& tensor, std::size_t state) const {
-  return {memory_.slot(MemoryKind::staging, layout_.stage) + layout_.master.bytes + tensor.states.at(state),
+  return {memory_.slot(MemoryKind::staging, layout_.stage) + layout_.staged_bytes + tensor.states.at(state),
           static_cast<std::size_t>(tensor.owned.count) * kernels::size_of(states()[state].dtype)};
 }
 

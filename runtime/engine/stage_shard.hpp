@@ -88,11 +88,11 @@ class StageShard {
   [[nodiscard]] kernels::Scratch scratch() const noexcept;
   /// Whether any tensor has packed copies.
   [[nodiscard]] bool packs() const noexcept { return packs_; }
-  /// Enqueues the copies of parameters and states into staging, which must have been planned, on the background stream. What is enqueued on
-  /// the compute stream meanwhile must not write them: `after_snapshot` makes it wait.
+  /// Enqueues the copies of what the rank owns of parameters and states into staging, which must have been planned, on the background
+  /// stream. What is enqueued on the compute stream meanwhile must not write them: `after_snapshot` makes it wait.
   void take_snapshot(const kernels::ExecutionContext& context) const;
   void after_snapshot(const kernels::ExecutionContext& context) const;
-  /// The bytes of the last snapshot. Any thread, once it is complete.
+  /// The bytes of the last snapshot, of what the rank owns. Any thread, once it is complete.
   [[nodiscard]] std::span<const std::byte> snapshot_master(const StoredParameter& tensor) const;
   [[nodiscard]] std::span<const std::byte> snapshot_state(const StoredParameter& tensor, std::size_t state) const;
 

@@ -109,6 +109,7 @@ class Owner {
     stage.stage = only_stage;
     stage.master = layout().master.bytes;
     stage.accumulator = layout().accumulator_bytes;
+    stage.staged = layout().staged_bytes;
     stage.expert_accumulator = layout().expert_accumulator_bytes;
     stage.state = layout().state_bytes;
     stage.square = layout().reported_pieces() * sizeof(double);

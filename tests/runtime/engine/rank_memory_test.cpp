@@ -23,6 +23,7 @@ RankMemoryRequest demand() {
     auto& stage = demand.stages[static_cast<std::size_t>(i)];
     stage.stage = StageId{i};
     stage.master = i == 0 ? 512 : 100;
+    stage.staged = stage.master;
     stage.copy = i == 0 ? 256 : 0;
     stage.accumulator = i == 0 ? 512 : 640;
     stage.square = 8;

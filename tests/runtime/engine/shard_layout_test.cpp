@@ -308,7 +308,7 @@ TEST(DividedShards, HaveTheStatesOfWhatTheyOwn) {
   const auto adamw = optimizer("adamw");
   const std::int64_t rows = 5 << 10;  // of 1024: five hash chunks of 4 MiB
   const std::vector<StageParameter> parameters{weight("matrix", {rows, 1024}, 0), weight("norm", {100}, 1)};
-  std::size_t states = 0;
+  std::size_t states = 0, staged = 0;
   std::int64_t owned = 0;
   for (int member = 0; member < 2; ++member) {
     const auto rank = lay_out_shards(two_stages, parameters, kernels::DType::f32, adamw.get(), {{2, member}, {}, 0});
@@ -319,11 +319,17 @@ TEST(DividedShards, HaveTheStatesOfWhatTheyOwn) {
     EXPECT_EQ(matrix.reported(), matrix.owned);
     owned += matrix.owned.count;
     states += shard.state_bytes;
+    staged += shard.staged_bytes;
+    std::size_t in_runs = 0;
+    for (const auto& [from, to, bytes] : shard.staged_runs) in_runs += bytes;
+    EXPECT_EQ(kernels::align_up(in_runs), shard.staged_bytes);
+    EXPECT_EQ(shard.staged_runs.front().from, matrix.offset + static_cast<std::size_t>(matrix.owned.first) * 4);
     EXPECT_EQ(shard.master.bytes, static_cast<std::size_t>(rows) * 4096 + 512) << "all parameters are here";
     EXPECT_EQ(shard.reported_pieces(), static_cast<std::size_t>((matrix.owned.count + piece_elements - 1) / piece_elements) +
                                            (shard.at("norm").owned.empty() ? 0U : 1U));
   }
   EXPECT_EQ(owned, rows * 1024);
+  EXPECT_EQ(staged, static_cast<std::size_t>(rows) * 4096 + 512) << "a snapshot has every parameter once";
   EXPECT_EQ(states, 2U * (static_cast<std::size_t>(rows) * 4096 + 512)) << "two moments of all, between the two";
 }
 
