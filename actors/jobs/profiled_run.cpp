@@ -130,7 +130,10 @@ void check_ring(const PipelinePlan& plan, int steps) {
     std::size_t bytes = 0;
     for (const auto& parameter : plan.parameters) bytes += static_cast<std::size_t>(parameter.shape.elements()) * sizeof(float);
     const auto ranks = static_cast<std::size_t>(plan.schedule.placement.positions() * plan.replicas());
-    step += 8 * (2 * bytes / (plan.mesh.window * ranks) + 8);
+    const std::size_t runs = 2 * bytes / (plan.mesh.window * ranks) + 8;
+    // Where the sums are divided, the gradients of each microbatch are.
+    const auto times = plan.divides_sums() ? static_cast<std::size_t>(plan.schedule.microbatches / plan.replicas()) : std::size_t{1};
+    step += 8 * runs * times;
   }
   const std::size_t fit = runtime::TraceRing::default_capacity / step;
   MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_component,

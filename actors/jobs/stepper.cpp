@@ -175,6 +175,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     control.batches = setup.batches;
     control.first_step = setup.first_step;
     control.steps = setup.train.steps;
+    control.gathers_first = true;  // a step's beginning is copied
     stepped.control = std::make_unique<RankControl>(control, *stepped.port);
   }
   std::vector<HostedRank> ranks;

@@ -1,5 +1,7 @@
 #include "actors/rank/hash_hook.hpp"
 
+#include <algorithm>
+
 #include "kernels/transfer.hpp"
 #include "runtime/program/expert_slices.hpp"
 
@@ -19,23 +21,26 @@ void HashHook::before(const Call& call) {
   if (trains(rank_.running().pass) && step_ != rank_.running().step) {
     step_ = rank_.running().step;
     recorder_.begin_step(step_ + 1);
-    record_weights();
+    recorded_.clear();
   }
+  if (trains(rank_.running().pass)) record_weights(rank_.running().action.stage);
   if (next != nullptr) next->before(call);
 }
 
-void HashHook::record_weights() {
-  for (const runtime::Stage* stage : rank_.compute().stages()) {
-    for (const auto& tensor : stage->shard().tensors()) {
-      if (!tensor.is_owner()) continue;
-      runtime::TensorHash record;
-      record.stage = static_cast<std::uint16_t>(stage->stage().value);
-      const auto master = stage->shard().master(tensor);
-      const kernels::HostCopies copies(rank_.context(), {&master, 1});
-      for (const RecordedPart& part : parts_of(tensor)) {
-        record.name = recorder_.name("", part.expert < 0 ? tensor.name : runtime::expert_name(tensor.name, part.expert));
-        recorder_.add(record, bytes_of(copies.tensors().front()).subspan(part.begin, part.bytes));
-      }
+/// The weights of a stage, at its first operation in the step: those of other stages may still be on their way from other replicas.
+void HashHook::record_weights(runtime::StageId stage) {
+  if (std::ranges::find(recorded_, stage) != recorded_.end()) return;
+  recorded_.push_back(stage);
+  const runtime::StageShard& shard = rank_.compute().stage(stage).shard();
+  for (const auto& tensor : shard.tensors()) {
+    if (!tensor.is_owner()) continue;
+    runtime::TensorHash record;
+    record.stage = static_cast<std::uint16_t>(stage.value);
+    const auto master = shard.master(tensor);
+    const kernels::HostCopies copies(rank_.context(), {&master, 1});
+    for (const RecordedPart& part : parts_of(tensor)) {
+      record.name = recorder_.name("", part.expert < 0 ? tensor.name : runtime::expert_name(tensor.name, part.expert));
+      recorder_.add(record, bytes_of(copies.tensors().front()).subspan(part.begin, part.bytes));
     }
   }
 }

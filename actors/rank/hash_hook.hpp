@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "actors/rank/rank.hpp"
 #include "actors/rank/recorded_parts.hpp"
@@ -27,7 +28,7 @@ class HashHook final : public runtime::OperationHook {
   runtime::OperationHook* next = nullptr;
 
  private:
-  void record_weights();
+  void record_weights(runtime::StageId stage);
   const Rank& rank_;
   runtime::HashRecorder recorder_;
   /// The name of a part of one of the operation's results.
@@ -35,6 +36,7 @@ class HashHook final : public runtime::OperationHook {
 
   RecordedParts parts_;
   std::int64_t step_ = -1;                               // the current step; -1: none has begun
+  std::vector<runtime::StageId> recorded_;               // whose weights the step has
   using NameKey = std::pair<std::size_t, std::int64_t>;  // output and expert
   std::unordered_map<const runtime::Operation*, std::map<NameKey, std::uint32_t>> result_names_;
 };

@@ -30,8 +30,9 @@ runtime::ShardDivision division_of(const PipelinePlan& plan, runtime::RankId ran
   return {replicas(false), replicas(true), static_cast<std::size_t>(plan.replicas()) * plan.mesh.window, plan.divides_sums()};
 }
 
-/// By stage of the model: the number of actions until its gradients are complete on all ranks that have it. The same for all of them,
-/// while the directions of a mirror end in different orders.
+/// By stage of the model: the number of actions until its gradients are complete on all ranks that have it. All of them reduce their stages
+/// in this order, since they must post their exchanges in one order, and the two directions of a mirror complete their stages in different
+/// ones.
 std::vector<std::size_t> ends_of_gradients(const runtime::Schedule& schedule) {
   std::vector<std::size_t> ends(static_cast<std::size_t>(schedule.placement.model_stages()), 0);
   for (const auto& list : schedule.ranks) {

@@ -390,7 +390,7 @@ void RankControl::action_done(const ActionDone& action) {
 
 /// The worker is idle and the list is not finished: records since when, and why.
 void RankControl::note_wait() {
-  if (starting_) return;
+  if (starting_ || transfer_tasks_ > 0) return;
   const auto wait = engine_.wait();
   if (wait.reason == runtime::WaitReason::none || wait.reason == runtime::WaitReason::compute) return;
   wait_.blocked(wait, std::max(step_begin_, finished_at_));
@@ -440,8 +440,10 @@ void RankControl::list_finished() {
     case Table::evaluation: {
       EvaluationReport report{rank_.id().value, {}};
       losses_of(rank_, *list_, report.losses);
-      if (std::exchange(averages_in_place_, false)) exchange_averages();
-      return port_.report(report);
+      if (!averages_in_place_) return port_.report(report);
+      averaged_ = std::move(report);
+      if (weights_ == Weights::here) end_averages();
+      return;
     }
     case Table::logits:
       return port_.report(LogitsReport{rank_.id().value, logits_of(rank_, *list_, logits_position_)});
@@ -487,7 +489,9 @@ void RankControl::work_done(const TaskDone& finished) {
     case RankTaskKind::optimizer:
       trace(runtime::SpanKind::optimizer, step_);
       if (rank_.adds_with_replicas() && !skipped_) gather(true);
-      return port_.report(Optimized{rank_.id().value, step_});
+      update_waits_ = setup_.gathers_first && weights_ != Weights::here;
+      if (!update_waits_) port_.report(Optimized{rank_.id().value, step_});
+      return;
     case RankTaskKind::averages:
       if (rank_.adds_with_replicas()) gather(false);
       return;
@@ -561,6 +565,13 @@ void RankControl::failed(const TaskFailed& failure) {
   report.code = failure.code;
   report.cause = failure.cause;
   port_.report(report);
+}
+
+/// An evaluation of averages is over, and all of them are here: the parameters get their places back.
+void RankControl::end_averages() {
+  averages_in_place_ = false;
+  exchange_averages();
+  port_.report(*std::exchange(averaged_, std::nullopt));
 }
 
 /// Exchanges the parameters that the rank owns with their moving averages.

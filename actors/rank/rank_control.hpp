@@ -53,6 +53,7 @@ struct RankControlSetup {
   std::function<kernels::DeviceMemory()> device_memory;  // memory in use on the rank's GPU; empty: it computes on the CPU
   /// What Collect returns besides the gradients (captures for parity); may be empty.
   std::function<std::vector<CapturedTensor>()> captured;
+  bool gathers_first = false;           // an update is reported once its parameters are on all replicas, not while they are on their way
   ActionCosts* action_costs = nullptr;  // adds up what training actions cost on a GPU; may be null; outlives the control
 };
 
@@ -130,6 +131,7 @@ class RankControl {
   void transfer_done(const TaskDone& finished);
   [[nodiscard]] std::int64_t take_replica_bytes();
   void exchange_averages();
+  void end_averages();
   void trace_task(runtime::SpanKind kind, const TaskDone& finished, std::int64_t step);
   void report_step();
   void look_at_device();
@@ -173,7 +175,10 @@ class RankControl {
   bool sums_wanted_ = false;                                    // the list is finished, and sums of other replicas are missing
   bool transfers_requested_ = false, transfers_again_ = false;  // the worker has the task; something has ended since
   std::int64_t transfers_noted_ = 0;                            // those that were complete at the last task
-  std::deque<ToRank> deferred_;                                 // until all weights are here
+  // What waits until all weights are here:
+  std::optional<EvaluationReport> averaged_;  // of an evaluation of averages, whose end exchanges them again
+  bool update_waits_ = false;                 // Optimized
+  std::deque<ToRank> deferred_;               // messages, in order
   RankTasks tasks_;
   NanHook nan_hook_;
   std::optional<HashHook> hash_hook_;

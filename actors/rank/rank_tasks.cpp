@@ -56,6 +56,7 @@ void RankTasks::perform(const RankTask& task) {
       complete_sum(task.sum);
       return rank_.replicas()->advance(rank_.context());
     case RankTaskKind::transfers:
+      rank_.replicas()->heard();
       return rank_.replicas()->advance(rank_.context());
     case RankTaskKind::uses:
       return add_local_uses();
@@ -127,17 +128,21 @@ void RankTasks::add_local_uses() {
 /// Adds the rank's own sets of what replicas then add together.
 void RankTasks::complete_sum(std::size_t sum) {
   const ListedSum& listed = rank_.replicas()->listed(sum);
+  // The list's last sum of the stage is that with the experts' sums; leaves before it have nothing in sets.
   if (listed.experts) rank_.compute().stage(listed.stage).shard().add_accumulator_sets(rank_.context());
   rank_.replicas()->sum_complete(sum);
 }
 
-/// Hashes the weights that another rank also has.
+/// Hashes the weights that another rank also has, whose parameters the snapshot has. Of a divided one it has only a part: the others gave
+/// the rest, which is compared as programs read it; nothing changes it before the next update.
 void RankTasks::hash_copies() {
   copy_hashes_.clear();
   for_each_shard([this](const auto& shard) {
     for (const auto& tensor : shard.tensors())
-      if (rank_.plan().held_by_several(tensor.name))
-        copy_hashes_.push_back({held_name(tensor), runtime::hash_of(shard.snapshot_master(tensor)).hex()});
+      if (rank_.plan().held_by_several(tensor.name)) {
+        const std::span<const std::byte> bytes = tensor.divided ? std::as_bytes(shard.master(tensor.name)) : shard.snapshot_master(tensor);
+        copy_hashes_.push_back({held_name(tensor), runtime::hash_of(bytes).hex()});
+      }
   });
 }
 

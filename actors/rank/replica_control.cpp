@@ -109,7 +109,8 @@ void RankControl::request_transfers() {
 
 /// The worker went on with them.
 void RankControl::transfers_done(const TaskDone& finished) {
-  if (const std::int64_t completed = rank_.replicas()->completed(); std::exchange(transfers_noted_, completed) != completed)
+  const std::int64_t completed = rank_.replicas()->completed();
+  if (std::exchange(transfers_noted_, completed) != completed || finished.work == RankTaskKind::list_sum)
     trace_task(runtime::SpanKind::optimizer, finished, step_);
   transfer_done(finished);
   if (finished.work == RankTaskKind::transfers) transfers_requested_ = false;
@@ -117,7 +118,7 @@ void RankControl::transfers_done(const TaskDone& finished) {
   note_transfers();
 }
 
-/// Goes on with what waited for transfers that are complete.
+/// Goes on with what waited for transfers that are complete. Weights first: what else waits for them may begin a list or end the run.
 void RankControl::note_transfers() {
   const ReplicaExchange& replicas = *rank_.replicas();
   const auto& stages = rank_.compute().reduction().gathered;
@@ -126,6 +127,8 @@ void RankControl::note_transfers() {
     if (stages_here_ == stages.size()) weights_ = Weights::here;
     carry_out(engine_.weights_arrived(stage));
   }
+  if (weights_ == Weights::here && std::exchange(update_waits_, false)) port_.report(Optimized{rank_.id().value, step_});
+  if (weights_ == Weights::here && averaged_) end_averages();
   while (!deferred_.empty() && may_handle(deferred_.front())) {
     const ToRank message = std::move(deferred_.front());
     deferred_.pop_front();

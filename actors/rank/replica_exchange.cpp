@@ -79,6 +79,7 @@ void ReplicaExchange::begin_sums(const std::vector<ListedSum>& sums) {
 }
 
 void ReplicaExchange::sum_complete(std::size_t sum) {
+  sums_[sum].complete = true;
   for (std::size_t position = sums_[sum].begin; position < sums_[sum].end; ++position) queue_.enable(position);
 }
 
@@ -90,9 +91,9 @@ void ReplicaExchange::operation_done(std::size_t sum, runtime::ProgramKind progr
   }
 }
 
-/// Counts the sums all of whose steps have been taken, as all transfers before them.
+/// Counts the sums that the list has completed and all of whose steps have been taken, as all transfers before them.
 void ReplicaExchange::note_added() {
-  while (sums_added_ < sums_.size() && sums_[sums_added_].end <= queue_.taken()) ++sums_added_;
+  while (sums_added_ < sums_.size() && sums_[sums_added_].complete && sums_[sums_added_].end <= queue_.taken()) ++sums_added_;
 }
 
 /// What the rank sends in an exchange of a step.
@@ -145,6 +146,9 @@ void ReplicaExchange::clear_others(const kernels::ExecutionContext& context, con
 // -- parameters ---------------------------------------------------------------------------------------------------------------------------
 
 void ReplicaExchange::gather(std::function<void(const runtime::StageShard&)> then) {
+  MILLRACE_CHECK(gathered_ == compute_.reduction().gathered.size(), ExitCode::internal, replica_component,
+                 "rank {} gathers parameters, but those of {} stages are still on their way", rank_,
+                 compute_.reduction().gathered.size() - gathered_);
   const std::size_t gathers = compute_.reduction().gathers.size();
   for (std::size_t index = 0; index < gathers; ++index) queue_.append({TransferKind::gather, index});
   then_ = std::move(then);
@@ -237,7 +241,7 @@ void ReplicaExchange::note_ends() {
 void ReplicaExchange::on_exchanged(int group, std::int64_t sequence) {
   const auto index = static_cast<std::size_t>(std::ranges::find(groups_, group, &ReplicaGroup::id) - groups_.begin());
   members_[index].ended[place_of(sequence)].store(sequence + 1, std::memory_order_release);
-  events_->on_replicas_exchanged();
+  if (!told_.exchange(true)) events_->on_replicas_exchanged();
 }
 
 std::int64_t ReplicaExchange::bytes_sent() const noexcept {

@@ -15,7 +15,8 @@
 
 namespace millrace::actors {
 
-/// Hears that an exchange between replicas has ended, so that ReplicaExchange::advance() may go on. Any thread.
+/// Hears that exchanges between replicas have ended, so that ReplicaExchange::advance() may go on: once until ReplicaExchange::heard(). Any
+/// thread.
 class ReplicaEvents {
  public:
   virtual ~ReplicaEvents() = default;
@@ -28,7 +29,7 @@ struct ListedSum {
   runtime::StageId stage;
   int leaf = 0;         // the slot of the gradients
   bool dense = true;    // of all weights but those of experts
-  bool experts = true;  // sums of those, whose sets the rank adds before
+  bool experts = true;  // of those
 };
 
 /// A rank's part in the transfers between replicas that divide their update (runtime::Reduction): their gradient sums are added where they
@@ -64,6 +65,8 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   /// The stages whose parameters are here again: so many of Reduction::gathered.
   [[nodiscard]] std::size_t gathered() const noexcept { return gathered_; }
 
+  /// What on_replicas_exchanged() told is being dealt with: it tells again of exchanges that end from now on.
+  void heard() noexcept { told_.store(false, std::memory_order_seq_cst); }
   /// Adds sums that have arrived, and posts the transfers that may be posted. Does nothing while there is nothing to do. Throws what
   /// cluster::Exchange::post does.
   void advance(const kernels::ExecutionContext& context);
@@ -122,10 +125,12 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   };
   std::vector<StageGroups> stages_;
   ReplicaEvents* events_ = nullptr;
+  std::atomic<bool> told_{false};  // and not heard
   TransferQueue queue_;
   struct Sum {
     ListedSum listed;
     std::size_t begin = 0, end = 0;  // positions of its transfers
+    bool complete = false;           // the list has completed it
   };
   std::vector<Sum> sums_;  // of the list
   std::size_t sums_added_ = 0;

@@ -194,7 +194,7 @@ void check_division(const PipelinePlan& plan) {
                  kernels::to_string(kernels::Device{plan.device, 0}));
   constexpr std::size_t most = cluster::Exchanges::max_outstanding / runtime::reduction_steps_ahead;
   for (const bool experts : {false, true}) {
-    if (experts && !plan.has_experts()) continue;
+    if (experts ? !plan.has_experts() : plan.leaves) continue;
     const int copies = experts ? plan.expert_groups() : plan.replicas(), parts = experts ? plan.expert_parts() : plan.parts();
     const std::size_t sums = runtime::divide_sum_tree(parts, copies).sums.front().size();
     MILLRACE_CHECK(sums <= most, ExitCode::config, plan_component,
@@ -262,10 +262,11 @@ void add_smaller_schedules(PipelinePlan& plan, const PlanRequest& request) {
     if (microbatches == plan.schedule.microbatches) continue;
     const std::int64_t steps = request.train.accumulation_steps;
     const int parts = plan.parts(), expert_parts = plan.has_experts() ? plan.expert_parts() : 1;
-    MILLRACE_CHECK(microbatches % std::lcm(parts, expert_parts) == 0 && microbatches % steps == 0, ExitCode::config, plan_component,
+    MILLRACE_CHECK(microbatches % std::lcm(parts, expert_parts) == 0 && microbatches % steps == 0 && microbatches % plan.replicas() == 0,
+                   ExitCode::config, plan_component,
                    "a step of {} microbatches while the batch grows, expected a multiple of train.accumulators = {}, of "
-                   "train.expert_accumulators = {} and of train.accumulation_steps = {}",
-                   microbatches, parts, expert_parts, steps);
+                   "train.expert_accumulators = {}, of train.accumulation_steps = {} and of the {} copies",
+                   microbatches, parts, expert_parts, steps, plan.replicas());
     const auto one = runtime::with_one_kind_of_backward(generated_schedule(request, microbatches));
     auto schedule = runtime::replicate(one, plan.mesh.data);
     MILLRACE_CHECK(

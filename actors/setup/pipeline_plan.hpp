@@ -130,8 +130,8 @@ struct PipelinePlan {
   [[nodiscard]] std::string layout_text() const;
   [[nodiscard]] int replicas() const { return schedule.placement.replicas(); }
   /// The number of parts of the step's microbatches with a gradient sum each: the train.accumulators of the one-rank run with the same
-  /// bits.
-  [[nodiscard]] int parts() const { return replicas() * accumulators; }
+  /// bits. Gradients of single microbatches make one sum, whoever adds them.
+  [[nodiscard]] int parts() const { return leaves ? 1 : replicas() * accumulators; }
   /// Whether the model has weights of experts.
   [[nodiscard]] bool has_experts() const;
   /// The groups of replicas that have all experts among them, so that each expert is there as often. Replica c is member c / groups of

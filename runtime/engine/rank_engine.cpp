@@ -51,7 +51,7 @@ const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
   step_ = step;
   issued_ = 0;
   finished_ = 0;
-  added_ = 0;
+  leaves_made_ = leaves_added_ = 0;
   batches_.assign(static_cast<std::size_t>(plan.microbatches), 0);
   ended_.assign(plan.exchanges.size(), 0);
   return advance();
@@ -124,9 +124,10 @@ const Decisions& RankEngine::weights_arrived(StageId stage) {
 
 const Decisions& RankEngine::leaf_added() {
   clear_decisions();
-  MILLRACE_CHECK(plan_ == nullptr || added_ < issued_, ExitCode::internal, rank_engine_component,
-                 "rank {}: gradients of action {} were added, but {} entries were issued", rank_, added_, issued_);
-  ++added_;
+  MILLRACE_CHECK(leaves_added_ < leaves_made_, ExitCode::internal, rank_engine_component,
+                 "rank {}: gradients of a further action of step {} were added, but only {} actions have made some", rank_, step_,
+                 leaves_made_);
+  ++leaves_added_;
   return advance();
 }
 
@@ -140,6 +141,7 @@ const Decisions& RankEngine::entry_finished(const Action& action, int segment) {
                  oldest.segment, oldest.action);
   ++finished_;
   if (!oldest.ends_action()) return advance();
+  if (oldest.leaf >= 0) ++leaves_made_;
   if (oldest.output.present() && !channels_[oldest.output.edge.index()].edge.local()) decisions_.sends.push_back(slot_of(oldest.output));
   if (oldest.last_use) {
     for (const BoundaryUse* use : {&oldest.activation, &oldest.gradient}) {
@@ -167,7 +169,7 @@ WaitReason RankEngine::missing(const PlannedEntry& planned) const {
   if (planned.awaits >= 0 && !ended_[static_cast<std::size_t>(planned.awaits)]) return WaitReason::exchange;
   if (!planned.begins_action()) return WaitReason::none;
   if (planned.action.stage.index() < away_.size() && away_[planned.action.stage.index()]) return WaitReason::weights;
-  if (leaves_ > 0 && planned.leaf >= added_ + leaves_) return WaitReason::replicas;
+  if (leaves_ > 0 && planned.leaf >= leaves_added_ + leaves_) return WaitReason::replicas;
   if (absent(planned.activation)) return WaitReason::activation;
   if (absent(planned.gradient)) return WaitReason::gradient;
   if (!batches_[planned.action.microbatch.index()]) return WaitReason::batch;

@@ -126,8 +126,8 @@ class RankEngine {
   RankId rank_;
   int issue_ahead_;
   int leaves_;
-  int added_ = 0;                  // leaves of the running list
-  std::vector<Channel> channels_;  // by EdgeId
+  int leaves_made_ = 0, leaves_added_ = 0;  // of the running list: by finished actions; added to the sums
+  std::vector<Channel> channels_;           // by EdgeId
   const RankPlan* plan_ = nullptr;
   StepId step_ = no_step;
   int issued_ = 0;

@@ -166,6 +166,15 @@ std::vector<std::vector<StageReplicas>> by_stage(std::span<const StageReplicas> 
   return stages;
 }
 
+/// By which stages are ordered for the gathers: as in the model, but a stage whose table another one of the rank reads comes before it.
+std::pair<int, int> gather_place(const ReductionInput& input, const StageReplicas& replicas) {
+  int first = replicas.model_stage;
+  for (const StageReplicas& other : input.replicas)
+    for (const StoredParameter& table : shard_of(input, other.stage).borrowed)
+      if (table.home() == replicas.stage) first = std::min(first, other.model_stage);
+  return {first, -replicas.model_stage};
+}
+
 }  // namespace
 
 Reduction make_reduction(const ReductionInput& input) {
@@ -180,7 +189,7 @@ Reduction make_reduction(const ReductionInput& input) {
     }
     reduction.reduced.push_back({shard.stage, begin, reduction.steps.size()});
   }
-  std::ranges::stable_sort(stages, {}, [](const auto& groups) { return groups.front().model_stage; });
+  std::ranges::stable_sort(stages, {}, [&](const auto& groups) { return gather_place(input, groups.front()); });
   for (const auto& groups : stages) {
     const ShardLayout& shard = shard_of(input, groups.front().stage);
     const std::size_t begin = reduction.gathers.size();

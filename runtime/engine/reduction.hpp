@@ -77,7 +77,7 @@ struct Reduction {
   std::vector<ReductionStep> steps;
   std::vector<StageTransfers> reduced;  // all stages of the rank, in the order in which they are reduced
   std::vector<GatherStep> gathers;
-  std::vector<StageTransfers> gathered;  // all stages of the rank, in the order of the model
+  std::vector<StageTransfers> gathered;  // all stages of the rank in the order of the model, each after those whose tables it reads
 
   [[nodiscard]] bool empty() const noexcept { return steps.empty(); }
   /// Bytes of the arrivals of the largest step.

@@ -117,8 +117,43 @@ TEST(DividedUpdate, SendsSumsWhileTheListRuns) {
   bench.tell(RunStep{0, false, false}, {"replicas", "work"});
   // Two steps of 512 bytes are under way, until rank 0 hears of their end; of the table of these rank 0 owns all.
   EXPECT_EQ(bench.seats[1]->rank->replicas()->bytes_sent(), 2 * 512);
+  EXPECT_LE(bench.pending("replicas"), 2) << "each rank is told once until it goes on, however much has ended";
   bench.settle();
   EXPECT_EQ(bench.seats[0]->reported<StepReport>().size(), 1U);
+}
+
+// Of four copies one has no held-out microbatch: its evaluation ends before the averages are everywhere.
+TEST(DividedUpdate, EvaluatesAveragesOnAllCopies) {
+  Bench whole({.copies = 4, .ranks = 1, .microbatches = 8, .accumulators = 4, .average = 0.5});
+  Bench divided({.copies = 4, .ranks = 1, .microbatches = 8, .accumulators = 4, .divides = true, .window = 64, .average = 0.5});
+  std::vector<std::vector<double>> losses;
+  for (Bench* bench : {&whole, &divided}) {
+    bench->begin();
+    auto& found = losses.emplace_back();
+    for (std::int64_t step = 0; step < 3; ++step) {
+      bench->train(step);
+      bench->tell(Evaluate{step + 1, 3, true});
+      for (const auto& seat : bench->seats) {
+        ASSERT_EQ(seat->reported<EvaluationReport>().size(), static_cast<std::size_t>(step) + 1);
+        for (const auto& term : seat->reported<EvaluationReport>().back().losses)
+          found.insert(found.end(), term.sums.begin(), term.sums.end());
+      }
+    }
+  }
+  EXPECT_EQ(losses[1], losses[0]);
+  for (std::size_t rank = 0; rank < 4; ++rank) EXPECT_TRUE(divided.parameters(rank) == whole.parameters(rank)) << rank;
+}
+
+// Where a step's beginning is looked at, an update is over when all ranks have all parameters.
+TEST(DividedUpdate, MayBeReportedAfterTheGather) {
+  Bench bench({.copies = 2, .ranks = 1, .accumulators = 2, .divides = true, .window = 64, .gathers_first = true});
+  bench.begin();
+  bench.tell(RunStep{0, false, false});
+  bench.tell(Optimize{0, 1, 0.5, 0.01}, {"replicas"});
+  EXPECT_TRUE(bench.seats[0]->reported<Optimized>().empty());
+  bench.settle();
+  EXPECT_EQ(bench.seats[0]->reported<Optimized>().size(), 1U);
+  EXPECT_TRUE(bench.parameters(0) == bench.parameters(1));
 }
 
 TEST(DividedGradients, LeaveAllCopiesWithTheParametersOfOneRank) {

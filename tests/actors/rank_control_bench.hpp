@@ -55,6 +55,8 @@ struct BenchOptions {
   bool divides = false;  // mesh.shard = optimizer
   bool leaves = false;   // train.leaf = microbatch, and mesh.shard = gradients where there are copies
   std::size_t window = std::size_t{4} << 20;
+  double average = 0;          // train.average_decay
+  bool gathers_first = false;  // RankControlSetup::gathers_first
   std::string family = "llama";
   std::function<std::vector<CapturedTensor>()> captured;
   std::function<kernels::DeviceMemory()> device_memory;
@@ -79,6 +81,7 @@ class Bench {
     request.train.sequence = 8;
     request.train.microbatches = options.microbatches;
     request.train.accumulators = options.accumulators;
+    request.train.average_decay = options.average;
     request.pipeline.ranks = options.ranks;
     request.mesh.data = options.copies;
     if (options.divides) request.mesh.shard = "optimizer";
@@ -106,6 +109,7 @@ class Bench {
       control.first_step = options.first_step;
       control.steps = options.steps;
       control.issue_ahead = options.issue_ahead;
+      control.gathers_first = options.gathers_first;
       control.captured = options.captured;
       control.device_memory = options.device_memory;
       seat.control = std::make_unique<RankControl>(control, seat);
@@ -202,6 +206,10 @@ class Bench {
     events_.erase(next);
     event();
     return true;
+  }
+  /// The number of events of a kind that were not delivered.
+  [[nodiscard]] std::ptrdiff_t pending(const std::string& kind) const {
+    return std::ranges::count_if(events_, [&](const auto& event) { return event.first == kind; });
   }
   void post(const char* kind, std::function<void()> event) { events_.emplace_back(kind, std::move(event)); }
 

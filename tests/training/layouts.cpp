@@ -25,6 +25,7 @@ std::vector<std::string> Numbers::words() const {
           std::string("model.tie_word_embeddings=") + (tied ? "true" : "false"),
           "train.threads=" + std::to_string(threads),
           "train.accumulators=" + std::to_string(accumulators),
+          std::string("train.leaf=") + (leaves ? "microbatch" : "part"),
           "model.layers=" + std::to_string(layers),
           "train.microbatches=" + std::to_string(microbatches),
           "train.steps=" + std::to_string(steps)};
@@ -35,6 +36,7 @@ std::string Numbers::name() const {
   const auto add = [&](const char* word, int number) { name += "_" + std::string(word) + "_" + std::to_string(number); };
   add("threads", threads);
   add("accumulators", accumulators);
+  if (leaves) name += "_leaves";
   if (layers != Numbers{}.layers) add("layers", layers);
   if (microbatches != Numbers{}.microbatches) add("microbatches", microbatches);
   return name;

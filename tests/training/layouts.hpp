@@ -12,6 +12,7 @@ struct Numbers {
   int threads = 1;
   int accumulators = 1;
   int layers = 4, microbatches = 4, steps = 10;
+  bool leaves = false;  // train.leaf = microbatch
 
   [[nodiscard]] std::vector<std::string> words() const;
   [[nodiscard]] std::string name() const;

@@ -31,4 +31,12 @@ LayoutCase divided(LayoutCase one) {
   return one;
 }
 
+LayoutCase divided_sums(LayoutCase one) {
+  one.numbers.accumulators = 1;
+  one.numbers.leaves = true;
+  one.layout.name += "_divided_sums";
+  one.layout.words.emplace_back("mesh.shard=gradients");
+  return one;
+}
+
 }  // namespace millrace::tests

@@ -19,5 +19,7 @@ struct MeshPipeline {
 
 /// The same where the copies divide the update of their weights (mesh.shard = optimizer).
 [[nodiscard]] LayoutCase divided(LayoutCase one);
+/// The same where they divide gradient sums too (mesh.shard = gradients), which has numbers of its own.
+[[nodiscard]] LayoutCase divided_sums(LayoutCase one);
 
 }  // namespace millrace::tests

@@ -9,19 +9,21 @@
 namespace millrace::tests {
 namespace {
 
+/// Appends the run and those that divide the update and the gradient sums, which the directions of a mirror cannot.
+void add_divisions(std::vector<LayoutCase>& all, const MeshPipeline& pipeline, const LayoutCase& one) {
+  all.push_back(one);
+  all.push_back(divided(one));
+  if (pipeline.directions == 1) all.push_back(divided_sums(one));
+}
+
 std::vector<LayoutCase> cases() {
   std::vector<LayoutCase> all;
   for (const auto& pipeline : mesh_pipelines()) {
     for (const bool tied : {false, true}) {
       for (const int copies : {2, 4}) {
         for (const int processes : {1, 2, 4})
-          for (const bool divides : {false, true}) {
-            if (copies * pipeline.ranks % processes > 0) continue;
-            const LayoutCase one = mesh_run(pipeline, copies, processes, tied);
-            all.push_back(divides ? divided(one) : one);
-          }
-        all.push_back(mesh_run(pipeline, copies, 1, tied, 8, "bf16"));
-        all.push_back(divided(all.back()));
+          if (copies * pipeline.ranks % processes == 0) add_divisions(all, pipeline, mesh_run(pipeline, copies, processes, tied));
+        add_divisions(all, pipeline, mesh_run(pipeline, copies, 1, tied, 8, "bf16"));
       }
     }
   }
@@ -34,23 +36,18 @@ TEST_P(EveryMesh, HasTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam())
 
 INSTANTIATE_TEST_SUITE_P(All, EveryMesh, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
 
-// Every mesh of up to four ranks goes on from the checkpoint of every other, to the bits of a run that never changed.
-TEST(EveryMesh, ResumesTheCheckpointsOfEveryOther) {
-  using Words = std::vector<std::string>;
-  const std::vector<std::pair<const char*, Words>> meshes{
-      {"one", {}},
-      {"pipeline", {"pipeline.ranks=4", "pipeline.schedule=zb-h1"}},
-      {"copies", {"mesh.data=2", "pipeline.ranks=2"}},
-      {"divided", {"mesh.data=2", "mesh.shard=optimizer"}},
-      {"divided_pipelines", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"}},
-      {"owners", {"mesh.data=4", "mesh.expert=2", "mesh.shard=optimizer"}},
-      {"owners_of_pipelines", {"mesh.data=2", "mesh.expert=1", "mesh.shard=optimizer", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}}};
+using Words = std::vector<std::string>;
+using NamedMeshes = std::vector<std::pair<const char*, Words>>;
+
+/// Every mesh goes on from the checkpoint of every other, to the bits of a run of these keys that never changed.
+void expect_to_resume_each_other(const NamedMeshes& meshes, const Words& keys) {
   const TemporaryFolder folder;
   write_small_texts(folder, "text");
   const auto train = [&](const std::string& name, const Words& mesh, const Words& more) {
     Words words = expert_run("mixtral", mesh);
     words.insert(words.begin(), {"train", "model.preset=tiny", "data.text=" + folder / "text", "train.batch=2", "train.sequence=32",
                                  "train.expert_accumulators=2", "train.threads=1", "train.steps=2", "run.directory=" + folder / name});
+    words.insert(words.end(), keys.begin(), keys.end());
     words.insert(words.end(), more.begin(), more.end());
     return run_job(1, words);
   };
@@ -68,12 +65,34 @@ TEST(EveryMesh, ResumesTheCheckpointsOfEveryOther) {
   }
 }
 
+TEST(EveryMesh, ResumesTheCheckpointsOfEveryOther) {
+  const NamedMeshes meshes{
+      {"one", {}},
+      {"pipeline", {"pipeline.ranks=4", "pipeline.schedule=zb-h1"}},
+      {"copies", {"mesh.data=2", "pipeline.ranks=2"}},
+      {"divided", {"mesh.data=2", "mesh.shard=optimizer"}},
+      {"divided_pipelines", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"}},
+      {"owners", {"mesh.data=4", "mesh.expert=2", "mesh.shard=optimizer"}},
+      {"owners_of_pipelines", {"mesh.data=2", "mesh.expert=1", "mesh.shard=optimizer", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}}};
+  expect_to_resume_each_other(meshes, {});
+}
+
+TEST(EveryMesh, ResumesTheCheckpointsOfOthersWithItsLeaves) {
+  const NamedMeshes meshes{{"one", {}},
+                           {"pipeline", {"pipeline.ranks=2", "pipeline.schedule=zb-h1"}},
+                           {"divided", {"mesh.data=2", "mesh.shard=gradients"}},
+                           {"divided_pipelines", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=gradients"}},
+                           {"owners", {"mesh.data=4", "mesh.expert=2", "mesh.shard=gradients"}}};
+  expect_to_resume_each_other(meshes, {"train.leaf=microbatch", "train.accumulators=1"});
+}
+
 // Copies whose number is no power of two send several sums each.
 TEST(EveryMesh, AlsoWithThreeCopies) {
   LayoutCase three = mesh_run(mesh_pipelines().front(), 3, 1, true, 6);
   three.numbers.microbatches = 12;
   expect_the_bits_of_one_rank(three);
   expect_the_bits_of_one_rank(divided(three));
+  expect_the_bits_of_one_rank(divided_sums(three));
 }
 
 }  // namespace

@@ -68,6 +68,18 @@ TEST(DividedUpdate, CutsLargeTensors) {
 TEST(DividedUpdate, OfWholeMatricesWithAverages) {
   expect_one_ranks_numbers({"train.optimizer=muon", "train.average_decay=0.9", "evaluate.average=true", "train.accumulators=2"},
                            {{2, {"mesh.data=2", "mesh.shard=optimizer", "pipeline.ranks=2"}}});
+  // One copy has nothing to evaluate.
+  expect_one_ranks_numbers(
+      {"train.average_decay=0.9", "evaluate.average=true", "evaluate.batches=1", "train.accumulators=2"},
+      {{2, {"mesh.data=2", "mesh.shard=optimizer"}}, {1, {"mesh.shard=optimizer", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}}});
+}
+
+// Rank 1 has a module and the head, in whose shard the table is that the module reads before.
+TEST(DividedUpdate, GathersATableBeforeThoseWhoReadIt) {
+  expect_one_ranks_numbers({"model.mtp_layers=2", "model.tie_word_embeddings=true", "train.accumulators=2", "model.vocab_size=4000"},
+                           {{1,
+                             {"mesh.data=2", "mesh.shard=optimizer", "pipeline.ranks=2", "pipeline.chunks=2",
+                              "pipeline.schedule=interleaved", "pipeline.layout=E t*4 | M | M | H"}}});
 }
 
 // Gradients of single microbatches have one order, whoever adds them and keeps their sums.
@@ -78,7 +90,17 @@ TEST(DividedGradients, HaveTheBitsOfOneRank) {
        {1, {"mesh.data=4", "mesh.shard=gradients"}},
        {2, {"pipeline.ranks=2", "pipeline.schedule=zb-h1"}},
        {1, {"mesh.data=2", "mesh.shard=gradients", "pipeline.chunks=4", "pipeline.schedule=interleaved"}},
+       {1,
+        {"mesh.data=2", "mesh.shard=gradients", "pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=interleaved",
+         "pipeline.layout=E t*2 | t | | t H"}},
        {2, {"mesh.data=2", "mesh.shard=gradients", "pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"}}});
+}
+
+// Steps of four microbatches, and then of eight.
+TEST(DividedGradients, GrowWithTheBatch) {
+  expect_one_ranks_numbers({"train.leaf=microbatch", "train.microbatches=8", "train.ramp_microbatches=4", "train.ramp_increment=4",
+                            "train.ramp_rows=24", "train.average_decay=0.9", "evaluate.average=true", "train.steps=6"},
+                           {{2, {"mesh.data=2", "mesh.shard=gradients", "pipeline.ranks=2"}}});
 }
 
 // Weights of experts keep whole sums, which those with the same experts divide at the end; the others are divided in each action.
@@ -126,11 +148,12 @@ struct RunFolder {
 // Numbers that depend on the copies would show here, in every tensor of every operation.
 TEST(Mesh, RecordsTheTensorsOfOneRank) {
   const RunFolder runs;
-  for (const auto& [name, words] :
-       std::vector<std::pair<std::string, Words>>{{"one", {}},
-                                                  {"copies", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}},
-                                                  {"mirror", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}},
-                                                  {"divided", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"}}}) {
+  for (const auto& [name, words] : std::vector<std::pair<std::string, Words>>{
+           {"one", {}},
+           {"copies", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}},
+           {"mirror", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}},
+           {"divided", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"}},
+           {"divided_chunks", {"mesh.data=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "mesh.shard=optimizer"}}}) {
     const auto job = runs.train(1, name, [&, more = words]() mutable {
       more.insert(more.end(), {"run.record=hashes", "train.steps=2"});
       return more;

@@ -64,6 +64,29 @@ TEST(RankEngine, BeginsNothingOnWeightsThatAreAway) {
                   "the weights of stage 1 arrived, which were not being exchanged");
 }
 
+// With one slot for gradients an action that makes some waits until those of the one before are added; the next step begins anew.
+TEST(RankEngine, MakesNoGradientsWithoutASlotForThem) {
+  const Schedule schedule = one_f_one_b(1, 3);
+  const Ledger ledger = make_ledger(schedule);
+  const RankPlan plan = make_rank_plan(schedule, RankId{0}, ledger.stages);
+  RankEngine engine({.rank = RankId{0}, .edges = {}, .depths = {}, .issue_ahead = 1, .leaves = 1});
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EQ(issued(engine.start(plan, step)), "");
+    EXPECT_EQ(issued(engine.batch_ready(MicrobatchId{0})), "0F0");
+    for (int m = 1; m < 3; ++m) engine.batch_ready(MicrobatchId{m});
+    expect_contains(error_of(ExitCode::internal, [&] { engine.leaf_added(); }), "only 0 actions have made some");
+    EXPECT_EQ(issued(engine.entry_finished(parse_action("0F0"))), "0B0") << "the slot is free";
+    EXPECT_EQ(issued(engine.entry_finished(parse_action("0B0"))), "0F1");
+    EXPECT_EQ(issued(engine.entry_finished(parse_action("0F1"))), "");
+    EXPECT_EQ(engine.wait().reason, WaitReason::replicas);
+    EXPECT_EQ(issued(engine.leaf_added()), "0B1");
+    EXPECT_EQ(issued(engine.entry_finished(parse_action("0B1"))), "0F2");
+    EXPECT_EQ(issued(engine.leaf_added()), "");
+    EXPECT_EQ(issued(engine.entry_finished(parse_action("0F2"))), "0B2");
+    EXPECT_TRUE(engine.entry_finished(parse_action("0B2")).finished);
+  }
+}
+
 // The last action that adds to the gradient sums of each stage of the rank.
 TEST(RankPlan, KnowsTheLastGradients) {
   const Schedule schedule = zb_v(2, 4);

@@ -222,6 +222,32 @@ TEST(Reduction, FollowsTheBackwardPass) {
   EXPECT_EQ(reduction.gathers.front().master, shards.stages[0].buckets.front().master);
 }
 
+// A module of the model's stage 2 reads the table of the head, stage 3, on the same rank: it has to be here first.
+TEST(Reduction, GathersATableBeforeThoseWhoReadIt) {
+  constexpr std::array<StageId, 2> both{StageId{2}, StageId{3}};
+  std::vector<StageParameter> list;
+  const auto add = [&](const std::string& name, StageId stage, int use, int order) {
+    StageParameter& parameter = list.emplace_back();
+    parameter.name = name;
+    parameter.shape = {16, 8};
+    parameter.stage = stage;
+    parameter.use = use;
+    parameter.order = order;
+    parameter.tied = name == "table";
+  };
+  add("table", both[1], 1, 0);
+  add("table", both[0], 2, 0);
+  add("module", both[0], 0, 1);
+  add("head", both[1], 0, 2);
+  const RankShards shards = lay_out_shards(both, list, kernels::DType::f32, nullptr, {{2, 0}, {}, 1500});
+  ASSERT_EQ(shards.stages[0].borrowed.size(), 1U);
+  const std::vector<StageReplicas> groups{{both[1], false, {0, 1}, 0, 3}, {both[0], false, {0, 1}, 0, 2}};
+  const Reduction reduction = make_reduction({.shards = shards.stages, .replicas = groups, .copies = 2, .window = 64});
+  ASSERT_EQ(reduction.gathered.size(), 2U);
+  EXPECT_EQ(reduction.gathered[0].stage, both[1]);
+  EXPECT_EQ(reduction.gathered[1].stage, both[0]);
+}
+
 // What a member updated goes to the same place of all others.
 TEST(Reduction, GathersEveryPartFromItsOwner) {
   const auto all = replicas(3, 1, 64, 1500);
