@@ -134,9 +134,9 @@ TEST(DividedUpdate, EvaluatesAveragesOnAllCopies) {
       bench->train(step);
       bench->tell(Evaluate{step + 1, 3, true});
       for (const auto& seat : bench->seats) {
-        ASSERT_EQ(seat->reported<EvaluationReport>().size(), static_cast<std::size_t>(step) + 1);
-        for (const auto& term : seat->reported<EvaluationReport>().back().losses)
-          found.insert(found.end(), term.sums.begin(), term.sums.end());
+        const auto reports = seat->reported<EvaluationReport>();
+        ASSERT_EQ(reports.size(), static_cast<std::size_t>(step) + 1);
+        for (const auto& term : reports.back().losses) found.insert(found.end(), term.sums.begin(), term.sums.end());
       }
     }
   }
