@@ -214,8 +214,7 @@ ProgressSlot::Reading Pipeline::progress(std::size_t index) const {
   };
   if (progress.exchange >= 0) {
     note_missing(ranks_[index]->exchange().missing(progress.exchange), ranks_[index]->exchange().members());
-  } else if (progress.wait == static_cast<std::int32_t>(runtime::WaitReason::weights) ||
-             progress.wait == static_cast<std::int32_t>(runtime::WaitReason::replicas)) {
+  } else if (is_for_replicas(static_cast<runtime::WaitReason>(progress.wait))) {
     const ReplicaExchange::Missing missing = ranks_[index]->replicas()->missing();
     note_missing(missing.ranks, missing.members);
   }

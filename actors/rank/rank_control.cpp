@@ -6,11 +6,10 @@
 #include <span>
 #include <utility>
 
+#include "actors/rank/collect.hpp"
 #include "actors/rank/list_results.hpp"
 #include "actors/rank/rank_metrics.hpp"
 #include "actors/rank/step_times.hpp"
-#include "kernels/base/check.hpp"
-#include "kernels/transfer.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -185,34 +184,8 @@ void RankControl::handle(const TakeSnapshot& message) {
 }
 
 void RankControl::handle(const Collect& message) {
-  // Sent in parts that leave room for heartbeats in between.
-  auto tell = [this](const CapturedTensor& tensor) {
-    constexpr std::size_t most = std::size_t{1} << 20;
-    for (std::size_t from = 0; from == 0 || from < tensor.values.size(); from += most) {
-      const auto begin = tensor.values.begin() + static_cast<std::ptrdiff_t>(from);
-      const auto count = static_cast<std::ptrdiff_t>(std::min(most, tensor.values.size() - from));
-      port_.report(Collected{rank_.id().value, false, {tensor.name, tensor.shape, {begin, begin + count}, tensor.first, tensor.experts}});
-    }
-  };
-  if (setup_.captured)
-    for (const auto& tensor : setup_.captured()) tell(tensor);
-  for (const runtime::Stage* stage : rank_.compute().stages()) {
-    for (const auto& tensor : stage->shard().tensors()) {
-      if (!tensor.is_owner()) continue;
-      CapturedTensor captured;
-      captured.name = (message.parameters ? "" : "grad.") + tensor.name;
-      captured.shape = tensor.shape.sizes();
-      captured.first = tensor.experts.first;
-      captured.experts = tensor.experts.whole;
-      captured.values.resize(tensor.elements());
-      MILLRACE_CHECK(message.parameters || !tensor.sums_divided, ExitCode::internal, "actors.rank",
-                     "gradients of {} are to be collected, which replicas have divided between them", tensor.name);
-      const kernels::Tensor place = message.parameters ? stage->shard().master(tensor) : stage->shard().gradient(tensor);
-      rank_.worker().run([&] { kernels::fetch(rank_.context(), place, std::as_writable_bytes(std::span(captured.values))); });
-      tell(captured);
-    }
-  }
-  port_.report(Collected{rank_.id().value, true, {}});
+  collect(rank_, message.parameters, setup_.captured ? setup_.captured() : std::vector<CapturedTensor>(),
+          [this](const ToCoordinator& report) { port_.report(report); });
 }
 
 void RankControl::handle(const Stop&) { port_.stopped(); }

@@ -128,8 +128,7 @@ void RankTasks::add_local_uses() {
 /// Adds the rank's own sets of what replicas then add together.
 void RankTasks::complete_sum(std::size_t sum) {
   const ListedSum& listed = rank_.replicas()->listed(sum);
-  // The list's last sum of the stage is that with the experts' sums; leaves before it have nothing in sets.
-  if (listed.experts) rank_.compute().stage(listed.stage).shard().add_accumulator_sets(rank_.context());
+  if (listed.last) rank_.compute().stage(listed.stage).shard().add_accumulator_sets(rank_.context());
   rank_.replicas()->sum_complete(sum);
 }
 
@@ -140,7 +139,8 @@ void RankTasks::hash_copies() {
   for_each_shard([this](const auto& shard) {
     for (const auto& tensor : shard.tensors())
       if (rank_.plan().held_by_several(tensor.name)) {
-        const std::span<const std::byte> bytes = tensor.divided ? std::as_bytes(shard.master(tensor.name)) : shard.snapshot_master(tensor);
+        const kernels::Tensor values = shard.master(tensor);
+        const auto bytes = tensor.divided ? std::span<const std::byte>(values.data, values.bytes()) : shard.snapshot_master(tensor);
         copy_hashes_.push_back({held_name(tensor), runtime::hash_of(bytes).hex()});
       }
   });

@@ -20,7 +20,7 @@ void RankControl::list_sums() {
       if (entry.leaf < 0 || !entry.begins_action()) continue;
       const bool last = list_->last_gradients[entry.action.stage.index()] == entry.action;
       sums_.resize(std::max(sums_.size(), static_cast<std::size_t>(entry.leaf) + 1));
-      sums_[static_cast<std::size_t>(entry.leaf)] = {entry.action.stage, entry.leaf % plan.leaf_slots(), true, last};
+      sums_[static_cast<std::size_t>(entry.leaf)] = {entry.action.stage, entry.leaf % plan.leaf_slots(), last};
     }
   }
   rank_.replicas()->begin_sums(sums_);

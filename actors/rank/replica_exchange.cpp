@@ -12,11 +12,6 @@ namespace {
 constexpr const char* replica_component = "actors.replica_exchange";
 constexpr std::size_t gathers_ahead = 8;
 
-/// Bytes of f32 numbers as a tensor.
-kernels::Tensor numbers(std::byte* place, std::size_t bytes) {
-  return {place, kernels::DType::f32, {static_cast<std::int64_t>(bytes / sizeof(float))}};
-}
-
 std::size_t place_of(std::int64_t number) noexcept { return static_cast<std::size_t>(number % cluster::Exchanges::max_outstanding); }
 
 }  // namespace
@@ -62,11 +57,11 @@ void ReplicaExchange::begin_sums(const std::vector<ListedSum>& sums) {
                  rank_, sums_.size() - sums_added_);
   sums_.clear();
   for (const ListedSum& listed : sums) {
-    Sum& sum = sums_.emplace_back(Sum{listed, queue_.size(), 0});
+    Sum& sum = sums_.emplace_back(Sum{.listed = listed, .begin = queue_.size(), .enabled = queue_.size()});
     const auto& [stage, begin, end] = steps_of(listed.stage);
     for (std::size_t index = begin; index < end; ++index) {
       const runtime::ReductionStep& step = compute_.reduction().steps[index];
-      if (!(step.experts ? listed.experts : listed.dense)) continue;
+      if (step.experts && !listed.last) continue;
       queue_.append({.kind = TransferKind::reduction,
                      .index = index,
                      .exchanges = static_cast<int>(step.sums.size()),
@@ -80,15 +75,17 @@ void ReplicaExchange::begin_sums(const std::vector<ListedSum>& sums) {
 
 void ReplicaExchange::sum_complete(std::size_t sum) {
   sums_[sum].complete = true;
-  for (std::size_t position = sums_[sum].begin; position < sums_[sum].end; ++position) queue_.enable(position);
+  while (sums_[sum].enabled < sums_[sum].end) queue_.enable(sums_[sum].enabled++);
 }
 
 void ReplicaExchange::operation_done(std::size_t sum, runtime::ProgramKind program, std::size_t operation) {
-  const auto& buckets = compute_.stage(sums_[sum].listed.stage).shard_layout().buckets;
-  for (std::size_t position = sums_[sum].begin; position < sums_[sum].end; ++position) {
+  Sum& of_list = sums_[sum];
+  const auto& buckets = compute_.stage(of_list.listed.stage).shard_layout().buckets;
+  const auto complete = [&](std::size_t position) {
     const std::size_t bucket = compute_.reduction().steps[queue_.at(position).index].bucket;
-    if (buckets[bucket].complete[static_cast<std::size_t>(program)] <= operation) queue_.enable(position);
-  }
+    return buckets[bucket].complete[static_cast<std::size_t>(program)] <= operation;
+  };
+  while (of_list.enabled < of_list.end && complete(of_list.enabled)) queue_.enable(of_list.enabled++);
 }
 
 /// Counts the sums that the list has completed and all of whose steps have been taken, as all transfers before them.
@@ -121,7 +118,7 @@ void ReplicaExchange::add(const kernels::ExecutionContext& context, const Transf
     std::byte* place = operand.set == Operand::arrived ? arrivals(transfer) + operand.place
                        : operand.set == Operand::leaf  ? sent(transfer, step.sums.front()) + step.begin
                                                        : sums(step, operand.set) + step.kept;
-    return numbers(place, step.bytes);
+    return runtime::float_run(place, step.bytes);
   };
   for (const auto& [into, from] : step.additions) kernels::accumulate(context, tensor(from), tensor(into));
   if (step.last && !step.leaves) clear_others(context, step);
@@ -131,7 +128,7 @@ void ReplicaExchange::add(const kernels::ExecutionContext& context, const Transf
 void ReplicaExchange::clear_others(const kernels::ExecutionContext& context, const runtime::ReductionStep& step) const {
   const runtime::ShardLayout::Bucket& bucket = compute_.stage(step.stage).shard_layout().buckets[step.bucket];
   const auto clear = [&](int set, std::size_t begin, std::size_t end) {
-    if (begin < end) kernels::fill_zero(context, numbers(sums(step, set) + begin, end - begin));
+    if (begin < end) kernels::fill_zero(context, runtime::float_run(sums(step, set) + begin, end - begin));
   };
   const auto& group = groups_[group_of(step.stage, step.experts)];
   const auto own = static_cast<std::size_t>(group.place_of(rank_));

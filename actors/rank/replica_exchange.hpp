@@ -27,9 +27,10 @@ class ReplicaEvents {
 /// gradients of one action.
 struct ListedSum {
   runtime::StageId stage;
-  int leaf = 0;         // the slot of the gradients
-  bool dense = true;    // of all weights but those of experts
-  bool experts = true;  // of those
+  int leaf = 0;  // the slot of the gradients
+  // Whether the list has no later one of the stage. Then the sums of weights of experts are added too, and before all of them the rank's
+  // own sets.
+  bool last = true;
 };
 
 /// A rank's part in the transfers between replicas that divide their update (runtime::Reduction): their gradient sums are added where they
@@ -130,6 +131,7 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   struct Sum {
     ListedSum listed;
     std::size_t begin = 0, end = 0;  // positions of its transfers
+    std::size_t enabled = 0;         // up to here they may be posted
     bool complete = false;           // the list has completed it
   };
   std::vector<Sum> sums_;  // of the list

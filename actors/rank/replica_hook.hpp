@@ -18,6 +18,8 @@ class ReplicaHook final : public runtime::OperationHook {
   void after(const Call& call) override;
 
  private:
+  void advance(const Call& call);
+
   runtime::OperationHook* next_;
   ReplicaExchange& replicas_;
   const kernels::ExecutionContext& context_;

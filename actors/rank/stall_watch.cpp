@@ -106,10 +106,7 @@ std::string StallWatch::cause_of(const Seen& waiter, Clock::time_point now) cons
     const Seen* peer = seen(doing.peer);
     if (peer == nullptr) return fmt::format("{} has not reported yet", rank_text(doing.peer));
     // Both have posted, and what they wait for is under way between them.
-    const auto for_replicas = [](runtime::WaitReason reason) {
-      return reason == runtime::WaitReason::weights || reason == runtime::WaitReason::replicas;
-    };
-    if (for_replicas(reason_of(doing)) && for_replicas(reason_of(peer->doing))) return wait_text(*at, now);
+    if (is_for_replicas(reason_of(doing)) && is_for_replicas(reason_of(peer->doing))) return wait_text(*at, now);
     at = peer;
   }
 }

@@ -15,9 +15,6 @@ namespace {
 
 kernels::Tensor fp32(std::byte* place, const kernels::Shape& shape) { return {place, kernels::DType::f32, shape}; }
 
-/// Bytes of f32 numbers as a tensor.
-kernels::Tensor numbers(std::byte* place, std::size_t bytes) { return fp32(place, {static_cast<std::int64_t>(bytes / sizeof(float))}); }
-
 /// The kind of the sections with gradient sums, of weights of experts or of the others.
 MemoryKind kind_of_sums(bool experts) { return experts ? MemoryKind::expert_accumulator : MemoryKind::accumulator; }
 
@@ -46,6 +43,8 @@ void add_pieces(const StoredParameter& tensor, const kernels::Tensor& values, st
 std::span<float> elements(const kernels::Tensor& tensor) { return {tensor.as<float>(), static_cast<std::size_t>(tensor.elements())}; }
 
 }  // namespace
+
+kernels::Tensor float_run(std::byte* place, std::size_t bytes) { return fp32(place, {static_cast<std::int64_t>(bytes / sizeof(float))}); }
 
 kernels::Tensor part_of(const kernels::Tensor& tensor, const ElementRange& elements) {
   kernels::Tensor part = tensor;
@@ -139,15 +138,15 @@ kernels::Tensor StageShard::owned_sum(const StoredParameter& tensor, int use) co
 
 void StageShard::begin_leaf(const kernels::ExecutionContext& context, int leaf) const {
   if (layout_.accumulator_bytes > 0)
-    kernels::fill_zero(context, numbers(memory_.slot(MemoryKind::leaf, no_stage, leaf), layout_.accumulator_bytes));
+    kernels::fill_zero(context, float_run(memory_.slot(MemoryKind::leaf, no_stage, leaf), layout_.accumulator_bytes));
 }
 
 void StageShard::add_leaf(const kernels::ExecutionContext& context, int leaf) const {
   if (layout_.accumulator_bytes == 0) return;
   MILLRACE_CHECK(layout_.kept_bytes == layout_.accumulator_bytes, ExitCode::internal, "runtime.stage_shard",
                  "gradients of stage {} are added to sums that replicas divide", layout_.stage);
-  kernels::accumulate(context, numbers(memory_.slot(MemoryKind::leaf, no_stage, leaf), layout_.accumulator_bytes),
-                      numbers(memory_.slot(MemoryKind::accumulator, layout_.stage), layout_.kept_bytes));
+  kernels::accumulate(context, float_run(memory_.slot(MemoryKind::leaf, no_stage, leaf), layout_.accumulator_bytes),
+                      float_run(memory_.slot(MemoryKind::accumulator, layout_.stage), layout_.kept_bytes));
 }
 
 void StageShard::zero_accumulators(const kernels::ExecutionContext& context) const {

@@ -124,6 +124,8 @@ class StageShard {
   bool packs_ = false;
 };
 
+/// Bytes of f32 numbers as a tensor of one axis.
+[[nodiscard]] kernels::Tensor float_run(std::byte* place, std::size_t bytes);
 /// Elements of a tensor as a tensor of their own: of the same axes if they are whole rows of the first one, else of a single axis.
 [[nodiscard]] kernels::Tensor part_of(const kernels::Tensor& tensor, const ElementRange& elements);
 

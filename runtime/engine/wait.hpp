@@ -21,6 +21,8 @@ enum class WaitReason : std::uint8_t {
 };
 
 [[nodiscard]] const char* to_string(WaitReason reason);
+/// Whether ranks that hold the same weights are waited for.
+[[nodiscard]] constexpr bool is_for_replicas(WaitReason reason) { return reason == WaitReason::weights || reason == WaitReason::replicas; }
 
 /// What a rank waits for and from which rank: for traces, the stall watch and messages.
 struct Wait {

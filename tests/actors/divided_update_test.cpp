@@ -117,12 +117,12 @@ TEST(DividedUpdate, SendsSumsWhileTheListRuns) {
   bench.tell(RunStep{0, false, false}, {"replicas", "work"});
   // Two steps of 512 bytes are under way, until rank 0 hears of their end; of the table of these rank 0 owns all.
   EXPECT_EQ(bench.seats[1]->rank->replicas()->bytes_sent(), 2 * 512);
-  EXPECT_LE(bench.pending("replicas"), 2) << "each rank is told once until it goes on, however much has ended";
+  EXPECT_LE(bench.pending("replicas"), 2) << "one message for each rank tells of all exchanges that have ended";
   bench.settle();
   EXPECT_EQ(bench.seats[0]->reported<StepReport>().size(), 1U);
 }
 
-// Of four copies one has no held-out microbatch: its evaluation ends before the averages are everywhere.
+// The evaluation has three microbatches for four copies. The copy without one is done before the others have its averages.
 TEST(DividedUpdate, EvaluatesAveragesOnAllCopies) {
   Bench whole({.copies = 4, .ranks = 1, .microbatches = 8, .accumulators = 4, .average = 0.5});
   Bench divided({.copies = 4, .ranks = 1, .microbatches = 8, .accumulators = 4, .divides = true, .window = 64, .average = 0.5});
