@@ -319,6 +319,7 @@ class Checker {
     }
     const bool mirrored = config_.pipeline.schedule == "dualpipe" || !config_.pipeline.plan.empty();  // or perhaps
     if (config_.mesh.copies() == 1 && !mirrored && config_.mesh.shard != "none") warn("mesh.shard", "there is one copy (mesh.data)");
+    if (config_.mesh.shard != "parameters") warn("mesh.weight_slots", fmt::format("mesh.shard is {}", config_.mesh.shard));
     if (!config_.pipeline.plan.empty()) warn("pipeline.schedule", "pipeline.plan determines the order of actions");
     if (!config_.rematerialize.stages.empty()) warn("rematerialize.policy", "rematerialize.stages has a policy for each stage");
     if (config_.tensorboard && config_.directory.empty()) warn("run.tensorboard", "run.directory, where the files go, is empty");

@@ -106,13 +106,14 @@ void train_keys(std::vector<Key>& keys) {
                               "twice as many for dualpipe; else a multiple of the copies.",
                               MEMBER(train.expert_accumulators)),
                          1, 1 << 20));
-  keys.push_back(among(bind("train.leaf", identity,
-                            "What gradient sums add up. part: weight gradients add to the sum of their part as they are computed. "
-                            "microbatch: the gradient of each microbatch is formed by itself, and the finished ones are added in order, "
-                            "which is what mesh.shard = gradients divides; one more pass over the gradients for each microbatch. Weights "
-                            "of experts are summed by parts.",
-                            MEMBER(train.leaf)),
-                       {"part", "microbatch"}));
+  keys.push_back(among(
+      bind("train.leaf", identity,
+           "What gradient sums add up. part: weight gradients add to the sum of their part as they are computed. "
+           "microbatch: the gradient of each microbatch is formed by itself, and the finished ones are added in order, "
+           "which is what mesh.shard = gradients and parameters divide; one more pass over the gradients for each microbatch. Weights "
+           "of experts are summed by parts.",
+           MEMBER(train.leaf)),
+      {"part", "microbatch"}));
   keys.push_back(among(bind("train.numerics", identity,
                             "Whose training rules: hf are those of PyTorch and transformers; maxtext are MaxText's learning rate (0 in the "
                             "first step of the warm-up, final in the last step), clipping, and weight decay on all parameters.",
@@ -320,9 +321,16 @@ void mesh_keys(std::vector<Key>& keys) {
                             "What the ranks that hold the same weights divide between them. none: nothing, each has all of the optimizer's "
                             "states and updates all weights. optimizer: each has the states of a part of the weights and updates "
                             "that (ZeRO-1; Megatron: distributed optimizer). gradients: each also keeps the gradient sums of that part "
-                            "alone (ZeRO-2), with train.leaf = microbatch.",
+                            "alone (ZeRO-2), with train.leaf = microbatch. parameters: each also has the master weights of that part "
+                            "alone, and gathers the weights of a stage when it needs them (ZeRO-3, FSDP); it divides gradient sums with "
+                            "train.leaf = microbatch.",
                             MEMBER(mesh.shard)),
-                       {"none", "optimizer", "gradients"}));
+                       {"none", "optimizer", "gradients", "parameters"}));
+  keys.push_back(between(bind("mesh.weight_slots", layout,
+                              "With mesh.shard = parameters: of how many of its stages a rank has the weights at a time. 2: one computes "
+                              "while those of the next arrive. Rank-local stage n takes slot n mod mesh.weight_slots.",
+                              MEMBER(mesh.weight_slots)),
+                         1, 1 << 16));
   keys.push_back(between(
       bind("experts.capacity", layout,
            "Where ranks share experts (mesh.expert): rows of tokens that each has room for, times what it gets of a microbatch if all "

@@ -1,5 +1,6 @@
 #include "actors/debug/recapture_tensor.hpp"
 
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -84,8 +85,31 @@ class Watcher final : public runtime::OperationHook {
   runtime::Action action_{runtime::no_stage, runtime::ActionKind::forward, runtime::no_microbatch};
 };
 
+/// The tensor, put together from what the ranks have of its masters. Nothing if no rank has any.
+std::optional<RecapturedTensor> join_masters(const Stepper& stepper, const Sought& sought) {
+  RecapturedTensor joined;
+  std::size_t per_expert = 0;  // bytes
+  for (int index = 0; index < stepper.plan().ranks(); ++index) {
+    for (const auto* stage : stepper.rank(runtime::RankId(index)).compute().stages()) {
+      const auto* tensor = stage->shard().layout().find(sought.tensor);
+      if (tensor == nullptr || !tensor->masters_divided || tensor->reported().empty()) continue;
+      const kernels::Shape whole = runtime::whole_shape(tensor->shape, tensor->experts);
+      const kernels::Tensor own = stage->shard().owned_master(*tensor);
+      if (joined.bytes.empty()) joined = {{nullptr, own.dtype, whole}, std::vector<std::byte>(whole.elements() * sizeof(float))};
+      std::memcpy(joined.bytes.data() + tensor->in_model(tensor->owned).first * sizeof(float), own.data, own.bytes());
+      if (tensor->experts.present()) per_expert = tensor->bytes() / static_cast<std::size_t>(tensor->parts());
+    }
+  }
+  if (joined.bytes.empty()) return std::nullopt;
+  joined.tensor.data = joined.bytes.data();
+  if (sought.expert < 0) return joined;
+  const RecordedPart part{sought.expert, -1, static_cast<std::size_t>(sought.expert) * per_expert, per_expert};
+  return copy_of(part_of(joined.tensor, part));
+}
+
 std::optional<RecapturedTensor> weight_of(const Stepper& stepper, const std::string& name) {
   const Sought sought(name);
+  if (auto joined = join_masters(stepper, sought)) return joined;
   for (int index = 0; index < stepper.plan().ranks(); ++index) {
     for (const auto* stage : stepper.rank(runtime::RankId(index)).compute().stages()) {
       const auto* tensor = stage->shard().layout().find(sought.tensor);

@@ -53,7 +53,7 @@ void TensorFinder::add_weights(runtime::RankId rank, const runtime::StageShard& 
       entries_.push_back({{name, fmt::format("{} on rank {}", what, rank), found}, ""});
     };
     if (tensor.is_owner()) {
-      add(tensor.name, "weight", shard.master(tensor));
+      if (!tensor.masters_divided) add(tensor.name, "weight", shard.master(tensor));
       if (!tensor.sums_divided) add("grad." + tensor.name, "gradient sum", shard.gradient(tensor));
     }
     const runtime::ElementRange reported = tensor.reported();
@@ -61,6 +61,7 @@ void TensorFinder::add_weights(runtime::RankId rank, const runtime::StageShard& 
     const bool whole = reported == tensor.whole();
     const runtime::ElementRange elements = tensor.in_model(reported);
     const std::string part = whole ? "" : fmt::format("[{}:{}]", elements.first, elements.end());
+    if (tensor.masters_divided) add(tensor.name + part, "weight", shard.master(tensor));
     if (tensor.sums_divided) add("grad." + tensor.name + part, "gradient sum", shard.gradient(tensor));
     for (std::size_t i = 0; i < shard.states().size(); ++i) {
       if (!tensor.has_state(i)) continue;

@@ -10,16 +10,37 @@
 namespace millrace::actors {
 namespace {
 
-bool is_complete(const CapturedTensor& tensor) {
+std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
   std::int64_t elements = 1;
-  for (const auto size : tensor.shape) elements *= size;
-  return static_cast<std::int64_t>(tensor.values.size()) >= elements;
+  for (const auto size : shape) elements *= size;
+  return elements;
 }
 
-bool is_slice(const CapturedTensor& tensor) { return tensor.experts > 0 && tensor.shape.at(0) < tensor.experts; }
+bool is_complete(const CapturedTensor& tensor) {
+  return static_cast<std::int64_t>(tensor.values.size()) >= (tensor.count >= 0 ? tensor.count : elements_of(tensor.shape));
+}
+
+bool is_slice(const CapturedTensor& tensor) { return tensor.count >= 0 || (tensor.experts > 0 && tensor.shape.at(0) < tensor.experts); }
+
+/// The whole tensor, from the elements that the ranks have of it.
+CapturedTensor join_elements(std::vector<CapturedTensor> parts) {
+  std::ranges::sort(parts, {}, &CapturedTensor::begin);
+  CapturedTensor whole{parts.front().name, parts.front().shape, {}, 0, parts.front().experts};
+  if (whole.experts > 0) whole.shape.at(0) = whole.experts;
+  for (const CapturedTensor& part : parts) {
+    MILLRACE_CHECK(part.begin == static_cast<std::int64_t>(whole.values.size()) && part.count >= 0, ExitCode::internal,
+                   "actors.tensor_gather", "{}: found elements {} to {} after {}, expected every element once", part.name, part.begin,
+                   part.begin + part.count - 1, whole.values.size());
+    whole.values.insert(whole.values.end(), part.values.begin(), part.values.end());
+  }
+  MILLRACE_CHECK(static_cast<std::int64_t>(whole.values.size()) == elements_of(whole.shape), ExitCode::internal, "actors.tensor_gather",
+                 "{}: found {} elements, expected {}", whole.name, whole.values.size(), elements_of(whole.shape));
+  return whole;
+}
 
 /// The whole tensor, from what the ranks have of it.
 CapturedTensor join_slices(std::vector<CapturedTensor> slices) {
+  if (slices.front().count >= 0) return join_elements(std::move(slices));
   std::ranges::sort(slices, {}, &CapturedTensor::first);
   CapturedTensor whole{slices.front().name, slices.front().shape, {}, 0, slices.front().experts};
   std::int64_t next = 0;

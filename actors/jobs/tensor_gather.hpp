@@ -8,13 +8,13 @@
 namespace millrace::actors {
 
 /// Assembles the tensors that ranks send in response to Collect: one message per tensor, or several with its values in order. Weights of
-/// experts that several ranks have some of become whole.
+/// experts that several ranks have some of become whole, and so do tensors of which several ranks have some elements.
 class TensorGather {
  public:
   /// Adds a message other than the rank's last one, which carries no tensor.
   void add(const Collected& collected);
   /// Returns the tensors in the order of their first messages, and empties the object. Throws Error(internal), naming the tensor, for
-  /// experts that no rank has sent or several have.
+  /// experts or elements that no rank has sent or several have.
   [[nodiscard]] std::vector<CapturedTensor> take();
 
  private:

@@ -158,13 +158,15 @@ struct LogitsReport {
   auto tie() { return std::tie(rank, logits); }
 };
 
-/// One captured tensor, as fp32. Of a weight of experts it may be some: those from `first` on, of `experts`.
+/// One captured tensor, as fp32. Of a weight of experts it may be some: those from `first` on, of `experts`; of a weight that replicas
+/// divide the elements from `begin` on, so many, counted over the whole tensor.
 struct CapturedTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::vector<float> values;
   std::int64_t first = 0, experts = 0;
-  auto tie() { return std::tie(name, shape, values, first, experts); }
+  std::int64_t begin = 0, count = -1;  // −1: all elements of `shape`
+  auto tie() { return std::tie(name, shape, values, first, experts, begin, count); }
 };
 
 /// Answer to Collect: one message per tensor, several for a large one with its values in order, and a final one with `last` set.

@@ -34,10 +34,11 @@ void HashHook::record_weights(runtime::StageId stage) {
   const runtime::StageShard& shard = rank_.compute().stage(stage).shard();
   for (const auto& tensor : shard.tensors()) {
     if (!tensor.is_owner()) continue;
+    if (tensor.masters_divided && tensor.copied) continue;  // nobody has all of it in fp32
     runtime::TensorHash record;
     record.stage = static_cast<std::uint16_t>(stage.value);
-    const auto master = shard.master(tensor);
-    const kernels::HostCopies copies(rank_.context(), {&master, 1});
+    const auto values = tensor.masters_divided ? shard.gathered(tensor) : shard.master(tensor);
+    const kernels::HostCopies copies(rank_.context(), {&values, 1});
     for (const RecordedPart& part : parts_of(tensor)) {
       record.name = recorder_.name("", part.expert < 0 ? tensor.name : runtime::expert_name(tensor.name, part.expert));
       recorder_.add(record, bytes_of(copies.tensors().front()).subspan(part.begin, part.bytes));

@@ -1,5 +1,6 @@
 #include "actors/rank/initial_state.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 
@@ -36,9 +37,10 @@ void fill_from_seed(const kernels::ExecutionContext& context, const StageShard& 
   constexpr std::int64_t grain = 4096;  // numbers; a value depends on its place alone, not on the thread
   for (const StoredParameter& tensor : shard.tensors()) {
     const ParameterSpec spec = part_of(model, tensor);
+    if (tensor.held().empty()) continue;
     shard.fill(context, shard.master(tensor), [&](Numbers numbers) {
       context.team().for_ranges(std::ssize(numbers), grain, [&](std::int64_t begin, std::int64_t end) {
-        layers::initial_values(spec, range, seed, begin,
+        layers::initial_values(spec, range, seed, tensor.held().first + begin,
                                numbers.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
       });
     });
@@ -51,7 +53,17 @@ void fill_from_weights(const kernels::ExecutionContext& context, const StageShar
                        const layers::ModelWeights& weights) {
   for (const StoredParameter& tensor : shard.tensors()) {
     const ParameterSpec spec = part_of(model, tensor);
-    shard.fill(context, shard.master(tensor), [&](Numbers numbers) { weights.read(spec, numbers); });
+    const runtime::ElementRange held = tensor.held();
+    if (held.empty()) continue;
+    if (held == tensor.whole()) {
+      shard.fill(context, shard.master(tensor), [&](Numbers numbers) { weights.read(spec, numbers); });
+      continue;
+    }
+    std::vector<float> whole(tensor.elements());
+    weights.read(spec, whole);
+    shard.fill(context, shard.master(tensor), [&](Numbers numbers) {
+      std::ranges::copy(Numbers(whole).subspan(static_cast<std::size_t>(held.first), numbers.size()), numbers.begin());
+    });
   }
   shard.refresh_copies(context);
   shard.begin_states(context);
@@ -59,12 +71,14 @@ void fill_from_weights(const kernels::ExecutionContext& context, const StageShar
 
 void fill_from_checkpoint(const kernels::ExecutionContext& context, const StageShard& shard, const runtime::CheckpointReader& checkpoint) {
   for (const StoredParameter& tensor : shard.tensors()) {
-    runtime::TensorPart part;
-    if (tensor.experts.present()) part = {tensor.experts.first, tensor.shape[0], tensor.experts.whole};
-    shard.fill(context, shard.master(tensor), [&](Numbers numbers) { checkpoint.read(tensor.name, numbers, part); });
+    const auto part_with = [&](const runtime::ElementRange& own) {
+      const runtime::ElementRange elements = tensor.in_model(own);
+      return runtime::TensorPart{elements.first, elements.count, runtime::whole_shape(tensor.shape, tensor.experts).elements()};
+    };
+    if (!tensor.held().empty())
+      shard.fill(context, shard.master(tensor), [&](Numbers numbers) { checkpoint.read(tensor.name, numbers, part_with(tensor.held())); });
     if (tensor.owned.empty()) continue;
-    const runtime::ElementRange elements = tensor.in_model(tensor.owned);
-    const runtime::TensorPart owned{elements.first, elements.count, runtime::whole_shape(tensor.shape, tensor.experts).elements()};
+    const runtime::TensorPart owned = part_with(tensor.owned);
     for (std::size_t i = 0; i < shard.states().size(); ++i)
       if (tensor.has_state(i))
         kernels::fill(context, shard.state(tensor, i),

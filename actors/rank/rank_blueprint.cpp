@@ -27,7 +27,12 @@ runtime::ShardDivision division_of(const PipelinePlan& plan, runtime::RankId ran
     const ReplicaGroup group = plan.replica_group(stage, experts);
     return runtime::Replicas{static_cast<int>(group.ranks.size()), group.place_of(rank)};
   };
-  return {replicas(false), replicas(true), static_cast<std::size_t>(plan.replicas()) * plan.mesh.window, plan.divides_sums()};
+  return {.replicas = replicas(false),
+          .expert_replicas = replicas(true),
+          .bucket_bytes = static_cast<std::size_t>(plan.replicas()) * plan.mesh.window,
+          .sums = plan.divides_sums(),
+          .slots = plan.divides_masters() ? plan.mesh.weight_slots : 0,
+          .whole_scores = plan.divides_masters() && plan.losses.qk_clip};
 }
 
 /// By stage of the model: the number of actions until its gradients are complete on all ranks that have it. All of them reduce their stages
@@ -123,8 +128,9 @@ RankBlueprint::RankBlueprint(const PipelinePlan& plan, runtime::RankId rank, con
     training_batches = std::max(training_batches, batches_in_flight(smaller_training.back()) + batches_ahead);
   }
   const auto& placement = plan.schedule.placement;
-  // Ranks that share experts need each other: every copy has as many forwards, the last ones perhaps of empty microbatches.
-  const int replicas = plan.replicas(), at_least = plan.mesh.expert > 1 ? replicas : 1;
+  // Ranks that share experts, or gather their weights, need each other: every copy has as many forwards, the last ones perhaps of empty
+  // microbatches.
+  const int replicas = plan.replicas(), at_least = plan.mesh.expert > 1 || plan.divides_masters() ? replicas : 1;
   logits = runtime::make_rank_plan(runtime::forward_only(placement, at_least), rank, slots, forward_shapes);
   if (needs.evaluation_microbatches > 0) {
     const auto count = static_cast<int>(needs.evaluation_microbatches);

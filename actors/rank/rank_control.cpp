@@ -21,6 +21,13 @@ std::vector<int> uses_of(const runtime::RankPlan& plan) {
   return uses;
 }
 
+runtime::WeightSlots weight_slots_of(const Rank& rank) {
+  std::vector<runtime::WeightSlots::Of> slots;
+  for (const runtime::Stage* stage : rank.compute().stages())
+    if (stage->shard_layout().slot >= 0) slots.push_back({stage->stage(), stage->shard_layout().slot});
+  return runtime::WeightSlots(std::move(slots));
+}
+
 /// True for the first steps and then periodically: the query takes the driver's lock, and memory in use hardly changes after the
 /// first steps.
 bool asks_device(std::int64_t steps_reported) { return steps_reported < 3 || steps_reported % 128 == 0; }
@@ -46,6 +53,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       training_uses_(uses_of(rank_.training_plan())),
       evaluation_uses_(uses_of(rank_.evaluation_plan())),
       sum_exchange_(rank_.plan(), rank_.id()),
+      weight_slots_(weight_slots_of(rank_)),
       tasks_(rank_, sum_exchange_),
       nan_hook_(rank_, setup_.nan_folder) {
   if (!setup_.hash_directory.empty()) {
@@ -135,15 +143,13 @@ void RankControl::handle(const RunStep& message) {
   sum_exchange_.begin();
   trace_mark_ = rank_.trace().count();
   exchange_bytes_ = 0;
-  list_ = &rank_.training_plan(microbatches);
-  if (rank_.adds_with_replicas()) list_sums();
-  start(Table::training, *list_, step_);
+  start(Table::training, rank_.training_plan(microbatches), step_);
 }
 
 void RankControl::handle(const Evaluate& message) {
   if (message.microbatches == 0) {
-    // Members of an exchange leave none out: they abandon nothing.
-    abandoned_ = table_ == Table::evaluation && list_->exchanges.empty();
+    // Members of an exchange, and those who gather weights together, leave none out: they abandon nothing.
+    abandoned_ = table_ == Table::evaluation && list_->exchanges.empty() && !rank_.plan().divides_masters();
     return;
   }
   step_ = message.step;
@@ -206,6 +212,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   begun_batches_.assign(static_cast<std::size_t>(plan.microbatches), false);
   step_begin_ = runtime::steady_now();
   abandoned_ = false;
+  if (rank_.adds_with_replicas()) list_transfers();
   starting_ = true;  // batches that were loaded ahead are available
   carry_out(engine_.start(plan, runtime::StepId(step)));
   starting_ = false;
@@ -357,6 +364,7 @@ void RankControl::action_done(const ActionDone& action) {
   if (ends_action && table_ == Table::evaluation) evaluation_batches_.used(own_place(action.action.microbatch));
   request_batches();
   if (ends_action) note_gradients(entry);
+  free_slots(engine_.finished() + 1);
   carry_out(engine_.entry_finished(action.action, action.segment));
   if (rank_.adds_with_replicas()) note_transfers();
 }
@@ -461,12 +469,13 @@ void RankControl::work_done(const TaskDone& finished) {
       return report_step();
     case RankTaskKind::optimizer:
       trace(runtime::SpanKind::optimizer, step_);
-      if (rank_.adds_with_replicas() && !skipped_) gather(true);
+      weight_slots_.clear();
+      if (rank_.adds_with_replicas() && !rank_.plan().divides_masters() && !skipped_) gather(true);
       update_waits_ = setup_.gathers_first && weights_ != Weights::here;
       if (!update_waits_) port_.report(Optimized{rank_.id().value, step_});
       return;
     case RankTaskKind::averages:
-      if (rank_.adds_with_replicas()) gather(false);
+      if (rank_.adds_with_replicas() && !rank_.plan().divides_masters()) gather(false);
       return;
     case RankTaskKind::list_sum:
     case RankTaskKind::transfers:
@@ -549,7 +558,8 @@ void RankControl::end_averages() {
 
 /// Exchanges the parameters that the rank owns with their moving averages.
 void RankControl::exchange_averages() {
-  if (rank_.adds_with_replicas()) weights_leave();
+  if (rank_.adds_with_replicas() && !rank_.plan().divides_masters()) weights_leave();
+  weight_slots_.clear();
   port_.work({RankTaskKind::averages, {}});
 }
 

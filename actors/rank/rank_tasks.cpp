@@ -11,6 +11,10 @@ namespace {
 /// The name by which copies are compared: ranks that have the same experts of a weight have the same values.
 std::string held_name(const runtime::StoredParameter& tensor) {
   const auto& [first, all] = tensor.experts;
+  if (tensor.masters_divided) {
+    const runtime::ElementRange elements = tensor.in_model(tensor.owned);
+    return fmt::format("{} (elements {} to {})", tensor.name, elements.first, elements.end() - 1);
+  }
   if (all == 0 || tensor.parts() == all) return tensor.name;
   return fmt::format("{} (experts {} to {})", tensor.name, first, first + tensor.parts() - 1);
 }
@@ -43,7 +47,8 @@ void RankTasks::perform(const RankTask& task) {
       return for_each_shard([this, &task](const auto& shard) {
         shard.after_snapshot(rank_.context());
         runtime::apply_optimizer(rank_.context(), task.scalars, shard);
-        if (!rank_.adds_with_replicas() || task.scalars.skip) complete_update(shard);
+        const bool gathers = rank_.adds_with_replicas() && !rank_.plan().divides_masters();
+        if (!gathers || task.scalars.skip) complete_update(shard);
       });
     case RankTaskKind::averages:
       return for_each_shard([this](const auto& shard) {
@@ -138,9 +143,10 @@ void RankTasks::hash_copies() {
   copy_hashes_.clear();
   for_each_shard([this](const auto& shard) {
     for (const auto& tensor : shard.tensors())
-      if (rank_.plan().held_by_several(tensor.name)) {
+      if (rank_.plan().held_by_several(tensor.name) && !tensor.held().empty()) {
         const kernels::Tensor values = shard.master(tensor);
-        const auto bytes = tensor.divided ? std::span<const std::byte>(values.data, values.bytes()) : shard.snapshot_master(tensor);
+        const auto bytes = tensor.divided && !tensor.masters_divided ? std::span<const std::byte>(values.data, values.bytes())
+                                                                     : shard.snapshot_master(tensor);
         copy_hashes_.push_back({held_name(tensor), runtime::hash_of(bytes).hex()});
       }
   });

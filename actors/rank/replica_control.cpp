@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "actors/rank/rank_control.hpp"
@@ -8,7 +9,41 @@ namespace millrace::actors {
 
 // -- gradient sums ------------------------------------------------------------------------------------------------------------------------
 
-/// Says what replicas will add together of the list that begins.
+/// Says what replicas will add together of the list that begins, and what they will gather.
+void RankControl::list_transfers() {
+  const bool training = table_ == Table::training;
+  if (!training && !rank_.plan().divides_masters()) return;
+  training ? list_sums() : sums_.clear();
+  residences_ = weight_slots_.run(*list_);
+  slots_freed_ = stages_gathered_ = 0;
+  if (!residences_.empty()) engine_.will_gather(*list_, residences_);
+  rank_.replicas()->begin_list(sums_, list_gathers());
+  free_slots(0);
+}
+
+/// The gathers among the sums: each after those that are complete when its slot is free, or before. So all members have one order, in which
+/// nothing waits for what comes later.
+std::vector<ListedGather> RankControl::list_gathers() const {
+  std::vector<int> complete;  // by sum: entries that are finished then
+  for (std::size_t index = 0; index < list_->entries.size() && table_ == Table::training; ++index)
+    if (const runtime::PlannedEntry& entry = list_->entries[index]; entry.ends_action() && sum_of(entry) >= 0)
+      complete.push_back(static_cast<int>(index) + 1);
+  std::vector<ListedGather> gathers;
+  int free = 0;
+  for (const runtime::Residence& residence : residences_) {
+    free = std::max(free, residence.free);
+    gathers.push_back({residence.stage, static_cast<std::size_t>(std::ranges::upper_bound(complete, free) - complete.begin())});
+  }
+  return gathers;
+}
+
+/// So many entries of the list are finished: slots that nothing of it needs any more go to the next stages.
+void RankControl::free_slots(int finished) {
+  const std::size_t before = slots_freed_;
+  for (; slots_freed_ < residences_.size() && residences_[slots_freed_].free <= finished; ++slots_freed_) rank_.replicas()->slot_free();
+  if (slots_freed_ > before) request_transfers();
+}
+
 void RankControl::list_sums() {
   sums_.clear();
   leaves_added_ = 0;
@@ -23,7 +58,6 @@ void RankControl::list_sums() {
       sums_[static_cast<std::size_t>(entry.leaf)] = {entry.action.stage, entry.leaf % plan.leaf_slots(), last};
     }
   }
-  rank_.replicas()->begin_sums(sums_);
 }
 
 /// The sum that an entry completes when its action ends; -1: none.
@@ -137,6 +171,10 @@ void RankControl::note_transfers() {
   while (table_ == Table::training && rank_.plan().divides_sums() && leaves_added_ < replicas.sums_added()) {
     ++leaves_added_;
     carry_out(engine_.leaf_added());
+  }
+  while (table_ != Table::none && stages_gathered_ < replicas.stages_here()) {
+    ++stages_gathered_;
+    carry_out(engine_.gathered());
   }
   if (!sums_wanted_) return;
   replicas.all_sums_added() ? sums_complete() : show_transfers();

@@ -19,7 +19,7 @@ std::size_t place_of(std::int64_t number) noexcept { return static_cast<std::siz
 ReplicaExchange::ReplicaExchange(const PipelinePlan& plan, runtime::RankId rank, const runtime::RankCompute& compute)
     : compute_(compute),
       rank_(rank),
-      queue_({runtime::reduction_steps_ahead, gathers_ahead}),
+      queue_({runtime::reduction_steps_ahead, gathers_ahead}, cluster::Exchanges::max_outstanding),
       gathered_(compute.reduction().gathered.size()) {
   for (const runtime::StageId stage : plan.schedule.placement.stages_of(rank)) {
     StageGroups& of_stage = stages_.emplace_back(StageGroups{stage});
@@ -52,25 +52,42 @@ const runtime::StageTransfers& ReplicaExchange::steps_of(runtime::StageId stage)
 
 // -- gradient sums ------------------------------------------------------------------------------------------------------------------------
 
-void ReplicaExchange::begin_sums(const std::vector<ListedSum>& sums) {
-  MILLRACE_CHECK(all_sums_added(), ExitCode::internal, replica_component, "rank {} begins a list with {} sums of the last one undone",
-                 rank_, sums_.size() - sums_added_);
+void ReplicaExchange::begin_list(const std::vector<ListedSum>& sums, const std::vector<ListedGather>& gathers) {
+  MILLRACE_CHECK(all_sums_added() && stages_here_ == gathers_.size(), ExitCode::internal, replica_component,
+                 "rank {} begins a list with {} sums and {} gathers of the last one undone", rank_, sums_.size() - sums_added_,
+                 gathers_.size() - stages_here_);
   sums_.clear();
-  for (const ListedSum& listed : sums) {
-    Sum& sum = sums_.emplace_back(Sum{.listed = listed, .begin = queue_.size(), .enabled = queue_.size()});
-    const auto& [stage, begin, end] = steps_of(listed.stage);
-    for (std::size_t index = begin; index < end; ++index) {
-      const runtime::ReductionStep& step = compute_.reduction().steps[index];
-      if (step.experts && !listed.last) continue;
-      queue_.append({.kind = TransferKind::reduction,
-                     .index = index,
-                     .exchanges = static_cast<int>(step.sums.size()),
-                     .enabled = false,
-                     .sum = sums_.size() - 1});
-    }
-    sum.end = queue_.size();
+  gathers_.clear();
+  sums_added_ = slots_free_ = stages_here_ = 0;
+  auto gather = gathers.begin();
+  for (std::size_t sum = 0; sum <= sums.size(); ++sum) {
+    for (; gather != gathers.end() && gather->after == sum; ++gather) append_gather(*gather);
+    if (sum < sums.size()) append_sum(sums[sum]);
   }
-  sums_added_ = 0;
+}
+
+void ReplicaExchange::append_sum(const ListedSum& listed) {
+  Sum& sum = sums_.emplace_back(Sum{.listed = listed, .begin = queue_.size(), .enabled = queue_.size()});
+  const auto& [stage, begin, end] = steps_of(listed.stage);
+  for (std::size_t index = begin; index < end; ++index) {
+    const runtime::ReductionStep& step = compute_.reduction().steps[index];
+    if (step.experts && !listed.last) continue;
+    queue_.append({.kind = TransferKind::reduction,
+                   .index = index,
+                   .exchanges = static_cast<int>(step.sums.size()),
+                   .enabled = false,
+                   .sum = sums_.size() - 1});
+  }
+  sum.end = queue_.size();
+}
+
+void ReplicaExchange::append_gather(const ListedGather& listed) {
+  ListGather& gather = gathers_.emplace_back(ListGather{listed.stage, queue_.size()});
+  const auto& stages = compute_.reduction().gathered;
+  const auto of_stage = std::ranges::find(stages, listed.stage, &runtime::StageTransfers::stage);
+  for (std::size_t index = of_stage->begin; index < of_stage->end; ++index)
+    queue_.append({.kind = TransferKind::gather, .index = index, .enabled = false, .sum = gathers_.size() - 1});
+  gather.end = queue_.size();
 }
 
 void ReplicaExchange::sum_complete(std::size_t sum) {
@@ -142,6 +159,19 @@ void ReplicaExchange::clear_others(const kernels::ExecutionContext& context, con
 
 // -- parameters ---------------------------------------------------------------------------------------------------------------------------
 
+void ReplicaExchange::slot_free() {
+  const ListGather& next = gathers_.at(slots_free_++);
+  for (std::size_t position = next.begin; position < next.end; ++position) queue_.enable(position);
+}
+
+/// Completes the stages that the list gathers, in order: of the first so many all transfers have been taken.
+void ReplicaExchange::note_stages_here(const kernels::ExecutionContext& context) {
+  while (stages_here_ < slots_free_ && gathers_[stages_here_].end <= queue_.taken()) {
+    compute_.stage(gathers_[stages_here_].stage).shard().end_gather(context);
+    ++stages_here_;
+  }
+}
+
 void ReplicaExchange::gather(std::function<void(const runtime::StageShard&)> then) {
   MILLRACE_CHECK(gathered_ == compute_.reduction().gathered.size(), ExitCode::internal, replica_component,
                  "rank {} gathers parameters, but those of {} stages are still on their way", rank_,
@@ -166,32 +196,35 @@ void ReplicaExchange::note_gathered(const kernels::ExecutionContext& context) {
 
 void ReplicaExchange::advance(const kernels::ExecutionContext& context) {
   note_gathered(context);
+  note_stages_here(context);
   for (bool moved = true; moved;) {
     moved = false;
     note_ends();
     while (const auto position = queue_.to_take()) {
       const Transfer transfer = queue_.at(*position);
-      if (transfer.kind == TransferKind::gather) {
+      if (transfer.kind == TransferKind::reduction) {
+        add(context, transfer);
+      } else if (compute_.reduction().gathers[transfer.index].to_slot) {
+        note_stages_here(context);
+      } else {
         ++gathers_taken_;
         note_gathered(context);
-      } else {
-        add(context, transfer);
       }
       ++completed_;
       moved = true;
     }
     note_added();
     while (const auto position = queue_.to_post()) {
-      post_transfer(*position);
+      post_transfer(*position, context);
       moved = true;
     }
   }
 }
 
-void ReplicaExchange::post_transfer(std::size_t position) {
+void ReplicaExchange::post_transfer(std::size_t position, const kernels::ExecutionContext& context) {
   const Transfer transfer = queue_.at(position);
   if (transfer.kind == TransferKind::gather)
-    post_gather(position, compute_.reduction().gathers[transfer.index]);
+    post_gather(position, compute_.reduction().gathers[transfer.index], context);
   else
     post_reduction(position, transfer);
 }
@@ -203,9 +236,13 @@ void ReplicaExchange::post_reduction(std::size_t position, const Transfer& trans
     post(group_of(step.stage, step.experts), position, sent(transfer, sum), arrivals(transfer), sum.table);
 }
 
-void ReplicaExchange::post_gather(std::size_t position, const runtime::GatherStep& gather) {
+void ReplicaExchange::post_gather(std::size_t position, const runtime::GatherStep& gather, const kernels::ExecutionContext& context) {
   runtime::fault_point("replicas.gather");
-  std::byte* place = compute_.memory().region(runtime::MemoryKind::master) + gather.master;
+  if (gather.to_slot) {
+    const runtime::StageShard& shard = compute_.stage(gather.stage).shard();
+    shard.begin_gather(context, shard.layout().buckets[gather.bucket]);
+  }
+  std::byte* place = compute_.memory().region(gather.to_slot ? runtime::MemoryKind::copy : runtime::MemoryKind::master) + gather.begin;
   post(group_of(gather.stage, gather.experts), position, place, place, gather.table);
 }
 

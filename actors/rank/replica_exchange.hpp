@@ -33,10 +33,16 @@ struct ListedSum {
   bool last = true;
 };
 
+/// The parameters of a stage that a list gathers before it uses them (runtime::Residence).
+struct ListedGather {
+  runtime::StageId stage;
+  std::size_t after = 0;  // it comes after so many of the list's sums
+};
+
 /// A rank's part in the transfers between replicas that divide their update (runtime::Reduction): their gradient sums are added where they
-/// are owned, as soon as a list has completed them, and after the optimizer each gets the parameters that the others have updated. Never
-/// waits: advance() does what can be done, between actions and between the operations of an action. Thread: the rank's worker, except where
-/// said.
+/// are owned, as soon as a list has completed them, and each gets the parameters that the others have updated, after the optimizer or, with
+/// divided masters, whenever a list needs them. Never waits: advance() does what can be done, between actions and between the operations of
+/// an action. Thread: the rank's worker, except where said.
 class ReplicaExchange final : public cluster::ExchangeEvents {
  public:
   /// `compute` must outlive it.
@@ -47,9 +53,13 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   /// Both must outlive all work of the worker. Throws Error(internal) if the rank has no member in one of its groups.
   void join(const cluster::Exchanges& exchanges, ReplicaEvents& events);
 
-  // -- the gradient sums of a training list
-  /// The list begins, which will complete these, for all replicas in this order.
-  void begin_sums(const std::vector<ListedSum>& sums);
+  // -- of a list
+  /// The list begins, which will complete these sums and gather these parameters: for all replicas in this order.
+  void begin_list(const std::vector<ListedSum>& sums, const std::vector<ListedGather>& gathers = {});
+  /// The slot of the next stage that the list gathers is free.
+  void slot_free();
+  /// Of so many stages that the list gathers the parameters are here, as its programs read them.
+  [[nodiscard]] std::size_t stages_here() const noexcept { return stages_here_; }
   [[nodiscard]] const ListedSum& listed(std::size_t sum) const { return sums_.at(sum).listed; }
   /// The list has completed one of them, and the rank has added its own sets.
   void sum_complete(std::size_t sum);
@@ -59,7 +69,7 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   [[nodiscard]] std::size_t sums_added() const noexcept { return sums_added_; }
   [[nodiscard]] bool all_sums_added() const noexcept { return sums_added_ == sums_.size(); }
 
-  // -- parameters
+  // -- parameters after the optimizer
   /// What replicas own goes out to the others, stage by stage in the order of the model; once a stage has what others own, its copies are
   /// refreshed and `then` is called for its shard. No program may read the parameters of a stage until it is `gathered`.
   void gather(std::function<void(const runtime::StageShard&)> then);
@@ -103,14 +113,17 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   };
   [[nodiscard]] std::size_t group_of(runtime::StageId stage, bool experts) const;
   void post(std::size_t group, std::size_t transfer, const std::byte* from, std::byte* into, const runtime::TransferTable& table);
-  void post_transfer(std::size_t position);
+  void post_transfer(std::size_t position, const kernels::ExecutionContext& context);
   void post_reduction(std::size_t position, const Transfer& transfer);
-  void post_gather(std::size_t position, const runtime::GatherStep& gather);
+  void post_gather(std::size_t position, const runtime::GatherStep& gather, const kernels::ExecutionContext& context);
   void note_ends();
   void note_added();
   void add(const kernels::ExecutionContext& context, const Transfer& transfer) const;
   void clear_others(const kernels::ExecutionContext& context, const runtime::ReductionStep& step) const;
   void note_gathered(const kernels::ExecutionContext& context);
+  void append_sum(const ListedSum& listed);
+  void append_gather(const ListedGather& listed);
+  void note_stages_here(const kernels::ExecutionContext& context);
   [[nodiscard]] std::byte* sums(const runtime::ReductionStep& step, int set) const;
   [[nodiscard]] std::byte* sent(const Transfer& transfer, const runtime::ReductionStep::Sum& sum) const;
   [[nodiscard]] std::byte* arrivals(const Transfer& transfer) const;
@@ -136,6 +149,12 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   };
   std::vector<Sum> sums_;  // of the list
   std::size_t sums_added_ = 0;
+  struct ListGather {
+    runtime::StageId stage;
+    std::size_t begin = 0, end = 0;  // positions of its transfers
+  };
+  std::vector<ListGather> gathers_;  // of the list
+  std::size_t slots_free_ = 0, stages_here_ = 0;
   std::function<void(const runtime::StageShard&)> then_;
   std::size_t gathers_taken_ = 0, gathered_ = 0;  // since gather()
   std::int64_t completed_ = 0;

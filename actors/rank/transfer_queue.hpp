@@ -16,16 +16,16 @@ struct Transfer {
   std::size_t index = 0;     // among those of its kind
   int exchanges = 1;         // that have not ended
   bool enabled = true;       // what it sends is complete
-  std::size_t sum = 0;       // of a reduction: which sum of the list it is of
+  std::size_t sum = 0;       // of a reduction: which sum of the list it is of; of a gather in a list: which residence
   std::size_t arrivals = 0;  // the place where what arrives is kept, of those that its kind has
 };
 
 /// Which transfers of a rank are posted, have ended and are taken: all in the order in which they were appended, with at most so many of a
-/// kind posted and not taken, and only of one kind at a time. Plain state. Positions count the transfers since the queue was empty.
+/// kind and at most so many exchanges posted and not taken. Plain state. Positions count the transfers since the queue was empty.
 class TransferQueue {
  public:
-  /// `ahead`: by kind, how many may be posted and not taken.
-  explicit TransferQueue(std::array<std::size_t, 2> ahead) : ahead_(ahead) {}
+  /// `ahead`: by kind, how many may be posted and not taken. `exchanges`: how many of all of them, or one transfer.
+  TransferQueue(std::array<std::size_t, 2> ahead, int exchanges) : ahead_(ahead), most_exchanges_(exchanges) {}
 
   /// Appends a transfer and returns its position.
   std::size_t append(Transfer transfer);
@@ -47,8 +47,12 @@ class TransferQueue {
   [[nodiscard]] std::size_t ahead_of(TransferKind kind) const noexcept { return ahead_[static_cast<std::size_t>(kind)]; }
 
   std::array<std::size_t, 2> ahead_;
-  std::array<std::size_t, 2> appended_{};  // by kind
+  int most_exchanges_;
+  std::array<std::size_t, 2> appended_{};   // by kind
+  std::array<std::size_t, 2> under_way_{};  // by kind: posted and not taken
+  int exchanges_ = 0;                       // … of which so many exchanges
   std::vector<Transfer> transfers_;
+  std::vector<int> sizes_;  // by transfer: all of its exchanges
   std::size_t posted_ = 0, taken_ = 0;
 };
 

@@ -81,10 +81,12 @@ void check_leaves(const PipelinePlan& plan) {
       "train.leaf = microbatch with schedule {}, expected part or another schedule: its two directions finish their microbatches "
       "in different orders",
       plan.schedule.name);
-  MILLRACE_CHECK(placement.replicas() == 1 || plan.divides_sums(), ExitCode::config, plan_component,
-                 "train.leaf = microbatch with mesh.shard = {}, expected gradients: the {} add each microbatch's gradients in order, each "
-                 "what it owns",
-                 plan.shard_text(), replicas_text(placement));
+  MILLRACE_CHECK(
+      placement.replicas() == 1 || plan.divides_sums(), ExitCode::config, plan_component,
+      "train.leaf = microbatch with mesh.shard = {}, expected gradients or parameters: the {} add each microbatch's gradients in "
+      "order, each "
+      "what it owns",
+      plan.shard_text(), replicas_text(placement));
 }
 
 /// How many sums of gradients each rank has.
@@ -116,7 +118,9 @@ Mesh mesh_of(const PlanRequest& request) {
                   static_cast<int>(request.mesh.expert),
                   request.mesh.capacity,
                   request.mesh.shard != "none",
-                  request.mesh.shard == "gradients",
+                  request.mesh.shard == "gradients" || (request.mesh.shard == "parameters" && request.train.leaf == "microbatch"),
+                  request.mesh.shard == "parameters",
+                  static_cast<int>(request.mesh.weight_slots),
                   request.mesh.window};
   MILLRACE_CHECK(mesh.data >= 1 && mesh.expert >= 1 && mesh.data % mesh.expert == 0, ExitCode::config, plan_component,
                  "mesh.expert = {}, expected a divisor of mesh.data = {}", mesh.expert, mesh.data);
@@ -192,6 +196,10 @@ void check_division(const PipelinePlan& plan) {
   MILLRACE_CHECK(plan.device == kernels::DeviceKind::cpu, ExitCode::config, plan_component,
                  "mesh.shard = {} with device = {}, expected none: replicas divide their update on CPUs alone", plan.shard_text(),
                  kernels::to_string(kernels::Device{plan.device, 0}));
+  MILLRACE_CHECK(!plan.divides_masters() || plan.schedule.placement.directions() == 1, ExitCode::config, plan_component,
+                 "mesh.shard = parameters with schedule {}, expected optimizer or another schedule: its two directions use their stages in "
+                 "different orders, and would gather them so",
+                 plan.schedule.name);
   constexpr std::size_t most = cluster::Exchanges::max_outstanding / runtime::reduction_steps_ahead;
   for (const bool experts : {false, true}) {
     if (experts ? !plan.has_experts() : plan.leaves) continue;
@@ -308,9 +316,10 @@ void check_sizes(const PlanRequest& request) {
 
 }  // namespace
 
-std::string copies_text(const runtime::MeshConfig& mesh) {
+std::string copies_text(const runtime::MeshConfig& mesh, bool leaves) {
   if (mesh.copies() == 1) return {};
-  const std::string divided = mesh.shard == "gradients" ? "gradient sums and update" : "the update";
+  const std::string sums = leaves ? "gradient sums and update" : "the update";
+  const std::string divided = mesh.shard == "parameters" ? "parameters" + (leaves ? ", " + sums : " and " + sums) : sums;
   std::string shared = mesh.expert > 1 ? fmt::format("{} share their experts", mesh.expert) : "";
   if (mesh.shard != "none") shared += (shared.empty() ? "they divide " : ", all divide ") + divided;
   if (!shared.empty()) shared = fmt::format(" ({})", shared);
@@ -517,8 +526,9 @@ double PipelinePlan::model_flops(std::int64_t microbatches) const {
 }
 
 std::string PipelinePlan::text() const {
-  std::string text = fmt::format("layout {}\nschedule {}\nmesh {} {} {} {} {}\nsums {} {} leaves {}\n", layout_text(), schedule.name,
-                                 mesh.data, mesh.expert, mesh.capacity, shard_text(), mesh.window, parts(), expert_parts(), leaves);
+  std::string text =
+      fmt::format("layout {}\nschedule {}\nmesh {} {} {} {} {} {}\nsums {} {} leaves {}\n", layout_text(), schedule.name, mesh.data,
+                  mesh.expert, mesh.capacity, shard_text(), mesh.weight_slots, mesh.window, parts(), expert_parts(), leaves);
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
     for (const auto& action : schedule.ranks[rank]) text += fmt::format(" {}", action);

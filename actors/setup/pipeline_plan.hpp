@@ -39,7 +39,8 @@ struct PlanRequest {
 };
 
 /// "2 copies of " or, where something is shared, "4 copies (2 share their experts, all divide the update) of "; empty for one copy.
-[[nodiscard]] std::string copies_text(const runtime::MeshConfig& mesh);
+/// `leaves`: the gradients of each microbatch are formed by themselves.
+[[nodiscard]] std::string copies_text(const runtime::MeshConfig& mesh, bool leaves);
 
 /// How a job is cut besides its pipeline.
 struct Mesh {
@@ -47,8 +48,9 @@ struct Mesh {
   int expert = 1;       // ranks that share the experts of a layer
   double capacity = 0;  // of each for rows of others (runtime::ExpertGroup)
   /// The ranks that hold the same weights divide their update: each has the optimizer's states of a part (mesh.shard = optimizer); and the
-  /// gradient sums: each keeps those of its part alone (mesh.shard = gradients).
-  bool divides_update = false, divides_sums = false;
+  /// gradient sums: each keeps those of its part alone (mesh.shard = gradients); and the parameters (mesh.shard = parameters).
+  bool divides_update = false, divides_sums = false, divides_masters = false;
+  int weight_slots = 0;    // with divided parameters: a rank has room for those of so many stages at a time
   std::size_t window = 0;  // bytes of gradient sums that a rank gets from each other one at a time
 };
 
@@ -154,18 +156,24 @@ struct PipelinePlan {
   /// The same for a rank whose stages all belong to one replica; with two directions, for its first stage.
   [[nodiscard]] ExpertRanks expert_group(runtime::RankId rank) const { return expert_group(schedule.placement.stages_of(rank).front()); }
   /// The value of mesh.shard.
-  [[nodiscard]] const char* shard_text() const { return mesh.divides_sums ? "gradients" : mesh.divides_update ? "optimizer" : "none"; }
+  [[nodiscard]] const char* shard_text() const {
+    return mesh.divides_masters ? "parameters" : mesh.divides_sums ? "gradients" : mesh.divides_update ? "optimizer" : "none";
+  }
   /// Whether they also divide the gradient sums.
   [[nodiscard]] bool divides_sums() const { return mesh.divides_sums && replicas() > 1; }
   /// The slots of a rank for gradients of one microbatch: of the next action while replicas add those of the one before. 0: there are none.
   [[nodiscard]] int leaf_slots() const { return !leaves ? 0 : divides_sums() ? 2 : 1; }
+  /// Whether they also divide the parameters: each has masters of what it owns, and gathers those of a stage before it uses them.
+  [[nodiscard]] bool divides_masters() const { return mesh.divides_masters && replicas() > 1; }
   /// Whether several ranks hold the same weights and divide their update.
   [[nodiscard]] bool divides_update() const { return mesh.divides_update && replicas() > 1; }
   /// The ranks that hold the same weights of the stage as its rank does, that rank alone included.
   [[nodiscard]] ReplicaGroup replica_group(runtime::StageId stage, bool experts) const;
   /// The groups of several ranks: that of the dense weights, then that of the weights of experts if the model has some.
   [[nodiscard]] std::vector<ReplicaGroup> replica_groups(runtime::StageId stage) const;
-  [[nodiscard]] std::string copies_text() const { return actors::copies_text({mesh.data, mesh.expert, mesh.capacity, shard_text()}); }
+  [[nodiscard]] std::string copies_text() const {
+    return actors::copies_text({mesh.data, mesh.expert, mesh.capacity, shard_text()}, leaves);
+  }
   /// "rank 5", or "rank 5 (copy 1, position 1)" where there are copies.
   [[nodiscard]] std::string rank_text(runtime::RankId rank) const { return schedule.placement.rank_text(rank); }
   [[nodiscard]] bool is_first(runtime::StageId stage) const { return !schedule.placement.previous(stage); }

@@ -35,7 +35,9 @@ std::vector<float> bias_steps(double rate, const ExpertLoad& load) {
 void update_biases(const kernels::ExecutionContext& context, const BiasUpdate& update, const StageShard& shard) {
   if (update.rate == 0) return;
   for (const StoredParameter& tensor : shard.tensors()) {
-    if (tensor.router.empty()) continue;
+    if (tensor.router.empty() || tensor.held().empty()) continue;
+    MILLRACE_CHECK(tensor.held() == tensor.whole(), ExitCode::internal, "runtime.load_balance", "{} is divided between replicas",
+                   tensor.name);
     std::vector<float> steps;  // added over the accumulation steps
     for (const ExpertLoad& load : update.loads) {
       if (load.scope != tensor.router || load.counts.size() != tensor.elements()) continue;

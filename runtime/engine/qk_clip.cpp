@@ -39,7 +39,8 @@ std::vector<float> clip_factors(double threshold, const HeadScores& scores) {
 void apply_qk_clip(const kernels::ExecutionContext& context, const QkClip& clip, const StageShard& shard) {
   if (clip.threshold == 0) return;
   for (const StoredParameter& tensor : shard.tensors()) {
-    if (tensor.scores.scope.empty()) continue;
+    if (tensor.scores.scope.empty() || tensor.held().empty()) continue;
+    MILLRACE_CHECK(tensor.held() == tensor.whole(), ExitCode::internal, "runtime.qk_clip", "{} is divided between replicas", tensor.name);
     const auto scores = std::ranges::find(clip.attentions, tensor.scores.scope, &HeadScores::scope);
     MILLRACE_CHECK(scores != clip.attentions.end() && static_cast<std::int64_t>(scores->maxima.size()) == tensor.scores.outputs.heads,
                    ExitCode::internal, "runtime.qk_clip", "{} of the attention in {} without the largest scores of its {} heads",
@@ -47,8 +48,7 @@ void apply_qk_clip(const kernels::ExecutionContext& context, const QkClip& clip,
     const std::vector<float> factors = clip_factors(clip.threshold, *scores);
     if (std::ranges::all_of(factors, [](float factor) { return factor == 1.0F; })) continue;
     kernels::scale_heads(context, tensor.scores.outputs, factors, shard.master(tensor));
-    if (tensor.copied) kernels::convert(context, shard.master(tensor), shard.copy(tensor));
-    shard.pack_copies(context, tensor);
+    shard.refresh_copies(context, tensor);
   }
 }
 

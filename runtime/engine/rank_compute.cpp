@@ -84,6 +84,7 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
                            .batches = options.batches,
                            .on_device = !kernels::device_type(options.device).facts().host_readable,
                            .shared_copy = shards.shared_copy,
+                           .gathered = shards.slots,
                            .stages = {},
                            .rings = options.rings,
                            .workspaces = options.workspaces,

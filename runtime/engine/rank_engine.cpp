@@ -51,7 +51,7 @@ const Decisions& RankEngine::start(const RankPlan& plan, StepId step) {
   step_ = step;
   issued_ = 0;
   finished_ = 0;
-  leaves_made_ = leaves_added_ = 0;
+  leaves_made_ = leaves_added_ = gathered_ = 0;
   batches_.assign(static_cast<std::size_t>(plan.microbatches), 0);
   ended_.assign(plan.exchanges.size(), 0);
   return advance();
@@ -122,6 +122,14 @@ const Decisions& RankEngine::weights_arrived(StageId stage) {
   return advance();
 }
 
+const Decisions& RankEngine::gathered() {
+  clear_decisions();
+  MILLRACE_CHECK(plan_ != nullptr && std::ranges::find(needed_, gathered_ + 1) != needed_.end(), ExitCode::internal, rank_engine_component,
+                 "rank {}: weights were gathered {} times in step {}, more often than its list needs", rank_, gathered_ + 1, step_);
+  ++gathered_;
+  return advance();
+}
+
 const Decisions& RankEngine::leaf_added() {
   clear_decisions();
   MILLRACE_CHECK(leaves_added_ < leaves_made_, ExitCode::internal, rank_engine_component,
@@ -167,6 +175,7 @@ WaitReason RankEngine::missing(const PlannedEntry& planned) const {
     return use.present() && channels_[use.edge.index()].arrived <= channels_[use.edge.index()].base + use.ordinal;
   };
   if (planned.awaits >= 0 && !ended_[static_cast<std::size_t>(planned.awaits)]) return WaitReason::exchange;
+  if (!needed_.empty() && needed_[static_cast<std::size_t>(&planned - plan_->entries.data())] > gathered_) return WaitReason::weights;
   if (!planned.begins_action()) return WaitReason::none;
   if (planned.action.stage.index() < away_.size() && away_[planned.action.stage.index()]) return WaitReason::weights;
   if (leaves_ > 0 && planned.leaf >= leaves_added_ + leaves_) return WaitReason::replicas;
@@ -241,6 +250,7 @@ void RankEngine::finish_list() {
   for (Channel& channel : channels_) channel.base = channel.edge.consumer_rank == rank_ ? channel.released : channel.produced;
   first_exchange_ += static_cast<std::int64_t>(plan_->exchanges.size());
   plan_ = nullptr;
+  needed_.clear();
   decisions_.finished = true;
 }
 

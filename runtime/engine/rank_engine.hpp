@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/engine/rank_plan.hpp"
+#include "runtime/engine/residence.hpp"
 #include "runtime/engine/wait.hpp"
 #include "runtime/schedule/edge.hpp"
 
@@ -77,6 +78,9 @@ class RankEngine {
   /// of them is under way.
   void weights_leave(StageId stage);
   const Decisions& weights_arrived(StageId stage);
+  /// With weights that are gathered when they are needed: what the next list will gather, in this order; and the next one of them is here.
+  void will_gather(const RankPlan& plan, const std::vector<Residence>& residences) { needed_ = residences_needed(plan, residences); }
+  const Decisions& gathered();
   /// The gradients of the oldest action of the list whose leaf is in use have been added to the sums.
   const Decisions& leaf_added();
   /// The oldest issued entry is done.
@@ -133,6 +137,8 @@ class RankEngine {
   int issued_ = 0;
   int finished_ = 0;
   std::vector<std::uint8_t> away_;     // by stage: whether its weights are being exchanged
+  std::vector<int> needed_;            // of the running list, by entry: residences_needed; empty: nothing is gathered during it
+  int gathered_ = 0;                   // … residences whose weights are here
   std::vector<std::uint8_t> batches_;  // by microbatch of the running list
   std::int64_t first_exchange_ = 0;    // of the running list, counted over the run
   std::vector<std::uint8_t> ended_;    // by exchange of the running list

@@ -19,7 +19,7 @@ std::string_view to_string(MemoryKind kind) {
       "constant",     "stash_input", "stash_weight", "handoff",     "boundary_in",
       "boundary_out", "gradient_in", "gradient_out", "result",      "logits",
       "ring",         "offload",     "batch_copy",   "result_copy", "scalar_copy",
-      "logits_copy",  "ring_copy",   "arrivals",     "leaf"};
+      "logits_copy",  "ring_copy",   "arrivals",     "leaf",        "gathered"};
   return names.at(static_cast<std::size_t>(kind));
 }
 
@@ -68,6 +68,7 @@ void RankMemoryPlan::add_shards(const RankMemoryRequest& demand) {
   for (const StageMemoryRequest& stage : demand.stages) add(master, stage.stage, stage.master, 1);
   for (const StageMemoryRequest& stage : demand.stages) add(copy, stage.stage, stage.copy, 1);
   add(copy, no_stage, demand.shared_copy, 1);
+  for (const std::size_t bytes : demand.gathered) add(gathered, no_stage, bytes, 1);
   for (const StageMemoryRequest& stage : demand.stages) {
     const std::size_t states = demand.training ? stage.state : 0;
     add(state, stage.stage, states, 1);
@@ -187,7 +188,8 @@ RankMemory::RankMemory(RankMemoryPlan plan, kernels::Device device)
 
 std::byte* RankMemory::region(MemoryKind kind) const noexcept {
   const auto& sections = plan_.sections();
-  const auto first = std::ranges::find(sections, kind, &MemorySection::kind);
+  auto first = std::ranges::find(sections, kind, &MemorySection::kind);
+  if (kind == MemoryKind::copy && first == sections.end()) first = std::ranges::find(sections, MemoryKind::gathered, &MemorySection::kind);
   return first == sections.end() ? nullptr : arena(*first).data() + first->offset;
 }
 

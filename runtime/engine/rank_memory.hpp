@@ -49,8 +49,9 @@ enum class MemoryKind : std::uint8_t {
   ring_copy,  // of a channel whose link cannot access device memory
   arrivals,   // gradient sums of other replicas, until they are added (Reduction); a slot is what arrives in one step
   leaf,       // the gradients of one microbatch of a stage, until they are added to its sums (train.leaf); stages take turns
+  gathered,   // parameters of a stage as programs read them, gathered from those who own them; stages take turns. After the copies
 };
-inline constexpr std::size_t memory_kind_count = 29;
+inline constexpr std::size_t memory_kind_count = 30;
 /// Steps of a reduction that are under way at a time.
 inline constexpr int reduction_steps_ahead = 2;
 [[nodiscard]] std::string_view to_string(MemoryKind kind);
@@ -99,6 +100,7 @@ struct RankMemoryRequest {
   int batches = 1;              // number of microbatches whose tokens are held at a time
   bool on_device = false;       // the host cannot access the device's memory: two arenas, one on the device and one of pinned host memory
   std::size_t shared_copy = 0;  // bytes of the place of copies that are only read packed
+  std::vector<std::size_t> gathered = {};  // bytes of the slots for parameters that are gathered
   std::vector<StageMemoryRequest> stages;
   std::vector<RingDemand> rings;
   int workspaces = 1;  // 2: a list of the rank weaves actions
@@ -156,8 +158,8 @@ class RankMemory {
   /// Throws Error(memory) if the system refuses, with the memory that each stage needs.
   explicit RankMemory(RankMemoryPlan plan, kernels::Device device = {});
   [[nodiscard]] const RankMemoryPlan& plan() const noexcept { return plan_; }
-  /// Region::master or Region::copy: where the sections of this kind begin, which lie one after another in the order of the stages. nullptr
-  /// if there is none.
+  /// Region::master or Region::copy: where the sections of this kind begin, which lie one after another in the order of the stages; those
+  /// for what is gathered follow the copies. nullptr if there is none.
   [[nodiscard]] std::byte* region(MemoryKind kind) const noexcept;
   /// The first byte of a slot. Throws Error(internal) for a slot that was not planned.
   [[nodiscard]] std::byte* slot(MemoryKind kind, StageId stage = no_stage, int index = 0) const;

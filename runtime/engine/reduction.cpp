@@ -101,10 +101,12 @@ ReductionStep make_step(const StageReplicas& replicas, const ShardLayout::Bucket
   return step;
 }
 
-GatherStep make_gather(const StageReplicas& replicas, const ShardLayout::Bucket& bucket) {
+GatherStep make_gather(const StageReplicas& replicas, const ShardLayout::Bucket& bucket, std::size_t index) {
   const std::size_t members = replicas.copies.size(), own = static_cast<std::size_t>(replicas.own);
-  GatherStep gather{replicas.stage, bucket.experts, bucket.master, TransferTable(members)};
-  const auto place = [&](std::size_t member) { return static_cast<std::int64_t>(bucket.cuts[member] - bucket.cuts.front()); };
+  const bool to_slot = !bucket.gathered.empty();
+  const std::vector<std::size_t>& cuts = to_slot ? bucket.gathered : bucket.cuts;
+  GatherStep gather{replicas.stage, bucket.experts, to_slot, to_slot ? cuts.front() : bucket.master, index, TransferTable(members)};
+  const auto place = [&](std::size_t member) { return static_cast<std::int64_t>(cuts[member] - cuts.front()); };
   for (std::size_t member = 0; member < members; ++member) {
     if (member == own) continue;
     gather.table.send_at[member] = place(own);
@@ -193,9 +195,11 @@ Reduction make_reduction(const ReductionInput& input) {
   for (const auto& groups : stages) {
     const ShardLayout& shard = shard_of(input, groups.front().stage);
     const std::size_t begin = reduction.gathers.size();
-    for (const ShardLayout::Bucket& bucket : shard.buckets) {
+    for (std::size_t index = 0; index < shard.buckets.size(); ++index) {
+      const ShardLayout::Bucket& bucket = shard.buckets[index];
       const auto group = std::ranges::find(groups, bucket.experts, &StageReplicas::experts);
-      if (group != groups.end() && bucket.master != ShardLayout::nowhere) reduction.gathers.push_back(make_gather(*group, bucket));
+      const bool gathers = bucket.master != ShardLayout::nowhere || !bucket.gathered.empty();
+      if (group != groups.end() && gathers) reduction.gathers.push_back(make_gather(*group, bucket, index));
     }
     reduction.gathered.push_back({shard.stage, begin, reduction.gathers.size()});
   }

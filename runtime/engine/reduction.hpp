@@ -57,11 +57,14 @@ struct ReductionStep {
   std::size_t bucket = 0;           // in ShardLayout::buckets of the stage
 };
 
-/// The parameters of a bucket after the update: each member gets from the others what they own, in place.
+/// The parameters of a bucket, after the update or, with divided masters, before they are used: each member gets from the others what they
+/// own, in place.
 struct GatherStep {
   StageId stage;
   bool experts = false;
-  std::size_t master = 0;  // in Region::master, to which the table's places are relative
+  bool to_slot = false;    // with divided masters: the places are in Region::copy; false: in Region::master
+  std::size_t begin = 0;   // … to which the table's are relative
+  std::size_t bucket = 0;  // in ShardLayout::buckets of the stage
   TransferTable table;
 };
 

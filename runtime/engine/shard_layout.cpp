@@ -33,7 +33,13 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
   tensor.experts = parameter.experts;
   tensor.tied = tensor.tied || parameter.tied;
   tensor.owned = tensor.whole();
-  tensor.uses.push_back({parameter.stage, parameter.use, parameter.copy, 0});
+  tensor.uses.push_back({.stage = parameter.stage,
+                         .use = parameter.use,
+                         .copy = parameter.copy,
+                         .accumulator = 0,
+                         .kept = 0,
+                         .plain = parameter.plain,
+                         .packed = parameter.packed});
 }
 
 std::size_t take(std::size_t& end, std::size_t bytes) {
@@ -68,13 +74,11 @@ void add_accumulators(ShardLayout& shard, StoredParameter& tensor) {
 }
 
 /// Gives the tensor's copies their places from `end` on, but for a bf16 copy that is only used for packing: returns the bytes of that.
-std::size_t place_copies(StoredParameter& tensor, kernels::DType compute, std::size_t& end) {
-  const kernels::DType read = tensor.in_f32 ? kernels::DType::f32 : compute;
-  tensor.copied = read == kernels::DType::bf16;
+std::size_t place_copies(StoredParameter& tensor, std::size_t& end) {
   const std::size_t copy = tensor.copied ? tensor.elements() * sizeof(kernels::BFloat16) : 0;
   if (tensor.plain) tensor.copy = take(end, copy);
   for (std::size_t form = 0; form < tensor.packed.size(); ++form)
-    if (tensor.packed[form]) tensor.packed_copy[form] = take(end, kernels::packed_bytes(tensor.shape, form == 1, read));
+    if (tensor.packed[form]) tensor.packed_copy[form] = take(end, kernels::packed_bytes(tensor.shape, form == 1, tensor.read_type()));
   return tensor.plain ? 0 : kernels::align_up(copy);
 }
 
@@ -96,7 +100,7 @@ void place_snapshot(ShardLayout& shard, std::vector<StoredParameter>& tensors) {
   for (const bool experts : {false, true}) {
     for (StoredParameter& tensor : tensors) {
       if (tensor.experts.present() != experts || tensor.home() != shard.stage || tensor.owned.empty()) continue;
-      const std::size_t from = tensor.offset + static_cast<std::size_t>(tensor.owned.first) * sizeof(float);
+      const std::size_t from = tensor.offset + static_cast<std::size_t>(tensor.owned.first - tensor.held().first) * sizeof(float);
       const std::size_t bytes = static_cast<std::size_t>(tensor.owned.count) * sizeof(float);
       tensor.staged = take(shard.staged_bytes, bytes);
       const bool joins = !shard.staged_runs.empty() && from - shard.staged_runs.back().from == tensor.staged - shard.staged_runs.back().to;
@@ -138,16 +142,19 @@ void place_kept(ShardLayout& shard, std::span<const BucketEntry> entries, ShardL
 }
 
 /// The bucket of consecutive gradient sums, which replicas with these loads divide.
-ShardLayout::Bucket make_bucket(ShardLayout& shard, std::span<const BucketEntry> entries, std::span<std::int64_t> loads, int own,
-                                bool divides_sums, const Optimizer* optimizer) {
+ShardLayout::Bucket make_bucket(ShardLayout& shard, std::span<const BucketEntry> entries, std::span<std::int64_t> loads, bool experts,
+                                const ShardDivision& division, const Optimizer* optimizer) {
+  const int own = (experts ? division.expert_replicas : division.replicas).own;
   std::vector<DividedTensor> tensors;
-  for (const BucketEntry& entry : entries)
-    tensors.push_back({entry.tensor->shape.elements(),
-                       division_unit(entry.tensor->shape, entry.tensor->experts.present(), entry.tensor->matrices, optimizer),
-                       entry.tensor->trained});
+  for (const auto& [tensor, use, first_use] : entries) {
+    const bool whole = division.whole_scores && !tensor->scores.scope.empty();
+    tensors.push_back({tensor->shape.elements(),
+                       whole ? tensor->shape.elements() : division_unit(tensor->shape, experts, tensor->matrices, optimizer),
+                       tensor->trained});
+  }
   const auto owned = divide(tensors, loads);
   ShardLayout::Bucket bucket;
-  bucket.experts = entries.front().tensor->experts.present();
+  bucket.experts = experts;
   const std::size_t end = entries.back().begin() + kernels::align_up(entries.back().tensor->bytes());
   bucket.cuts.assign(loads.size() + 1, end);
   for (std::size_t member = loads.size(); member-- > 0;) {
@@ -158,26 +165,26 @@ ShardLayout::Bucket make_bucket(ShardLayout& shard, std::span<const BucketEntry>
   }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     entries[i].tensor->divided = true;
+    entries[i].tensor->masters_divided = division.divides_masters(experts);
     entries[i].tensor->owned = owned[i][static_cast<std::size_t>(own)];
   }
   bucket.kept = bucket.cuts[static_cast<std::size_t>(own)];
-  if (divides_sums) place_kept(shard, entries, bucket, static_cast<std::size_t>(own));
+  if (division.sums && !experts) place_kept(shard, entries, bucket, static_cast<std::size_t>(own));
   const StoredParameter& first = *entries.front().tensor;
-  if (entries.front().first_use && first.home() == shard.stage) bucket.master = first.offset;
+  if (entries.front().first_use && first.home() == shard.stage && !first.masters_divided) bucket.master = first.offset;
   return bucket;
 }
 
 /// Makes the buckets of a stage's gradient sums, if replicas divide them, and says what this rank owns of each weight.
 void divide_shard(ShardLayout& shard, std::vector<StoredParameter>& tensors, bool experts, const ShardDivision& division,
                   const Optimizer* optimizer) {
+  if (!division.divides(experts)) return;
   const Replicas& replicas = experts ? division.expert_replicas : division.replicas;
-  if (replicas.members == 1) return;
   std::vector<std::int64_t> loads(static_cast<std::size_t>(replicas.members), 0);
   std::vector<BucketEntry> entries;
   std::size_t bytes = 0;
   const auto close = [&](std::span<std::int64_t> of_members) {
-    if (!entries.empty())
-      shard.buckets.push_back(make_bucket(shard, entries, of_members, replicas.own, division.sums && !experts, optimizer));
+    if (!entries.empty()) shard.buckets.push_back(make_bucket(shard, entries, of_members, experts, division, optimizer));
     entries.clear();
     bytes = 0;
   };
@@ -198,6 +205,87 @@ void divide_shard(ShardLayout& shard, std::vector<StoredParameter>& tensors, boo
     }
   }
   close(loads);
+}
+
+/// Where a place among the gradient sums of `entries`, which lie one after another, is among their gathered parameters.
+std::size_t gathered_place(std::span<const BucketEntry> entries, std::size_t place) {
+  const auto after = std::ranges::upper_bound(entries, place, {}, &BucketEntry::begin);
+  const auto& [tensor, use, first_use] = *std::prev(after);
+  const std::size_t element = std::min((place - use->accumulator) / sizeof(float), tensor->elements());
+  return use->gathered + element * kernels::size_of(tensor->read_type());
+}
+
+/// Gives the parameters that the stage gathers, and their packed forms, their places in its slot, from the slot's beginning on.
+void place_gathered(ShardLayout& shard, std::vector<StoredParameter>& tensors) {
+  std::vector<BucketEntry> entries;
+  for (StoredParameter& tensor : tensors)
+    if (tensor.masters_divided)
+      for (StoredParameter::Use& use : tensor.uses)
+        if (use.stage == shard.stage) entries.push_back({&tensor, &use, &use == &tensor.first_use_by(shard.stage)});
+  for (ShardLayout::Bucket& bucket : shard.buckets) {
+    std::vector<BucketEntry> own;
+    for (const BucketEntry& entry : entries)
+      if (entry.tensor->experts.present() == bucket.experts && bucket.cuts.front() <= entry.begin() && entry.begin() < bucket.cuts.back())
+        own.push_back(entry);
+    if (own.empty() || !own.front().first_use) continue;
+    for (const auto& [tensor, use, first_use] : own)
+      use->gathered = take(shard.slot_bytes, tensor->elements() * kernels::size_of(tensor->read_type()));
+    for (const std::size_t cut : bucket.cuts) bucket.gathered.push_back(gathered_place(own, cut));
+    for (const auto& [tensor, use, first_use] : own)
+      if (const ElementRange& owned = tensor->owned; !owned.empty())
+        bucket.own.push_back({tensor->offset, use->gathered + static_cast<std::size_t>(owned.first) * kernels::size_of(tensor->read_type()),
+                              owned.count, tensor->read_type()});
+  }
+  for (const auto& [tensor, use, first_use] : entries)
+    for (std::size_t form = 0; form < use->packed.size(); ++form)
+      if (first_use && use->packed[form])
+        use->packed_gathered[form] = take(shard.slot_bytes, kernels::packed_bytes(tensor->shape, form == 1, tensor->read_type()));
+}
+
+/// Moves what the stage gathers to its slot, which begins there in Region::copy.
+void move_to_slot(ShardLayout& shard, std::vector<StoredParameter>& tensors, std::size_t begin) {
+  for (StoredParameter& tensor : tensors) {
+    for (StoredParameter::Use& use : tensor.uses) {
+      if (!tensor.masters_divided || use.stage != shard.stage) continue;
+      use.gathered += begin;
+      for (std::size_t& place : use.packed_gathered) place += begin;
+    }
+  }
+  for (ShardLayout::Bucket& bucket : shard.buckets) {
+    for (std::size_t& cut : bucket.gathered) cut += begin;
+    for (ShardLayout::Bucket::OwnRun& run : bucket.own) run.gathered += begin;
+  }
+}
+
+/// Lays out the slots after the copies, which end at `copies`.
+void place_slots(RankShards& rank, std::vector<StoredParameter>& tensors, std::size_t copies, int slots) {
+  for (std::size_t index = 0; index < rank.stages.size(); ++index) {
+    ShardLayout& shard = rank.stages[index];
+    place_gathered(shard, tensors);
+    if (shard.slot_bytes == 0) continue;
+    const std::size_t slot = index % static_cast<std::size_t>(slots);
+    shard.slot = static_cast<int>(slot);
+    if (rank.slots.size() <= slot) rank.slots.resize(slot + 1);
+    rank.slots[slot] = std::max(rank.slots[slot], shard.slot_bytes);
+  }
+  for (ShardLayout& shard : rank.stages) {
+    if (shard.slot < 0) continue;
+    std::size_t begin = copies;
+    for (int slot = 0; slot < shard.slot; ++slot) begin += rank.slots[static_cast<std::size_t>(slot)];
+    move_to_slot(shard, tensors, begin);
+  }
+}
+
+/// Says how programs read each tensor, and joins the forms in which one stage reads it in several uses.
+void note_reads(std::vector<StoredParameter>& tensors, kernels::DType compute) {
+  for (StoredParameter& tensor : tensors) {
+    tensor.copied = compute == kernels::DType::bf16 && !tensor.in_f32;
+    for (const StoredParameter::Use& use : tensor.uses) {
+      auto& first = *std::ranges::find(tensor.uses, use.stage, &StoredParameter::Use::stage);
+      first.plain = first.plain || use.plain;
+      for (std::size_t form = 0; form < first.packed.size(); ++form) first.packed[form] = first.packed[form] || use.packed[form];
+    }
+  }
 }
 
 bool used_by(const StoredParameter& tensor, StageId stage) noexcept {
@@ -239,6 +327,12 @@ bool StoredParameter::has_use(int use) const noexcept {
   return std::any_of(uses.begin(), uses.end(), [use](const Use& other) { return other.use == use; });
 }
 
+const StoredParameter::Use& StoredParameter::first_use_by(StageId stage) const {
+  const auto first = std::ranges::find(uses, stage, &Use::stage);
+  MILLRACE_CHECK(first != uses.end(), ExitCode::internal, shard_layout_component, "stage {} does not use {}", stage, name);
+  return *first;
+}
+
 bool StoredParameter::is_owner() const noexcept {
   return std::any_of(uses.begin(), uses.end(), [](const Use& each) { return each.use == 0 && !each.copy; });
 }
@@ -246,6 +340,7 @@ bool StoredParameter::is_owner() const noexcept {
 RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<StageParameter>& parameters, kernels::DType compute,
                           const Optimizer* optimizer, const ShardDivision& division) {
   std::vector<StoredParameter> tensors = tensors_of(parameters);
+  note_reads(tensors, compute);
   RankShards rank;
   std::size_t masters = 0, copies = 0;  // the ends of the two regions
   for (const StageId stage : stages) {
@@ -257,11 +352,15 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
       for (StoredParameter& tensor : tensors) {
         if (tensor.experts.present() != experts) continue;
         add_accumulators(shard, tensor);
-        if (tensor.home() != stage) continue;
+        if (tensor.home() != stage || division.divides_masters(experts)) continue;
         tensor.offset = take(masters, tensor.bytes());
-        rank.shared_copy = std::max(rank.shared_copy, place_copies(tensor, compute, copies));
+        rank.shared_copy = std::max(rank.shared_copy, place_copies(tensor, copies));
       }
       divide_shard(shard, tensors, experts, division, optimizer);
+      if (!division.divides_masters(experts)) continue;
+      for (StoredParameter& tensor : tensors)
+        if (tensor.experts.present() == experts && tensor.home() == stage)
+          tensor.offset = take(masters, static_cast<std::size_t>(tensor.owned.count) * sizeof(float));
     }
     shard.divides_sums = division.sums && division.replicas.members > 1;
     if (!shard.divides_sums) shard.kept_bytes = shard.accumulator_bytes;
@@ -273,6 +372,7 @@ RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<Sta
   }
   for (StoredParameter& tensor : tensors)
     if (!tensor.plain) tensor.copy = copies;
+  if (division.slots > 0) place_slots(rank, tensors, copies + rank.shared_copy, division.slots);
   for (ShardLayout& shard : rank.stages) {
     list_sums(shard, tensors);
     for (const StoredParameter& tensor : tensors) {
@@ -326,8 +426,13 @@ ParameterPlaces ShardLayout::places() const {
     return other != nullptr ? *other : at(value.name);
   };
   ParameterPlaces places;
-  places.parameter = [tensor_of](const Value& value) -> Place {
+  places.parameter = [this, tensor_of](const Value& value) -> Place {
     const StoredParameter& tensor = tensor_of(value);
+    if (tensor.masters_divided) {
+      const StoredParameter::Use& use = tensor.first_use_by(stage);
+      return {Region::copy,
+              value.form == WeightForm::plain ? use.gathered : use.packed_gathered[value.form == WeightForm::packed_turned ? 1 : 0]};
+    }
     if (value.form != WeightForm::plain) return {Region::copy, tensor.packed_copy[value.form == WeightForm::packed_turned ? 1 : 0]};
     if (value.type.dtype == kernels::DType::bf16) return {Region::copy, tensor.copy};
     return {Region::master, tensor.offset};

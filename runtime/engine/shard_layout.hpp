@@ -52,13 +52,19 @@ struct StoredParameter {
     bool copy = false;
     std::size_t accumulator = 0;  // bytes from the start of what programs of that stage add to: a set, one of those of experts, a leaf
     std::size_t kept = 0;         // … of a set, where what the rank keeps of the sum begins
+    // How programs of the stage read it, as in StageParameter; and, if masters are divided, where, in Region::copy. Several uses by one
+    // stage share the places of its first one.
+    bool plain = true;
+    std::array<bool, 2> packed{};
+    std::size_t gathered = 0;
+    std::array<std::size_t, 2> packed_gathered{};
   };
   std::string name;
   kernels::Shape shape;
   int order = 0;
   bool decays = true;
   bool copied = false;     // has a bf16 copy that programs compute with, or from which its packed forms are made
-  std::size_t offset = 0;  // in Region::master
+  std::size_t offset = 0;  // in Region::master, of what the rank holds (held())
   std::size_t copy = 0;    // in Region::copy; one place shared by all of the rank that are only read packed
   bool plain = false;      // the forms that programs read, as in StageParameter
   std::array<bool, 2> packed{};
@@ -74,6 +80,7 @@ struct StoredParameter {
   bool divided = false;                  // the replicas that hold it divide its update: each has the states of what it owns
   ElementRange owned = {};               // what this rank updates; all of it unless it is divided
   bool sums_divided = false;             // the rank keeps gradient sums of what it owns alone
+  bool masters_divided = false;          // it has masters of what it owns alone; programs read what replicas gather before (Use::gathered)
   std::size_t staged = 0;                // where what it owns of the values begins in the parameters of the stage's snapshot
   std::vector<std::size_t> states = {};  // where each of the optimizer's states begins in the stage's; no_state: it has none
 
@@ -86,6 +93,12 @@ struct StoredParameter {
   [[nodiscard]] ElementRange whole() const noexcept { return {0, shape.elements()}; }
   /// The elements of whose gradient the rank keeps sums.
   [[nodiscard]] ElementRange kept() const noexcept { return sums_divided ? owned : whole(); }
+  /// The elements of which the rank has masters.
+  [[nodiscard]] ElementRange held() const noexcept { return masters_divided ? owned : whole(); }
+  /// The type in which programs read it.
+  [[nodiscard]] kernels::DType read_type() const noexcept { return copied ? kernels::DType::bf16 : kernels::DType::f32; }
+  /// The use with the places from which programs of a stage read it, if masters are divided. Throws Error(internal) if it has none.
+  [[nodiscard]] const Use& first_use_by(StageId stage) const;
   /// The same elements, counted over the whole tensor: of a weight of experts over all experts, whoever has them.
   [[nodiscard]] ElementRange in_model(const ElementRange& elements) const noexcept {
     const std::int64_t before = experts.present() ? shape.elements() / shape[0] * experts.first : 0;
@@ -128,7 +141,17 @@ struct ShardLayout {
     bool experts = false;           // in a set of those of experts
     std::vector<std::size_t> cuts;  // in bytes of what programs add to, one more than members: member m owns cuts[m] to cuts[m + 1]
     std::size_t kept = 0;           // where the rank's own stretch begins in a set
-    std::size_t master = nowhere;   // where the same parameters begin in Region::master; nowhere: another bucket's are the same
+    std::size_t master = nowhere;   // where the same parameters begin in Region::master; nowhere: another bucket's are the same, or
+                                    // masters are divided
+    /// With divided masters, unless another bucket's parameters are the same: the places in Region::copy where they are gathered, by member
+    /// as in `cuts`; and what the rank owns of them.
+    std::vector<std::size_t> gathered = {};
+    struct OwnRun {
+      std::size_t master = 0, gathered = 0;  // in the two regions
+      std::int64_t elements = 0;
+      kernels::DType type = kernels::DType::f32;  // as programs read it
+    };
+    std::vector<OwnRun> own = {};
     /// By program: its operation after which a microbatch has added to all of the bucket (note_completion).
     std::array<std::size_t, program_kind_count> complete{};
   };
@@ -144,7 +167,9 @@ struct ShardLayout {
   std::vector<StoredParameter> borrowed;  // which its programs read in the shard of another stage of the rank
   std::vector<Accumulator> accumulators;  // of this stage's uses of both, in model order, those of experts last
   Part master;                            // of Region::master
-  Part copy;                              // of Region::copy
+  Part copy;                              // of Region::copy, but for what is gathered
+  int slot = -1;                          // where its parameters are gathered (RankShards::slots); -1: it has masters of all of them
+  std::size_t slot_bytes = 0;             // … as many of it as it needs
   std::size_t accumulator_bytes = 0;      // of all that programs add to, but for weights of experts: of one set, or of a leaf
   std::size_t kept_bytes = 0;             // of one set: the same, unless replicas divide the sums
   std::size_t expert_accumulator_bytes = 0;
@@ -170,6 +195,7 @@ struct ShardLayout {
 struct RankShards {
   std::vector<ShardLayout> stages;  // in the order of the stages
   std::size_t shared_copy = 0;      // bytes, after the last stage's copies: the place of those that are only read packed
+  std::vector<std::size_t> slots;   // bytes, after that: the places in which stages take turns with the parameters that they gather
 };
 
 /// How replicas divide the update of their weights, and who they are; one member: they do not.
@@ -177,6 +203,12 @@ struct ShardDivision {
   Replicas replicas, expert_replicas = {};  // of all weights but those of experts; of those
   std::size_t bucket_bytes = 0;             // of gradient sums that are added together: this many or a few more, where there are as many
   bool sums = false;                        // each keeps the sums of what it owns alone; of weights of experts all sums
+  int slots = 0;              // each has masters of what it owns alone, and gathers those of so many stages; 0: of all weights
+  bool whole_scores = false;  // the matrices that QK-clip scales have one owner each
+
+  /// Whether the weights, of experts or all others, are divided.
+  [[nodiscard]] bool divides(bool experts) const noexcept { return (experts ? expert_replicas : replicas).members > 1; }
+  [[nodiscard]] bool divides_masters(bool experts) const noexcept { return slots > 0 && divides(experts); }
 };
 
 /// Finds in the stage's programs when its buckets are complete.
@@ -193,6 +225,8 @@ void note_completion(ShardLayout& shard, const ProgramSet& programs);
 /// Where weights are divided the rank has states of what it owns, a run of units (division_unit): so the hashes of a checkpoint are the
 /// same whoever writes it. A tied weight is divided by itself, so that all stages that use it divide it alike. Throws Error(internal) for a
 /// use that is declared twice on the rank or with two shapes.
+/// With divided masters each stage has places for all of its parameters as programs read them, borrowed ones included, in a slot: the n-th
+/// stage in slot n mod slots.
 [[nodiscard]] RankShards lay_out_shards(std::span<const StageId> stages, const std::vector<StageParameter>& parameters,
                                         kernels::DType compute, const Optimizer* optimizer = nullptr, const ShardDivision& division = {});
 

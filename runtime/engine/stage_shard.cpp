@@ -76,7 +76,7 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
     if (!tensor.trained) frozen_gradients_.push_back(gradient(tensor));
     if (!tensor.trained || tensor.owned.empty()) continue;
     auto& update = updates_.emplace_back();
-    update.parameter = part_of(master(tensor), tensor.owned);
+    update.parameter = owned_master(tensor);
     update.gradient = owned_sum(tensor, tensor.uses.front().use);
     if (!tensor.divided) update.copy = copy(tensor);
     update.decays = tensor.decays;
@@ -108,7 +108,15 @@ kernels::Tensor StageShard::square_sums() const {
 }
 
 kernels::Tensor StageShard::master(const StoredParameter& tensor) const {
-  return fp32(memory_.region(MemoryKind::master) + tensor.offset, tensor.shape);
+  return fp32(memory_.region(MemoryKind::master) + tensor.offset, shape_of(tensor.shape, tensor.held().count));
+}
+
+kernels::Tensor StageShard::owned_master(const StoredParameter& tensor) const {
+  return part_of_kept(master(tensor), tensor.held(), tensor.owned);
+}
+
+kernels::Tensor StageShard::gathered(const StoredParameter& tensor) const {
+  return {memory_.region(MemoryKind::copy) + tensor.first_use_by(layout_.stage).gathered, tensor.read_type(), tensor.shape};
 }
 
 kernels::Tensor StageShard::state(const StoredParameter& tensor, std::size_t state) const {
@@ -173,7 +181,26 @@ void StageShard::add_local_uses(const kernels::ExecutionContext& context, const 
   }
 }
 
+void StageShard::begin_gather(const kernels::ExecutionContext& context, const ShardLayout::Bucket& bucket) const {
+  for (const auto& [from, to, elements, type] : bucket.own)
+    kernels::convert(context, fp32(memory_.region(MemoryKind::master) + from, {elements}),
+                     {memory_.region(MemoryKind::copy) + to, type, {elements}});
+}
+
+void StageShard::end_gather(const kernels::ExecutionContext& context) const {
+  for (const auto* tensors : {&layout_.tensors, &layout_.borrowed}) {
+    for (const StoredParameter& tensor : *tensors) {
+      if (!tensor.masters_divided) continue;
+      const StoredParameter::Use& use = tensor.first_use_by(layout_.stage);
+      for (std::size_t form = 0; form < use.packed.size(); ++form)
+        if (use.packed[form])
+          kernels::pack(context, gathered(tensor), form == 1, memory_.region(MemoryKind::copy) + use.packed_gathered[form]);
+    }
+  }
+}
+
 void StageShard::refresh_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const {
+  if (tensor.masters_divided) return;  // they are made whenever it is gathered
   if (tensor.copied) kernels::convert(context, master(tensor), copy(tensor));
   pack_copies(context, tensor);
 }
@@ -239,14 +266,14 @@ void StageShard::begin_states(const kernels::ExecutionContext& context) const {
   for (const StoredParameter& tensor : tensors())
     for (std::size_t i = 0; i < states().size(); ++i)
       if (tensor.has_state(i) && states()[i].begins_as_parameter && !tensor.owned.empty())
-        kernels::convert(context, part_of(master(tensor), tensor.owned), state(tensor, i));
+        kernels::convert(context, owned_master(tensor), state(tensor, i));
 }
 
 void StageShard::exchange_average(const kernels::ExecutionContext& context) const {
   for (const StoredParameter& tensor : tensors()) {
     const std::size_t last = states().size() - 1;
     if (states().empty() || states()[last].name != average_name || !tensor.has_state(last) || tensor.owned.empty()) continue;
-    kernels::exchange(context, part_of(master(tensor), tensor.owned), state(tensor, last));
+    kernels::exchange(context, owned_master(tensor), state(tensor, last));
     if (!tensor.divided) refresh_copies(context, tensor);
   }
 }

@@ -35,7 +35,11 @@ class StageShard {
   [[nodiscard]] std::span<const OptimizerState> states() const noexcept;
 
   // -- tensors, f32 by default ---------------------------------------------------------------------------------------------------------
+  /// Of the elements that the rank holds (StoredParameter::held).
   [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
+  [[nodiscard]] kernels::Tensor owned_master(const StoredParameter& tensor) const;
+  /// A weight with divided masters as programs of the stage read it, after it was gathered; one of the stage's own or a borrowed one.
+  [[nodiscard]] kernels::Tensor gathered(const StoredParameter& tensor) const;
   /// `state` is an index into states(), of one that the parameter has. Of a weight that replicas divide the rank has what it owns.
   [[nodiscard]] kernels::Tensor state(const StoredParameter& tensor, std::size_t state) const;
   [[nodiscard]] kernels::Tensor copy(const StoredParameter& tensor) const;  // bf16; empty if there is none; see StoredParameter::copy
@@ -74,8 +78,13 @@ class StageShard {
   /// Updates bf16 and packed copies from the masters; to be called whenever those were written, by initial values, a checkpoint
   /// or a user.
   void refresh_copies(const kernels::ExecutionContext& context) const;
+  void refresh_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
   /// The same for weights that replicas divide, after each has got what the others updated.
   void refresh_divided_copies(const kernels::ExecutionContext& context) const;
+  /// Before a bucket of parameters with divided masters is gathered: writes what the rank owns of it to its place.
+  void begin_gather(const kernels::ExecutionContext& context, const ShardLayout::Bucket& bucket) const;
+  /// After all buckets were: makes the packed forms.
+  void end_gather(const kernels::ExecutionContext& context) const;
   /// Sets the states that begin as the parameter; to be called after parameters were written, unless states were too.
   void begin_states(const kernels::ExecutionContext& context) const;
   /// Exchanges what the rank owns of the parameters with its moving averages, and refreshes the copies of those that are not divided: for
@@ -106,8 +115,6 @@ class StageShard {
   [[nodiscard]] std::span<float> state(std::string_view name, std::size_t state) const;
 
  private:
-  void refresh_copies(const kernels::ExecutionContext& context, const StoredParameter& tensor) const;
-
   const ShardLayout& layout_;
   const RankMemory& memory_;
   std::shared_ptr<const Optimizer> optimizer_;

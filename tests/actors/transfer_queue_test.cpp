@@ -13,7 +13,7 @@ Transfer reduction(std::size_t index, int exchanges = 1, bool enabled = true) {
 Transfer gather(std::size_t index) { return {.kind = TransferKind::gather, .index = index}; }
 
 TEST(TransferQueue, PostsAheadAndTakesInOrder) {
-  TransferQueue queue({2, 8});
+  TransferQueue queue({2, 8}, 64);
   for (const auto& transfer : {reduction(0), reduction(1, 2), reduction(2), reduction(3)}) queue.append(transfer);
   EXPECT_EQ(queue.to_post(), Next(0));
   EXPECT_EQ(queue.to_post(), Next(1));
@@ -38,7 +38,7 @@ TEST(TransferQueue, PostsAheadAndTakesInOrder) {
 }
 
 TEST(TransferQueue, WaitsForEveryExchangeOfATransfer) {
-  TransferQueue queue({1, 1});
+  TransferQueue queue({1, 1}, 64);
   queue.append(reduction(0, 2));
   EXPECT_EQ(queue.to_post(), Next(0));
   queue.ended(0);
@@ -50,7 +50,7 @@ TEST(TransferQueue, WaitsForEveryExchangeOfATransfer) {
 
 // A later transfer does not overtake one whose gradients are not complete, since all members post in one order.
 TEST(TransferQueue, PostsNothingBeforeItIsComplete) {
-  TransferQueue queue({2, 8});
+  TransferQueue queue({2, 8}, 64);
   queue.append(reduction(0, 1, false));
   queue.append(reduction(1));
   EXPECT_EQ(queue.to_post(), std::nullopt);
@@ -59,28 +59,49 @@ TEST(TransferQueue, PostsNothingBeforeItIsComplete) {
   EXPECT_EQ(queue.to_post(), Next(1));
 }
 
-// Gathers of an update and the reduction of the next step are in one order, and never under way together.
-TEST(TransferQueue, KeepsTheKindsApart) {
-  TransferQueue queue({2, 3});
+// Both kinds are in one order, and each has its own bound.
+TEST(TransferQueue, BoundsEachKind) {
+  TransferQueue queue({1, 2}, 64);
   queue.append(gather(0));
   queue.append(gather(1));
   queue.append(reduction(0));
-  EXPECT_EQ(queue.to_post(), Next(0));
-  EXPECT_EQ(queue.to_post(), Next(1));
-  EXPECT_EQ(queue.to_post(), std::nullopt) << "gathers are under way";
+  queue.append(reduction(1));
+  queue.append(gather(2));
+  for (std::size_t position = 0; position < 3; ++position) EXPECT_EQ(queue.to_post(), Next(position));
+  EXPECT_EQ(queue.to_post(), std::nullopt) << "a reduction is under way";
+  queue.ended(2);
+  EXPECT_EQ(queue.to_take(), std::nullopt) << "the gathers before it have not ended";
   queue.ended(0);
-  EXPECT_EQ(queue.to_take(), Next(0));
-  EXPECT_EQ(queue.to_post(), std::nullopt);
   queue.ended(1);
+  EXPECT_EQ(queue.to_take(), Next(0));
   EXPECT_EQ(queue.to_take(), Next(1));
-  EXPECT_EQ(queue.to_post(), Next(2));
-  EXPECT_EQ(queue.at(2).kind, TransferKind::reduction);
-  EXPECT_EQ(queue.taken(), 2U);
+  EXPECT_EQ(queue.to_post(), std::nullopt);
+  EXPECT_EQ(queue.to_take(), Next(2));
+  EXPECT_EQ(queue.to_post(), Next(3));
+  EXPECT_EQ(queue.to_post(), Next(4));
+  EXPECT_EQ(queue.at(3).kind, TransferKind::reduction);
+  EXPECT_EQ(queue.taken(), 3U);
+}
+
+TEST(TransferQueue, BoundsAllExchanges) {
+  TransferQueue queue({2, 8}, 4);
+  queue.append(reduction(0, 3));
+  queue.append(reduction(1, 2));
+  queue.append(reduction(2, 9));
+  EXPECT_EQ(queue.to_post(), Next(0));
+  EXPECT_EQ(queue.to_post(), std::nullopt) << "together they have five";
+  for (int i = 0; i < 3; ++i) queue.ended(0);
+  EXPECT_EQ(queue.to_take(), Next(0));
+  EXPECT_EQ(queue.to_post(), Next(1));
+  EXPECT_EQ(queue.to_post(), std::nullopt);
+  for (int i = 0; i < 2; ++i) queue.ended(1);
+  EXPECT_EQ(queue.to_take(), Next(1));
+  EXPECT_EQ(queue.to_post(), Next(2)) << "a transfer that is larger goes alone";
 }
 
 // Places for arrivals take turns, also over the end of a step: one is free when its turn comes.
 TEST(TransferQueue, GivesArrivalsPlacesInTurn) {
-  TransferQueue queue({2, 1});
+  TransferQueue queue({2, 1}, 64);
   for (std::size_t step = 0; step < 3; ++step) {
     for (std::size_t index = 0; index < 3; ++index) {
       const std::size_t position = queue.append(reduction(index));

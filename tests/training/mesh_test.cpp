@@ -122,6 +122,58 @@ TEST(DividedGradients, CutLargeTensors) {
                            {{2, {"mesh.data=2", "mesh.shard=gradients"}}});
 }
 
+// Ranks have the weights of two of their stages at a time, or of more or fewer, and gather those of others when they need them.
+TEST(DividedParameters, HaveTheBitsOfOneRank) {
+  expect_one_ranks_numbers(
+      {"train.leaf=microbatch", "train.microbatches=8", "model.tie_word_embeddings=true", "train.steps=4"},
+      {{2, {"mesh.data=2", "mesh.shard=parameters"}},
+       {1,
+        {"mesh.data=4", "mesh.shard=parameters", "pipeline.layout=E | t | t | t | t H", "pipeline.chunks=5",
+         "pipeline.schedule=looped-bfs"}},
+       {2,
+        {"mesh.data=2", "mesh.shard=parameters", "pipeline.layout=E | t | t | t | t H", "pipeline.chunks=5", "pipeline.schedule=looped-bfs",
+         "mesh.weight_slots=1"}},
+       {2, {"mesh.data=2", "mesh.shard=parameters", "pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"}},
+       {1,
+        {"mesh.data=2", "mesh.shard=parameters", "pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=interleaved",
+         "mesh.weight_slots=1"}}});
+}
+
+// Without leaves each copy has whole sums, as with mesh.shard = optimizer.
+TEST(DividedParameters, AlsoWithSumsOfParts) {
+  expect_one_ranks_numbers({"train.accumulators=4", "train.microbatches=8", "train.steps=4", "model.tie_word_embeddings=true"},
+                           {{2, {"mesh.data=2", "mesh.shard=parameters", "pipeline.chunks=4", "pipeline.schedule=interleaved"}},
+                            {1, {"mesh.data=4", "mesh.shard=parameters", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}}});
+}
+
+// What programs read is gathered in bf16; an evaluation of averages gathers them, and one copy may have nothing to evaluate.
+TEST(DividedParameters, InBf16WithAverages) {
+  expect_one_ranks_numbers({"train.dtype=bf16", "train.leaf=microbatch", "train.optimizer=muon", "train.average_decay=0.9",
+                            "evaluate.average=true", "evaluate.batches=1", "train.microbatches=4", "train.steps=6"},
+                           {{2, {"mesh.data=2", "mesh.shard=parameters", "pipeline.chunks=4", "pipeline.schedule=looped-bfs"}},
+                            {1, {"mesh.data=4", "mesh.shard=parameters", "pipeline.ranks=2"}}});
+}
+
+TEST(DividedParameters, CutLargeTensors) {
+  expect_one_ranks_numbers(
+      {"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2", "train.leaf=microbatch",
+       "train.steps=2", "evaluate.every=0"},
+      {{2,
+        {"mesh.data=2", "mesh.shard=parameters", "pipeline.layout=E | t | t | H", "pipeline.chunks=4", "pipeline.schedule=looped-bfs"}}});
+}
+
+// Routers' biases, QK-clip's matrices and experts belong to one owner each; experts that only one rank has are not gathered.
+TEST(DividedParameters, OfMixtures) {
+  for (const char* model : {"mixtral", "deepseek_v3"}) {
+    Words words = expert_run(model, {});
+    words.insert(words.end(), {"train.accumulators=1", "train.leaf=microbatch", "train.expert_accumulators=2", "train.steps=4"});
+    expect_one_ranks_numbers(
+        words, {{1, {"mesh.data=2", "mesh.expert=1", "mesh.shard=parameters"}},
+                {2, {"mesh.data=4", "mesh.expert=2", "mesh.shard=parameters"}},
+                {1, {"mesh.data=4", "mesh.expert=2", "mesh.shard=parameters", "pipeline.ranks=2", "pipeline.weave=neighbours"}}});
+  }
+}
+
 /// Runs that share a folder, one after another.
 struct RunFolder {
   TemporaryFolder folder;
@@ -154,7 +206,8 @@ TEST(Mesh, RecordsTheTensorsOfOneRank) {
            {"copies", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}},
            {"mirror", {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"}},
            {"divided", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"}},
-           {"divided_chunks", {"mesh.data=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "mesh.shard=optimizer"}}}) {
+           {"divided_chunks", {"mesh.data=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "mesh.shard=optimizer"}},
+           {"parameters", {"mesh.data=2", "pipeline.chunks=4", "pipeline.schedule=looped-bfs", "mesh.shard=parameters"}}}) {
     const auto job = runs.train(1, name, [&, more = words]() mutable {
       more.insert(more.end(), {"run.record=hashes", "train.steps=2"});
       return more;
@@ -173,7 +226,7 @@ TEST(Mesh, GoesOnWithAnotherNumberOfCopies) {
   const Words killed{"checkpoint.every=1", "debug.fault=point=checkpoint.after_commit:hit=1:kill:rank=0"};
   for (const Words& mesh :
        {Words{"mesh.data=4", "mesh.shard=optimizer"}, Words{"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe"},
-        Words{"mesh.data=2", "mesh.shard=optimizer"}}) {
+        Words{"mesh.data=2", "mesh.shard=parameters", "pipeline.chunks=4", "pipeline.schedule=interleaved"}}) {
     auto words = killed;
     words.insert(words.end(), mesh.begin(), mesh.end());
     EXPECT_NE(runs.train(1, "cut", words).code, 0);
@@ -209,7 +262,9 @@ TEST(Mesh, RefusesWhatItsCopiesCannotShare) {
   expect(refusal({"mesh.data=2", "mesh.shard=gradients"}), "expected train.leaf = \"microbatch\"");
   expect(refusal({"train.leaf=microbatch"}), "train.accumulators = 4");
   expect(refusal({"mesh.data=2", "train.leaf=microbatch", "train.accumulators=1"}),
-         "train.leaf = microbatch with mesh.shard = none, expected gradients");
+         "train.leaf = microbatch with mesh.shard = none, expected gradients or parameters");
+  expect(refusal({"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=dualpipe", "mesh.shard=parameters"}),
+         "mesh.shard = parameters with schedule dualpipe, expected optimizer or another schedule");
   expect(refusal({"pipeline.ranks=2", "pipeline.schedule=dualpipe", "train.leaf=microbatch", "train.accumulators=1"}),
          "train.leaf = microbatch with schedule dualpipe");
 }

@@ -124,8 +124,8 @@ void print_head(const Planning& planning) {
   fmt::print("model     {}, {} layers, width {}, vocabulary {}, {}\n", layers::family_title(config.model), config.model.layers,
              config.model.hidden_size, config.model.vocab_size, actors::parameters_text(layers::model_parameters(config.model), true));
   fmt::print("step      {} microbatches of {} x {} tokens, {}, on {}{} ranks with {} threads each\n", config.train.microbatches,
-             config.train.batch, config.train.sequence, config.train.dtype, actors::copies_text(config.mesh), config.pipeline.ranks,
-             search.needs.threads);
+             config.train.batch, config.train.sequence, config.train.dtype,
+             actors::copies_text(config.mesh, config.train.leaf == "microbatch"), config.pipeline.ranks, search.needs.threads);
   fmt::print("{}", planning.room);
   fmt::print("costs     {}, {} of a microbatch, rematerialize {}\n", costs.source, costs.unit, policy_text(config.rematerialize.policy));
   fmt::print("\n{:<12} {:>10} {:>10} {:>10} {:>10}\n", "part", "F", "I", "W", "B");

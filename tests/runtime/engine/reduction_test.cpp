@@ -219,7 +219,7 @@ TEST(Reduction, FollowsTheBackwardPass) {
   ASSERT_EQ(reduction.gathered.size(), 2U);
   EXPECT_EQ(reduction.gathered[0].stage, both[0]);
   EXPECT_EQ(reduction.gathered[1].stage, both[1]);
-  EXPECT_EQ(reduction.gathers.front().master, shards.stages[0].buckets.front().master);
+  EXPECT_EQ(reduction.gathers.front().begin, shards.stages[0].buckets.front().master);
 }
 
 // A module of the model's stage 2 reads the table of the head, stage 3, on the same rank: it has to be here first.
@@ -264,8 +264,8 @@ TEST(Reduction, GathersEveryPartFromItsOwner) {
         const GatherStep &sender = all[from].reduction.gathers[gather], &receiver = all[to].reduction.gathers[gather];
         ASSERT_EQ(sender.table.send_bytes[to], receiver.table.receive_bytes[from]);
         const auto bytes = static_cast<std::size_t>(sender.table.send_bytes[to]);
-        const std::size_t source = sender.master + static_cast<std::size_t>(sender.table.send_at[to]);
-        const std::size_t place = receiver.master + static_cast<std::size_t>(receiver.table.receive_at[from]);
+        const std::size_t source = sender.begin + static_cast<std::size_t>(sender.table.send_at[to]);
+        const std::size_t place = receiver.begin + static_cast<std::size_t>(receiver.table.receive_at[from]);
         EXPECT_TRUE(bytes == 0 || source == place);
         std::copy_n(before[from].begin() + static_cast<std::ptrdiff_t>(source / sizeof(float)), bytes / sizeof(float),
                     holder[to].begin() + static_cast<std::ptrdiff_t>(place / sizeof(float)));

@@ -369,6 +369,75 @@ TEST(DividedShards, KeepTheSumsOfWhatTheyOwn) {
   EXPECT_EQ(alone.stages[0].kept_bytes, alone.stages[0].accumulator_bytes);
 }
 
+ShardDivision division_of_masters(int member, int slots) {
+  return {.replicas = {2, member}, .expert_replicas = {}, .bucket_bytes = 0, .sums = false, .slots = slots};
+}
+
+// Four stages with a matrix of five hash chunks and a norm each, in two slots.
+TEST(DividedMasters, AreGatheredInSlots) {
+  std::vector<StageId> stages;
+  std::vector<StageParameter> parameters;
+  for (int stage = 0; stage < 4; ++stage) {
+    stages.emplace_back(stage);
+    for (auto parameter : {weight("matrix" + std::to_string(stage), {5 << 10, 1024}, 2 * stage), weight("norm", {100}, 2 * stage + 1)}) {
+      if (parameter.name == "norm") parameter.name += std::to_string(stage);
+      parameter.stage = StageId{stage};
+      parameter.in_f32 = parameter.shape.rank() == 1;
+      parameter.packed = {parameter.shape.rank() > 1, false};
+      parameters.push_back(parameter);
+    }
+  }
+  const std::size_t elements = std::size_t{5} << 20;
+  std::size_t masters = 0;
+  for (int member = 0; member < 2; ++member) {
+    const auto rank = lay_out_shards(stages, parameters, kernels::DType::bf16, nullptr, division_of_masters(member, 2));
+    ASSERT_EQ(rank.slots.size(), 2U);
+    EXPECT_EQ(rank.shared_copy, 0U) << "all copies are in the slots";
+    for (std::size_t index = 0; index < 4; ++index) {
+      const ShardLayout& shard = rank.stages[index];
+      EXPECT_EQ(shard.slot, static_cast<int>(index % 2));
+      EXPECT_EQ(shard.copy.bytes, 0U);
+      masters += shard.master.bytes;
+      const StoredParameter &matrix = shard.tensors[0], &norm = shard.tensors[1];
+      EXPECT_EQ(matrix.held(), matrix.owned);
+      const std::size_t begin = index % 2 == 0 ? 0 : rank.slots[0];
+      EXPECT_EQ(matrix.uses[0].gathered, begin);
+      EXPECT_EQ(norm.uses[0].gathered, begin + 2 * elements) << "in fp32 after a bf16 matrix";
+      EXPECT_EQ(matrix.uses[0].packed_gathered[0], begin + 2 * elements + 512);
+      EXPECT_LE(shard.slot_bytes, rank.slots[index % 2]);
+      expect_place(shard.places().parameter(value(matrix.name.c_str(), kernels::DType::bf16, WeightForm::plain)), Region::copy, begin);
+      expect_place(shard.places().parameter(value(norm.name.c_str(), kernels::DType::f32, WeightForm::plain)), Region::copy,
+                   norm.uses[0].gathered);
+      ASSERT_EQ(shard.buckets.size(), 2U);
+      EXPECT_EQ(shard.buckets[0].master, ShardLayout::nowhere);
+      const auto own = static_cast<std::size_t>(member);
+      EXPECT_EQ(shard.buckets[0].gathered[own], begin + 2 * static_cast<std::size_t>(matrix.owned.first));
+      EXPECT_EQ(shard.buckets[0].gathered[own + 1] - shard.buckets[0].gathered[own], 2 * static_cast<std::size_t>(matrix.owned.count));
+      ASSERT_EQ(shard.buckets[0].own.size(), 1U);
+      EXPECT_EQ(shard.buckets[0].own[0].master, matrix.offset);
+      EXPECT_EQ(shard.buckets[0].own[0].elements, matrix.owned.count);
+      EXPECT_EQ(shard.staged_bytes, shard.master.bytes);
+    }
+  }
+  EXPECT_EQ(masters, 4 * (4 * elements + 512)) << "both members together have each master once";
+}
+
+// A table that two stages of the rank read is in the slot of each, and its masters are once.
+TEST(DividedMasters, OfATiedTableAreGatheredByEachStage) {
+  auto parameters = tied();
+  for (StageParameter& parameter : parameters) parameter.tied = parameter.name == "table";
+  const auto rank = lay_out_shards(two_stages, parameters, kernels::DType::f32, nullptr, division_of_masters(0, 2));
+  const auto &first = rank.stages[0], &last = rank.stages[1];
+  const StoredParameter& table = first.at("table");
+  ASSERT_EQ(last.borrowed.size(), 1U);
+  EXPECT_EQ(last.borrowed[0].offset, table.offset);
+  EXPECT_EQ(first.buckets[0].own.size(), last.buckets[0].own.size());
+  EXPECT_LT(table.first_use_by(StageId{0}).gathered, rank.slots[0]);
+  EXPECT_GE(table.first_use_by(StageId{1}).gathered, rank.slots[0]);
+  EXPECT_EQ(first.buckets[0].gathered.front(), table.first_use_by(StageId{0}).gathered);
+  EXPECT_EQ(last.buckets[0].gathered.front(), table.first_use_by(StageId{1}).gathered);
+}
+
 TEST(DividedShards, DivideATiedTableByItself) {
   auto parameters = tied();
   for (StageParameter& parameter : parameters) parameter.tied = parameter.name == "table";
