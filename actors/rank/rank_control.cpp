@@ -21,13 +21,6 @@ std::vector<int> uses_of(const runtime::RankPlan& plan) {
   return uses;
 }
 
-runtime::WeightSlots weight_slots_of(const Rank& rank) {
-  std::vector<runtime::WeightSlots::Of> slots;
-  for (const runtime::Stage* stage : rank.compute().stages())
-    if (stage->shard_layout().slot >= 0) slots.push_back({stage->stage(), stage->shard_layout().slot});
-  return runtime::WeightSlots(std::move(slots));
-}
-
 /// True for the first steps and then periodically: the query takes the driver's lock, and memory in use hardly changes after the
 /// first steps.
 bool asks_device(std::int64_t steps_reported) { return steps_reported < 3 || steps_reported % 128 == 0; }
@@ -53,7 +46,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
       training_uses_(uses_of(rank_.training_plan())),
       evaluation_uses_(uses_of(rank_.evaluation_plan())),
       sum_exchange_(rank_.plan(), rank_.id()),
-      weight_slots_(weight_slots_of(rank_)),
+      weight_slots_(rank_.compute().weight_slots()),
       tasks_(rank_, sum_exchange_),
       nan_hook_(rank_, setup_.nan_folder) {
   if (!setup_.hash_directory.empty()) {

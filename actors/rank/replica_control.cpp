@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <utility>
 
 #include "actors/rank/rank_control.hpp"
@@ -9,63 +8,28 @@ namespace millrace::actors {
 
 // -- gradient sums ------------------------------------------------------------------------------------------------------------------------
 
-/// Says what replicas will add together of the list that begins, and what they will gather.
+/// Says what replicas will add together and gather in the list that begins.
 void RankControl::list_transfers() {
-  const bool training = table_ == Table::training;
-  if (!training && !rank_.plan().divides_masters()) return;
-  training ? list_sums() : sums_.clear();
-  residences_ = weight_slots_.run(*list_);
-  slots_freed_ = stages_gathered_ = 0;
-  if (!residences_.empty()) engine_.will_gather(*list_, residences_);
-  rank_.replicas()->begin_list(sums_, list_gathers());
+  const std::vector<runtime::Residence> residences = weight_slots_.run(*list_);
+  transfers_ = actors::list_transfers(rank_.plan(), rank_.compute().reduction(), *list_, residences);
+  leaves_added_ = slots_freed_ = stages_gathered_ = 0;
+  if (!residences.empty()) engine_.will_gather(*list_, residences);
+  rank_.replicas()->begin_list(transfers_);
   free_slots(0);
-}
-
-/// The gathers among the sums: each after those that are complete when its slot is free, or before. So all members have one order, in which
-/// nothing waits for what comes later.
-std::vector<ListedGather> RankControl::list_gathers() const {
-  std::vector<int> complete;  // by sum: entries that are finished then
-  for (std::size_t index = 0; index < list_->entries.size() && table_ == Table::training; ++index)
-    if (const runtime::PlannedEntry& entry = list_->entries[index]; entry.ends_action() && sum_of(entry) >= 0)
-      complete.push_back(static_cast<int>(index) + 1);
-  std::vector<ListedGather> gathers;
-  int free = 0;
-  for (const runtime::Residence& residence : residences_) {
-    free = std::max(free, residence.free);
-    gathers.push_back({residence.stage, static_cast<std::size_t>(std::ranges::upper_bound(complete, free) - complete.begin())});
-  }
-  return gathers;
 }
 
 /// So many entries of the list are finished: slots that nothing of it needs any more go to the next stages.
 void RankControl::free_slots(int finished) {
   const std::size_t before = slots_freed_;
-  for (; slots_freed_ < residences_.size() && residences_[slots_freed_].free <= finished; ++slots_freed_) rank_.replicas()->slot_free();
+  const auto& gathers = transfers_.gathers;
+  for (; slots_freed_ < gathers.size() && gathers[slots_freed_].residence.free <= finished; ++slots_freed_) rank_.replicas()->slot_free();
   if (slots_freed_ > before) request_transfers();
-}
-
-void RankControl::list_sums() {
-  sums_.clear();
-  leaves_added_ = 0;
-  const PipelinePlan& plan = rank_.plan();
-  if (!plan.divides_sums()) {
-    for (const auto& stage : rank_.compute().reduction().reduced) sums_.push_back({stage.stage});
-  } else {
-    for (const runtime::PlannedEntry& entry : list_->entries) {
-      if (entry.leaf < 0 || !entry.begins_action()) continue;
-      const bool last = list_->last_gradients[entry.action.stage.index()] == entry.action;
-      sums_.resize(std::max(sums_.size(), static_cast<std::size_t>(entry.leaf) + 1));
-      sums_[static_cast<std::size_t>(entry.leaf)] = {entry.action.stage, entry.leaf % plan.leaf_slots(), last};
-    }
-  }
 }
 
 /// The sum that an entry completes when its action ends; -1: none.
 int RankControl::sum_of(const runtime::PlannedEntry& entry) const {
-  if (table_ != Table::training || entry.leaf < 0 || !rank_.adds_with_replicas()) return -1;
-  if (rank_.plan().divides_sums()) return entry.leaf;
-  if (list_->last_gradients[entry.action.stage.index()] != entry.action) return -1;
-  return static_cast<int>(std::ranges::find(sums_, entry.action.stage, &ListedSum::stage) - sums_.begin());
+  if (!rank_.adds_with_replicas()) return -1;
+  return transfers_.sum_of.at(static_cast<std::size_t>(&entry - list_->entries.data()));
 }
 
 int RankControl::completes(const runtime::PlannedEntry& entry) const {

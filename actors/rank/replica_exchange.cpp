@@ -52,17 +52,17 @@ const runtime::StageTransfers& ReplicaExchange::steps_of(runtime::StageId stage)
 
 // -- gradient sums ------------------------------------------------------------------------------------------------------------------------
 
-void ReplicaExchange::begin_list(const std::vector<ListedSum>& sums, const std::vector<ListedGather>& gathers) {
+void ReplicaExchange::begin_list(const ListTransfers& transfers) {
   MILLRACE_CHECK(all_sums_added() && stages_here_ == gathers_.size(), ExitCode::internal, replica_component,
                  "rank {} begins a list with {} sums and {} gathers of the last one undone", rank_, sums_.size() - sums_added_,
                  gathers_.size() - stages_here_);
   sums_.clear();
   gathers_.clear();
   sums_added_ = slots_free_ = stages_here_ = 0;
-  auto gather = gathers.begin();
-  for (std::size_t sum = 0; sum <= sums.size(); ++sum) {
-    for (; gather != gathers.end() && gather->after == sum; ++gather) append_gather(*gather);
-    if (sum < sums.size()) append_sum(sums[sum]);
+  auto gather = transfers.gathers.begin();
+  for (std::size_t sum = 0; sum <= transfers.sums.size(); ++sum) {
+    for (; gather != transfers.gathers.end() && gather->after == sum; ++gather) append_gather(*gather);
+    if (sum < transfers.sums.size()) append_sum(transfers.sums[sum]);
   }
 }
 
@@ -82,9 +82,9 @@ void ReplicaExchange::append_sum(const ListedSum& listed) {
 }
 
 void ReplicaExchange::append_gather(const ListedGather& listed) {
-  ListGather& gather = gathers_.emplace_back(ListGather{listed.stage, queue_.size()});
+  ListGather& gather = gathers_.emplace_back(ListGather{listed.residence.stage, queue_.size()});
   const auto& stages = compute_.reduction().gathered;
-  const auto of_stage = std::ranges::find(stages, listed.stage, &runtime::StageTransfers::stage);
+  const auto of_stage = std::ranges::find(stages, gather.stage, &runtime::StageTransfers::stage);
   for (std::size_t index = of_stage->begin; index < of_stage->end; ++index)
     queue_.append({.kind = TransferKind::gather, .index = index, .enabled = false, .sum = gathers_.size() - 1});
   gather.end = queue_.size();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "actors/rank/list_transfers.hpp"
 #include "actors/rank/transfer_queue.hpp"
 #include "actors/setup/pipeline_plan.hpp"
 #include "cluster/exchange/exchange.hpp"
@@ -21,22 +22,6 @@ class ReplicaEvents {
  public:
   virtual ~ReplicaEvents() = default;
   virtual void on_replicas_exchanged() = 0;
-};
-
-/// What replicas add together of a training list: the gradient sums of a stage at their end or, with leaves (runtime::ShardLayout), the
-/// gradients of one action.
-struct ListedSum {
-  runtime::StageId stage;
-  int leaf = 0;  // the slot of the gradients
-  // Whether the list has no later one of the stage. Then the sums of weights of experts are added too, and before all of them the rank's
-  // own sets.
-  bool last = true;
-};
-
-/// The parameters of a stage that a list gathers before it uses them (runtime::Residence).
-struct ListedGather {
-  runtime::StageId stage;
-  std::size_t after = 0;  // it comes after so many of the list's sums
 };
 
 /// A rank's part in the transfers between replicas that divide their update (runtime::Reduction): their gradient sums are added where they
@@ -54,8 +39,8 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   void join(const cluster::Exchanges& exchanges, ReplicaEvents& events);
 
   // -- of a list
-  /// The list begins, which will complete these sums and gather these parameters: for all replicas in this order.
-  void begin_list(const std::vector<ListedSum>& sums, const std::vector<ListedGather>& gathers = {});
+  /// The list begins, which will transfer these.
+  void begin_list(const ListTransfers& transfers);
   /// The slot of the next stage that the list gathers is free.
   void slot_free();
   /// Of so many stages that the list gathers the parameters are here, as its programs read them.

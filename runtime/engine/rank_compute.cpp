@@ -110,6 +110,13 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
   batch_tokens_ = tokens_in(stages_);
 }
 
+WeightSlots RankCompute::weight_slots() const {
+  std::vector<WeightSlots::Of> slots;
+  for (const Stage* each : stages_)
+    if (each->shard_layout().slot >= 0) slots.push_back({each->stage(), each->shard_layout().slot});
+  return WeightSlots(std::move(slots));
+}
+
 Stage& RankCompute::stage(StageId stage) const {
   for (Stage* each : stages_) {
     if (each->stage() == stage) return *each;

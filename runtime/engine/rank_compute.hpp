@@ -11,6 +11,7 @@
 #include "runtime/engine/optimizer_step.hpp"
 #include "runtime/engine/rank_memory.hpp"
 #include "runtime/engine/reduction.hpp"
+#include "runtime/engine/residence.hpp"
 #include "runtime/engine/stage.hpp"
 
 namespace millrace::runtime {
@@ -60,6 +61,8 @@ class RankCompute {
   [[nodiscard]] const std::vector<Stage*>& stages() const noexcept { return stages_; }
   /// How it adds gradients with other replicas; empty unless they divide the update.
   [[nodiscard]] const Reduction& reduction() const noexcept { return reduction_; }
+  /// The slots in which its stages take turns with parameters that are gathered; they hold nothing. None unless masters are divided.
+  [[nodiscard]] WeightSlots weight_slots() const;
   /// Throws Error(internal) for a stage of another rank.
   [[nodiscard]] Stage& stage(StageId stage) const;
   /// The shard in which a parameter lies. Throws Error(internal) if it is in none of this rank.
