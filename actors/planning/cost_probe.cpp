@@ -33,6 +33,8 @@ runtime::RankOptions options_of(const actors::PlanRequest& request, BackwardMode
   options.batches = in_flight;
   options.threads = threads;
   options.device = device;
+  options.optimizer = runtime::make_optimizer(request.train);
+  options.leaves = request.train.leaf == "microbatch" ? 1 : 0;
   return options;
 }
 
@@ -53,7 +55,8 @@ CostProbe::CostProbe(const ModelParts& parts, const actors::PlanRequest& request
       team_(threads, threads > cluster::usable_cores() ? cluster::cores_to_compute_on() : std::vector<int>()),
       device_context_(kernels::make_context(device)),
       context_(team_, kernels::Implementation::fast, device_context_.get()),
-      rank_(with_slots(parts.stages()), options_of(request, mode, threads, device)) {
+      rank_(with_slots(parts.stages(runtime::MatrixRule(request.train, request.model.numerics == "maxtext"))),
+            options_of(request, mode, threads, device)) {
   fill_weights(parts);
   fill(request);
   for (int microbatch = 0; microbatch < in_flight; ++microbatch) rank_.upload(context_, microbatch);
@@ -114,6 +117,21 @@ double CostProbe::time(std::size_t part, Pass pass, int microbatch) {
   device_context_->drain();
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
   return taken.count();
+}
+
+std::vector<std::vector<double>> CostProbe::run_updates(int repeats) {
+  std::vector<std::vector<double>> times(rank_.stages().size());
+  for (int round = 0; round <= repeats; ++round) {
+    for (std::size_t part = 0; part < times.size(); ++part) {
+      const auto begin = std::chrono::steady_clock::now();
+      runtime::compute_square_sums(context_, rank_.stages()[part]->shard());
+      runtime::apply_optimizer(context_, {.learning_rate = 0, .gradient_scale = 1, .update = round + 1}, rank_.stages()[part]->shard());
+      device_context_->drain();
+      const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+      if (round > 0) times[part].push_back(taken.count());
+    }
+  }
+  return times;
 }
 
 std::vector<PassTimes> CostProbe::run(int repeats) {

@@ -23,8 +23,11 @@ class CostProbe {
   CostProbe(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
             kernels::Device device = {});
 
-  /// Runs every pass of every part `repeats` times for each microbatch in flight, after a warm-up.
+  /// Runs every pass of every part `repeats` times for each microbatch in flight, after a warm-up; with train.leaf = microbatch a pass
+  /// includes what it does for that.
   [[nodiscard]] std::vector<PassTimes> run(int repeats);
+  /// Updates the weights of every part `repeats` times: the times of its norm and its optimizer, by part.
+  [[nodiscard]] std::vector<std::vector<double>> run_updates(int repeats);
 
  private:
   void fill_weights(const ModelParts& parts);

@@ -47,9 +47,14 @@ struct PartCosts {
 
 std::size_t number_of_kinds(const std::vector<std::size_t>& kinds) { return *std::ranges::max_element(kinds) + 1; }
 
-/// Runs the same passes on `ranks` ranks of this machine, all computing at once.
-std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads,
-                                  int ranks, int repeats) {
+struct ProbeTimes {
+  std::vector<PassTimes> passes;
+  std::vector<std::vector<double>> updates;  // by part
+};
+
+/// Runs the same passes and updates on `ranks` ranks of this machine, all computing at once.
+ProbeTimes run_beside(const ModelParts& parts, const actors::PlanRequest& request, runtime::BackwardMode mode, int threads, int ranks,
+                      int repeats) {
   std::vector<std::unique_ptr<CostProbe>> busy;
   const auto& type = kernels::device_type(request.device);
   if (type.facts().numbered) {
@@ -63,7 +68,7 @@ std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanReq
   } else {
     for (int rank = 0; rank < ranks; ++rank) busy.push_back(std::make_unique<CostProbe>(parts, request, mode, threads));
   }
-  std::vector<std::vector<PassTimes>> times(busy.size());
+  std::vector<ProbeTimes> times(busy.size());
   std::vector<std::exception_ptr> errors(busy.size());
   std::barrier together(static_cast<std::ptrdiff_t>(busy.size()));
   {
@@ -72,17 +77,20 @@ std::vector<PassTimes> run_beside(const ModelParts& parts, const actors::PlanReq
       threads_of_ranks.emplace_back([&, rank] {
         together.arrive_and_wait();
         try {
-          times[rank] = busy[rank]->run(repeats);
+          times[rank].passes = busy[rank]->run(repeats);
+          times[rank].updates = busy[rank]->run_updates(repeats);
         } catch (...) {
           errors[rank] = std::current_exception();
         }
       });
     }
   }
-  std::vector<PassTimes> all;
+  ProbeTimes all{{}, std::vector<std::vector<double>>(parts.size())};
   for (std::size_t rank = 0; rank < busy.size(); ++rank) {
     if (errors[rank]) std::rethrow_exception(errors[rank]);
-    all.insert(all.end(), times[rank].begin(), times[rank].end());
+    all.passes.insert(all.passes.end(), times[rank].passes.begin(), times[rank].passes.end());
+    for (std::size_t part = 0; part < parts.size(); ++part)
+      all.updates[part].insert(all.updates[part].end(), times[rank].updates[part].begin(), times[rank].updates[part].end());
   }
   return all;
 }
@@ -103,6 +111,15 @@ void take(PartCosts& costs, const ModelParts& parts, const std::vector<std::size
   cost_of(costs.head, pass) = runtime::median(head);
 }
 
+/// The same for the updates.
+void take_updates(PartCosts& costs, const ModelParts& parts, const std::vector<std::size_t>& kinds,
+                  const std::vector<std::vector<double>>& times) {
+  costs.embedding.update = runtime::median(times.front());
+  costs.head.update = runtime::median(times.back());
+  for (std::size_t part = 1; part + 1 < parts.size(); ++part)
+    costs.kinds[kinds[static_cast<std::size_t>(parts.layout[part].first_layer)]].update = runtime::median(times[part]);
+}
+
 }  // namespace
 
 ModelCosts flop_costs(const actors::PlanRequest& request) {
@@ -111,7 +128,10 @@ ModelCosts flop_costs(const actors::PlanRequest& request) {
   const ModelParts parts = parts_of(request, layers_of_every_kind(kinds, 1));
   const auto cost = [&](std::size_t part) {
     const auto flops = [&](Kind kind) { return parts.programs[part].cost(kind).flops / 1e9; };
-    return runtime::StageCost{flops(Kind::forward), flops(Kind::input_gradient), flops(Kind::weight_gradient), flops(Kind::backward)};
+    return runtime::StageCost{.forward = flops(Kind::forward),
+                              .input_gradient = flops(Kind::input_gradient),
+                              .weight_gradient = flops(Kind::weight_gradient),
+                              .backward = flops(Kind::backward)};
   };
   PartCosts costs{cost(0), {}, cost(parts.size() - 1)};
   for (std::size_t part = 1; part + 1 < parts.size(); ++part) costs.kinds.push_back(cost(part));
@@ -120,14 +140,16 @@ ModelCosts flop_costs(const actors::PlanRequest& request) {
 
 ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats) {
   const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
-  const int ranks = static_cast<int>(std::clamp<std::int64_t>(cores / threads, 1, request.pipeline.ranks));
+  const int ranks = static_cast<int>(std::clamp<std::int64_t>(cores / threads, 1, request.pipeline.ranks * request.mesh.copies()));
   // Two layers of a kind alternate, so that the weights of neither are still in the cache from its previous pass.
   const std::vector<std::size_t> kinds = kinds_of_layers(request.model);
   const ModelParts parts = parts_of(request, layers_of_every_kind(kinds, 2));
   PartCosts costs{.kinds = std::vector<runtime::StageCost>(number_of_kinds(kinds))};
   const auto split = run_beside(parts, request, runtime::BackwardMode::split, threads, ranks, repeats);
-  for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient}) take(costs, parts, kinds, split, pass);
-  take(costs, parts, kinds, run_beside(parts, request, runtime::BackwardMode::fused, threads, ranks, repeats), Pass::backward);
+  for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient}) take(costs, parts, kinds, split.passes, pass);
+  const auto fused = run_beside(parts, request, runtime::BackwardMode::fused, threads, ranks, repeats);
+  take(costs, parts, kinds, fused.passes, Pass::backward);
+  take_updates(costs, parts, kinds, fused.updates);
   return {costs.spread(kinds), "ms",
           fmt::format("measured here, median of {} rounds on {} threads, {} ranks at once", repeats, threads, ranks)};
 }

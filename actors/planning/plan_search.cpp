@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "actors/planning/transfer_costs.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/engine/exchange_costs.hpp"
 #include "runtime/schedule/replicate.hpp"
@@ -113,15 +114,23 @@ class Planner {
 
     PlannedRun priced(Stages stages) {
       stages.policies.resize(stages.counts.size(), 0);
-      const auto priced_with = prices(stages);
-      const auto measures = runtime::measure(lists, runtime::simulate(lists, priced_with, false));
+      auto priced_with = prices(stages);
+      const double alone = runtime::simulate(lists, priced_with, false).makespan;
+      const std::uint64_t sent = add_transfers(stages, priced_with);
+      const auto simulation = runtime::simulate(lists, priced_with, false);
+      const auto measures = runtime::measure(lists, simulation);
+      priced_with.transfers.clear();
+      const double update = update_of(priced_with);
       PlannedRun run{name,
                      chunks,
                      weave,
                      planner.policies_[stages.policies.front()],
                      {},
                      layers::print_layout(planner.layout_of(stages.counts)),
-                     measures.makespan,
+                     simulation.transferred + update,
+                     simulation.transferred - alone,
+                     update,
+                     sent,
                      measures.bubble,
                      measures.idle,
                      bytes_of(stages),
@@ -130,6 +139,30 @@ class Planner {
       if (std::ranges::adjacent_find(stages.policies, std::not_equal_to()) != stages.policies.end())
         for (const auto policy : stages.policies) run.stages.push_back(fmt::format("{}", fmt::join(planner.policies_[policy], "+")));
       return run;
+    }
+
+    /// The update of the rank for which it takes longest. Replicas that divide it do it in parts.
+    double update_of(const runtime::Costs& costs) const {
+      double longest = 0;
+      for (int rank = 0; rank < lists.placement.ranks(); ++rank) {
+        double sum = 0;
+        for (const runtime::StageId stage : lists.placement.stages_of(runtime::RankId(rank))) sum += costs.stages[stage.index()].update;
+        longest = std::max(longest, sum);
+      }
+      return plan.divides_update() ? longest / plan.replicas() : longest;
+    }
+
+    /// What each rank transfers with its replicas. Returns the bytes that the rank which sends most sends in a step.
+    std::uint64_t add_transfers(const Stages& stages, runtime::Costs& costs) {
+      if (plan.replicas() == 1) return 0;
+      set_stages(stages);
+      std::uint64_t most = 0;
+      for (int rank = 0; rank < lists.placement.ranks(); ++rank) {
+        auto transfers = transfer_costs(plan, runtime::RankId(rank), planner.search_.needs, planner.search_.links);
+        most = std::max(most, transfers.sent);
+        costs.transfers.push_back(std::move(transfers.list));
+      }
+      return most;
     }
 
     runtime::LayerCosts parts(const Stages& stages) {

@@ -20,11 +20,14 @@ struct PlannedRun {
   std::vector<std::string> policy;  // of rematerialisation
   std::vector<std::string> stages;  // a policy per stage if they differ, in the form of rematerialize.stages; else empty
   std::string layout;
-  double step = 0;                   // in the unit of the costs
+  double step = 0;                   // in the unit of the costs, with the transfers between replicas and the update
+  double exposed = 0;                // … of which so much is waiting for these
+  double update = 0;                 // … and so much the update, if its times are known
+  std::uint64_t sent = 0;            // bytes that a rank sends to its replicas in a step; of the rank that sends most
   double bubble = 0;                 // fraction of the ranks' time
   std::vector<double> idle;          // by rank, fraction of the step
   std::vector<std::uint64_t> bytes;  // by rank, everything that the run allocates
-  runtime::Costs prices;             // costs of its stages and links, with which `step` was simulated
+  runtime::Costs prices;             // costs of its stages and links
   runtime::LayerCosts parts;         // costs of its parts, each with the policy of its stage
   [[nodiscard]] std::uint64_t max_bytes() const;
   /// The policy of all stages, or of each.

@@ -196,7 +196,20 @@ void print_choice(const Planning& planning, const actors::PlanResult& result) {
              result.uniform.step / plan.step, number(result.uniform.step), planning.costs.unit);
   if (planning.costs.unit == "ms")
     fmt::print(", {:.1f} tokens/s", 1e3 * static_cast<double>(train.microbatches * train.batch * train.sequence) / plan.step);
-  fmt::print("; without optimizer and data\n");
+  fmt::print("; without data{}\n", plan.update > 0 ? fmt::format(", {} ms for norm and optimizer", number(plan.update)) : " and optimizer");
+  if (planning.config.mesh.copies() > 1)
+    fmt::print("copies    a rank sends {} to its replicas in a step (mesh.shard = {}); {} {} of the step are waits for that{}\n",
+               runtime::bytes_text(plan.sent), planning.config.mesh.shard, number(plan.exposed), planning.costs.unit,
+               planning.search.links.bytes_per_unit > 0 ? "" : ": without --link-rate it takes no time");
+}
+
+/// The band of the predicted step, on all ranks of the mesh.
+void print_band(runtime::PredictionError error, const Planning& planning, double step) {
+  const auto ranks = static_cast<double>(planning.config.mesh.copies() * planning.config.pipeline.ranks);
+  if (error.ranks == 0) error.ranks = ranks;
+  const double off = error.at(ranks);
+  fmt::print("band      {} to {} {}: predictions are off by {:.2f} % at {:g} ranks\n", number(std::max(0.0, step * (1 - off))),
+             number(step * (1 + off)), planning.costs.unit, 100 * off, ranks);
 }
 
 /// A run description with the keys that the plan decides, and the inputs of its decision as comments.
@@ -225,6 +238,7 @@ std::string plan_file(const Planning& planning, const actors::PlanResult& result
 
 int plan(const Arguments& parsed) {
   const auto scale = read_scale(parsed);
+  const auto error = read_error(parsed);
   const auto planning = planning_of(parsed);
   print_head(planning);
   const auto result = actors::search_plans(planning.search);
@@ -233,6 +247,7 @@ int plan(const Arguments& parsed) {
                  "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}", planning.search.memory.value_or(0),
                  result.uniform.max_bytes());
   print_choice(planning, result);
+  if (error && !scale) print_band(*error, planning, result.runs.front().step);
   if (scale) print_scale(*scale, planning.search.request, result.runs.front());
   const auto file = parsed.text("out");
   if (file.empty()) return 0;

@@ -21,11 +21,13 @@ std::vector<Option> scale_options() {
            .value = "BYTES_PER_SECOND",
            .help = "With --replicas: bandwidth of the rings that sum gradients. Default: unlimited."},
           {.name = "reduce-latency", .value = "MS", .help = "With --reduce-rate: latency of those rings. Default: 0."},
-          {.name = "optimizer", .value = "MS", .help = "With --replicas: time of the optimizer per step. Default: 0."},
+          {.name = "optimizer",
+           .value = "MS",
+           .help = "With --replicas: time of the optimizer per step. Default: with --measure the measured one, else 0."},
           {.name = "mtbf-hours", .value = "H", .help = "With --replicas: mean time between failures of one rank. Default: no failures."},
           {.name = "snapshot-seconds", .value = "S", .help = "With --mtbf-hours: time that a snapshot takes. Default: 0."},
           {.name = "restart-minutes", .value = "M", .help = "With --mtbf-hours: time that a restart takes. Default: 0."},
-          {.name = "error", .value = "PERCENT", .help = "With --replicas: error of earlier predictions; prints a band."},
+          {.name = "error", .value = "PERCENT", .help = "Error of earlier predictions; prints a band."},
           {.name = "error-ranks", .value = "P", .help = "With --error: ranks of those predictions. Default: the plan's."},
           {.name = "error-growth", .value = "PERCENT", .help = "With --error: more error per doubling of ranks. Default: 0."}};
 }
@@ -60,8 +62,8 @@ std::vector<int> replicas_of(const std::string& text) {
 
 void check_together(const Arguments& arguments) {
   for (const auto& [option, value, help, fallback, choices, offer] : scale_options())
-    MILLRACE_CHECK(!arguments.given(option) || arguments.given("replicas"), ExitCode::usage, plan_scale_component,
-                   "--{} without --replicas, which it requires", option);
+    MILLRACE_CHECK(!arguments.given(option) || option.starts_with("error") || arguments.given("replicas"), ExitCode::usage,
+                   plan_scale_component, "--{} without --replicas, which it requires", option);
   const auto needs = [&](const char* option, const char* other) {
     MILLRACE_CHECK(!arguments.given(option) || arguments.given(other), ExitCode::usage, plan_scale_component,
                    "--{} without --{}, which it requires", option, other);
@@ -146,6 +148,14 @@ void print_point(const ScaleRequest& scale, const runtime::ScalePoint& point, do
 
 }  // namespace
 
+std::optional<runtime::PredictionError> read_error(const Arguments& arguments) {
+  check_together(arguments);
+  if (!arguments.given("error")) return std::nullopt;
+  return runtime::PredictionError{number(arguments, "error", 0, 100, "percent from 0 to 100") / 100,
+                                  number(arguments, "error-growth", 0, 100, "percent from 0 to 100") / 100,
+                                  number(arguments, "error-ranks", 1, std::numeric_limits<double>::max(), "a number of ranks, 1 or more")};
+}
+
 std::optional<ScaleRequest> read_scale(const Arguments& arguments) {
   check_together(arguments);
   if (!arguments.given("replicas")) return std::nullopt;
@@ -167,10 +177,9 @@ std::optional<ScaleRequest> read_scale(const Arguments& arguments) {
   model.optimizer = number(arguments, "optimizer", 0, endless, any);
   model.failures = {3.6e6 * number(arguments, "mtbf-hours", least, 1e12, positive),
                     1e3 * number(arguments, "snapshot-seconds", 0, 1e12, any), 6e4 * number(arguments, "restart-minutes", 0, 1e12, any)};
-  scale.error = arguments.given("error");
-  model.error = {number(arguments, "error", 0, 100, "percent from 0 to 100") / 100,
-                 number(arguments, "error-growth", 0, 100, "percent from 0 to 100") / 100,
-                 number(arguments, "error-ranks", 1, endless, "a number of ranks, 1 or more")};
+  const auto error = read_error(arguments);
+  scale.error = error.has_value();
+  model.error = error.value_or(runtime::PredictionError{.ranks = 0});
   return scale;
 }
 
@@ -179,6 +188,7 @@ void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const a
   auto costs = plan.prices;
   costs.noise.jitter = scale.jitter;
   if (scale.reduces) scale.model.reduction.bytes = gradient_bytes(pipeline);
+  if (scale.model.optimizer == 0) scale.model.optimizer = plan.update;
   if (scale.model.error.ranks == 0) scale.model.error.ranks = pipeline.ranks();
   const auto result = runtime::extrapolate(pipeline.schedule, costs, scale.model, scale.replicas);
   print_head(scale, result);

@@ -23,8 +23,11 @@ struct ScaleRequest {
 /// The options of `millrace plan` that read_scale() reads; all of them take a value.
 [[nodiscard]] std::vector<Option> scale_options();
 
+/// The error of earlier predictions; its ranks are 0 if none were given. Nothing without --error. Throws as read_scale() does.
+[[nodiscard]] std::optional<runtime::PredictionError> read_error(const Arguments& arguments);
+
 /// Reads these options; returns nothing if none was given. Throws Error(usage) for a number out of its range, for an option without
-/// --replicas, and if the costs are not in milliseconds (neither --measure nor --costs).
+/// --replicas (but for those of the error), and if the costs are not in milliseconds (neither --measure nor --costs).
 [[nodiscard]] std::optional<ScaleRequest> read_scale(const Arguments& arguments);
 
 /// Prints one line for every number of replicas. `request` is the input of the plan search, `plan` one of its results.

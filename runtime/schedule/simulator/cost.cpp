@@ -73,6 +73,7 @@ std::vector<StageShape> shapes_of(const std::vector<StageExchanges>& stages) {
 Costs replicate(const Costs& costs, const Placement& placement, int copies) {
   Costs all = costs;
   for (int copy = 1; copy < copies; ++copy) {
+    all.transfers.insert(all.transfers.end(), costs.transfers.begin(), costs.transfers.end());
     all.stages.insert(all.stages.end(), costs.stages.begin(), costs.stages.end());
     all.exchanges.insert(all.exchanges.end(), costs.exchanges.begin(), costs.exchanges.end());
     all.noise.slowdown.insert(all.noise.slowdown.end(), costs.noise.slowdown.begin(), costs.noise.slowdown.end());
@@ -124,6 +125,7 @@ void check_costs(const Costs& costs, const Placement& placement) {
   if (!costs.links.empty()) sized(costs.links.size(), edges, "link costs");
   if (!costs.exchanges.empty()) sized(costs.exchanges.size(), costs.stages.size(), "stages with exchanges");
   if (!costs.members.empty()) sized(costs.members.size(), static_cast<std::size_t>(placement.ranks()), "groups of ranks");
+  if (!costs.transfers.empty()) sized(costs.transfers.size(), static_cast<std::size_t>(placement.ranks()), "ranks with transfers");
   if (!costs.slots.empty()) sized(costs.slots.size(), edges, "ring sizes");
   if (!costs.noise.slowdown.empty()) sized(costs.noise.slowdown.size(), static_cast<std::size_t>(placement.ranks()), "slowdowns");
   MILLRACE_CHECK(costs.issue_ahead >= 1, ExitCode::internal, component, "issue_ahead = {}, expected 1 or more", costs.issue_ahead);

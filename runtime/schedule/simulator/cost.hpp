@@ -16,6 +16,7 @@ struct StageCost {
   double input_gradient = 1;
   double weight_gradient = 1;
   double backward = 2;
+  double update = 0;  // of the optimizer on all of its weights, once a step; simulations leave it out
   [[nodiscard]] double of(ActionKind kind) const;
   [[nodiscard]] double& of(ActionKind kind);
 };
@@ -59,6 +60,13 @@ struct StageExchanges {
 /// The shapes alone.
 [[nodiscard]] std::vector<StageShape> shapes_of(const std::vector<StageExchanges>& stages);
 
+/// What a rank and its replicas transfer during a list: gradient sums that are added, or parameters that are gathered.
+struct ListTransfer {
+  int after = 0;    // it begins once so many of the rank's actions have ended, and the transfers before it have
+  int before = -1;  // the rank's action that it must precede, and with it all later ones; -1: the step ends after it
+  double time = 0;  // for which it occupies the rank's link to its replicas
+};
+
 /// A rank that stalls once: its action at `index` lasts longer.
 struct Stall {
   RankId rank;
@@ -86,8 +94,9 @@ struct Costs {
   std::vector<StageExchanges> exchanges = {};  // by StageId; empty: no action exchanges rows
   /// By rank: those that exchange rows with it, itself included. Empty: members are alike, and one of them is simulated.
   std::vector<std::vector<RankId>> members = {};
-  double launch = 0;    // host time per list entry
-  int issue_ahead = 2;  // number of entries that may be launched and unfinished at a time, at least 1
+  std::vector<std::vector<ListTransfer>> transfers = {};  // by rank, in their order; empty: there are none
+  double launch = 0;                                      // host time per list entry
+  int issue_ahead = 2;                                    // number of entries that may be launched and unfinished at a time, at least 1
   Noise noise;
 };
 

@@ -19,6 +19,7 @@ void add(StageCost& sum, const StageCost& part) {
   sum.input_gradient += part.input_gradient;
   sum.weight_gradient += part.weight_gradient;
   sum.backward += part.backward;
+  sum.update += part.update;
 }
 
 double time_of(const StageCost& cost) { return cost.forward + cost.backward; }

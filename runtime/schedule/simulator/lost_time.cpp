@@ -19,6 +19,7 @@ constexpr std::array parts{
     Part{"bubble of the schedule", &LostTime::bubble},
     Part{"unequal stages", &LostTime::imbalance},
     Part{"exchanges", &LostTime::exchange},
+    Part{"gathers of weights", &LostTime::weights},
     Part{"link latency", &LostTime::latency},
     Part{"link bandwidth", &LostTime::bandwidth},
     Part{"short rings", &LostTime::slots},
@@ -56,6 +57,8 @@ LostTime lost_time(const Schedule& schedule, const Costs& costs) {
   now.exchanges = costs.exchanges;
   now.members = costs.members;
   lost.exchange = add(now);
+  now.transfers = costs.transfers;
+  lost.weights = add(now);
   now.links = costs.links;
   for (LinkCost& link : now.links) link.bytes = 0;
   lost.latency = add(now);

@@ -15,6 +15,7 @@ struct LostTime {
   double bubble = 0;     // inherent in the schedule: equal stages, free links
   double imbalance = 0;  // unequal stages
   double exchange = 0;   // of rows between ranks that share experts, where nothing hides it
+  double weights = 0;    // of parameters that replicas gather, where nothing hides it
   double latency = 0;    // of the links
   double bandwidth = 0;  // of the links
   double slots = 0;      // rings with too few slots
@@ -25,7 +26,7 @@ struct LostTime {
   [[nodiscard]] double makespan() const;
 };
 
-/// Runs eleven simulations without trace. The schedule must be well formed, and live with the rings of `costs`.
+/// Runs twelve simulations without trace. The schedule must be well formed, and live with the rings of `costs`.
 [[nodiscard]] LostTime lost_time(const Schedule& schedule, const Costs& costs);
 
 /// One line per cause that costs or gains time, the largest first; `unit` names the unit of the costs.

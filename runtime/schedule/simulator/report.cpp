@@ -64,14 +64,16 @@ std::string print_ranks(const Schedule& schedule, const Simulation& simulation) 
 std::string print_waits(const Schedule& schedule, const Simulation& simulation) {
   const StepMeasures step = measure(schedule, simulation);
   const bool exchanges = std::ranges::any_of(simulation.ranks, [](const RankTime& time) { return time.exchange > 0; });
+  const bool gathers = std::ranges::any_of(simulation.ranks, [](const RankTime& time) { return time.weights > 0; });
   const auto exchange = [&](const std::string& cell) { return exchanges ? fmt::format(" {:>9}", cell) : std::string(); };
-  std::string text = fmt::format("{:>5} {:>10} {:>11} {:>10} {:>9} {:>9}{} {:>9} {:>9} {:>8} {:>8}\n", "rank", "busy", "activation",
-                                 "gradient", "link", "slot", exchange("exchange"), "launch", "drain", "idle", "peak");
+  const auto weights = [&](const std::string& cell) { return gathers ? fmt::format(" {:>9}", cell) : std::string(); };
+  std::string text = fmt::format("{:>5} {:>10} {:>11} {:>10} {:>9} {:>9}{}{} {:>9} {:>9} {:>8} {:>8}\n", "rank", "busy", "activation",
+                                 "gradient", "link", "slot", exchange("exchange"), weights("weights"), "launch", "drain", "idle", "peak");
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     const RankTime& time = simulation.ranks[rank];
-    text += fmt::format("{:>5} {:>10} {:>11} {:>10} {:>9} {:>9}{} {:>9} {:>9} {:>6.1f} % {:>8}\n", rank, plain(time.busy),
+    text += fmt::format("{:>5} {:>10} {:>11} {:>10} {:>9} {:>9}{}{} {:>9} {:>9} {:>6.1f} % {:>8}\n", rank, plain(time.busy),
                         plain(time.activation), plain(time.gradient), plain(time.link), plain(time.slot), exchange(plain(time.exchange)),
-                        plain(time.launch), plain(time.drain), 100 * step.idle[rank], plain(step.peak[rank]));
+                        weights(plain(time.weights)), plain(time.launch), plain(time.drain), 100 * step.idle[rank], plain(step.peak[rank]));
   }
   return text;
 }

@@ -24,6 +24,7 @@ Json ranks_json(const Simulation& simulation, const StepMeasures& step) {
                     {"link", time.link},
                     {"slot", time.slot},
                     {"exchange", time.exchange},
+                    {"weights", time.weights},
                     {"launch", time.launch},
                     {"drain", time.drain}});
   }

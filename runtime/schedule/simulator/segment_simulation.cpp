@@ -6,6 +6,7 @@
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/component.hpp"
 #include "runtime/schedule/segment_list.hpp"
+#include "runtime/schedule/simulator/transfer_lane.hpp"
 #include "runtime/schedule/wiring.hpp"
 
 namespace millrace::runtime {
@@ -24,6 +25,7 @@ class SegmentSimulator {
       Lane& lane = lanes_.emplace_back();
       lane.segments = segment_list(list, shapes);
       lane.ends.reserve(lane.segments.size());
+      if (!costs.transfers.empty()) transfers_.emplace_back(costs.transfers[lanes_.size() - 1], list.size());
       result_.first.push_back(actions);
       actions += list.size();
     }
@@ -90,6 +92,10 @@ class SegmentSimulator {
     return static_cast<std::size_t>(edge) * microbatches_ + index;
   }
 
+  [[nodiscard]] auto ends_of(std::size_t rank) const {
+    return [this, rank](std::size_t index) { return result_.end[result_.first[rank] + index]; };
+  }
+
   /// Runs the rank's next segment; false if what it needs has no time yet.
   bool step(std::size_t rank) {
     Lane& lane = lanes_[rank];
@@ -99,6 +105,8 @@ class SegmentSimulator {
     Wait wait{lane.host, Bound::window};
     if (segment.begins_action() && !(wait_for_input(action, wait) && wait_for_room(action, wait))) return false;
     if (segment.awaits >= 0 && !wait_for_exchange(rank, static_cast<std::size_t>(segment.awaits), wait)) return false;
+    if (!transfers_.empty())
+      wait.consider({transfers_[rank].ready(static_cast<std::size_t>(segment.action), ends_of(rank)).time, Bound::weights});
     const auto ahead = static_cast<std::size_t>(costs_.issue_ahead);
     if (costs_.launch > 0 && lane.next >= ahead) wait.consider({lane.ends[lane.next - ahead], Bound::window});
     if (costs_.launch > 0) lane.host = wait.until + costs_.launch;
@@ -168,6 +176,9 @@ class SegmentSimulator {
         break;
       case Bound::exchange:
         take(time.exchange, left);
+        break;
+      case Bound::weights:
+        take(time.weights, left);
         break;
       default:
         take(time.launch, left);
@@ -244,16 +255,20 @@ class SegmentSimulator {
       result_.span_idle = std::max(result_.span_idle, span - result_.ranks[rank].busy);
     }
     for (std::size_t rank = 0; rank < lanes_.size(); ++rank) result_.ranks[rank].drain = result_.makespan - lanes_[rank].free;
+    result_.transferred = result_.makespan;
+    for (std::size_t rank = 0; rank < transfers_.size(); ++rank)
+      result_.transferred = std::max(result_.transferred, transfers_[rank].end(ends_of(rank)));
   }
 
   const Schedule& schedule_;
   const Costs& costs_;
   const Wiring wiring_;
   const std::size_t microbatches_;
-  std::vector<Lane> lanes_;           // by rank
-  std::vector<Ring> rings_;           // by edge
-  std::vector<Boundary> boundaries_;  // by edge and microbatch
-  std::vector<double> released_;      // by edge and count
+  std::vector<Lane> lanes_;              // by rank
+  std::vector<TransferLane> transfers_;  // by rank; empty: replicas transfer nothing
+  std::vector<Ring> rings_;              // by edge
+  std::vector<Boundary> boundaries_;     // by edge and microbatch
+  std::vector<double> released_;         // by edge and count
   Simulation result_;
 };
 

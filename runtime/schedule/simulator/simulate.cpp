@@ -7,6 +7,7 @@
 #include "runtime/schedule/component.hpp"
 #include "runtime/schedule/simulator/pair_table.hpp"
 #include "runtime/schedule/simulator/segment_simulation.hpp"
+#include "runtime/schedule/simulator/transfer_lane.hpp"
 #include "runtime/schedule/simulator/waits.hpp"
 #include "runtime/schedule/wiring.hpp"
 
@@ -90,6 +91,8 @@ class Simulator {
     stalls_ = costs_.noise.stalls;
     std::ranges::stable_sort(stalls_, {}, [](const Stall& stall) { return std::pair{stall.rank, stall.index}; });
     ranks_.resize(schedule_.ranks.size());
+    for (std::size_t rank = 0; rank < costs_.transfers.size(); ++rank)
+      lanes_.emplace_back(costs_.transfers[rank], schedule_.ranks[rank].size());
     channels_.resize(wiring_.edges.size());
     boundaries_.resize(wiring_.edges.size() * microbatches_);
     if (!costs_.slots.empty()) releases_.resize(boundaries_.size());
@@ -177,6 +180,7 @@ class Simulator {
     }
     Latest start{state.free, {entry > 0 ? static_cast<std::uint32_t>(entry - 1) : 0, 0, 0, state.next > 0 ? Bound::list : Bound::nothing}};
     start.consider(issue.time, issue.binding);
+    if (!lanes_.empty()) consider_weights(rank, start);
     const double end = start.time + duration(rank, size);
     if (trace_) result_.order.push_back(static_cast<std::uint32_t>(entry));
     for (std::size_t half = 0; half < size; ++half) {
@@ -187,6 +191,17 @@ class Simulator {
     state.free = end;
     result_.ranks[rank].busy += end - start.time;
     for (std::size_t half = 0; half < size; ++half) finish(schedule_.ranks[rank][state.next + half], entry + half, end);
+  }
+
+  [[nodiscard]] auto ends_of(std::size_t rank) const {
+    return [this, rank](std::size_t index) { return result_.end[result_.first[rank] + index]; };
+  }
+
+  // The rank's next entry begins when its parameters are here. They may have been on their way since the step began.
+  void consider_weights(std::size_t rank, Latest& start) {
+    const auto [time, source] = lanes_[rank].ready(ranks_[rank].next, ends_of(rank));
+    const std::size_t entry = result_.first[rank] + static_cast<std::size_t>(std::max(source, 0));
+    start.consider(time, {static_cast<std::uint32_t>(entry), 0, 0, source < 0 ? Bound::nothing : Bound::weights});
   }
 
   double duration(std::size_t rank, std::size_t size) const {
@@ -274,6 +289,9 @@ class Simulator {
       result_.span_idle = std::max(result_.span_idle, span - result_.ranks[rank].busy);
     }
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) result_.ranks[rank].drain = result_.makespan - ranks_[rank].free;
+    result_.transferred = result_.makespan;
+    for (std::size_t rank = 0; rank < lanes_.size(); ++rank)
+      result_.transferred = std::max(result_.transferred, lanes_[rank].end(ends_of(rank)));
   }
 
   const Schedule& schedule_;
@@ -284,6 +302,7 @@ class Simulator {
   const std::size_t microbatches_;
   std::vector<Stall> stalls_;  // by rank and entry
   std::vector<Rank> ranks_;
+  std::vector<TransferLane> lanes_;        // by rank; empty: replicas transfer nothing
   std::vector<Channel> channels_;          // by edge
   std::vector<BoundaryTimes> boundaries_;  // by edge and microbatch
   std::vector<Release> releases_;          // by edge and count

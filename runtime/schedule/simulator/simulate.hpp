@@ -17,6 +17,7 @@ enum class Bound : std::uint8_t {
   slot,        // room in the ring of its output
   window,      // the host, which launches at most issue_ahead entries ahead
   exchange,    // rows of the ranks that share its experts
+  weights,     // parameters, which replicas gather
 };
 
 /// Why an action began at its time: `source` (by action) ended, `transfers` boundaries of its edge were sent one after another,
@@ -36,6 +37,7 @@ struct RankTime {
   double link = 0;        // waits for a boundary in flight, or in the queue of its link
   double slot = 0;        // waits for room in an output ring
   double exchange = 0;    // waits for rows of the ranks that share its experts
+  double weights = 0;     // waits for parameters, which replicas gather
   double launch = 0;      // waits for the host
   double drain = 0;       // from its own last end to that of the last rank
 };
@@ -52,6 +54,7 @@ struct Simulation {
   std::vector<std::size_t> first;  // by rank, and one more: the number of actions
   std::vector<double> begin, end;  // by action; the halves of a pair have the same times
   double makespan = 0;             // end of the last action; the step begins at 0
+  double transferred = 0;          // end of the last transfer between replicas; the makespan if there is no later one
   double span = 0;                 // the longest rank: its own last end − its own first begin
   double span_idle = 0;            // the longest time that a rank is idle between its own first begin and last end
   std::vector<RankTime> ranks;
@@ -71,7 +74,8 @@ struct Simulation {
 /// host has launched it. An overlapped pair is one entry: it begins when both halves can, and both outputs appear at its end. A
 /// ring's slot is taken when the producer of the boundary begins, and freed, in order, when the consumer's last use (W or B; F in
 /// a forward-only schedule) ends. Without `trace` only times and `busy` are kept, which is faster and takes half the memory. Time
-/// O(actions). The schedule must be well formed; Error(config) if it deadlocks. Costs with exchanges: segment_simulation.hpp.
+/// O(actions). The transfers between replicas (Costs::transfers) have a link of their own; an action waits for those that it needs. The
+/// schedule must be well formed; Error(config) if it deadlocks. Costs with exchanges: segment_simulation.hpp.
 [[nodiscard]] Simulation simulate(const Schedule& schedule, const Costs& costs, bool trace = true);
 
 }  // namespace millrace::runtime

@@ -33,8 +33,11 @@ class Sharing {
       case Bound::slot:
         simulation_.edges[ring_between(rank, action, action_at(binding.source).stage)].slot += take(time.slot, left_);
         break;
+      case Bound::weights:
+        take(time.weights, left_);
+        break;
       default:
-        take(time.launch, left_);
+        take(first && !costs_.transfers.empty() ? time.weights : time.launch, left_);
     }
   }
 

@@ -130,15 +130,15 @@ TEST(Report, EveryColumnHasItsNumber) {
   expect_contains(print_slots(schedule, ledger), "    1     1           21       22       23");
   auto simulation = simulate(schedule, unit_costs(schedule));
   const double makespan = simulation.makespan;
-  EXPECT_EQ(print_waits(schedule, simulation).find("exchange"), std::string::npos);
-  simulation.ranks[1] = {makespan / 4, 12, 13, 14, 15, 16, 17, 18};
+  for (const char* column : {"exchange", "weights"}) EXPECT_EQ(print_waits(schedule, simulation).find(column), std::string::npos);
+  simulation.ranks[1] = {makespan / 4, 12, 13, 14, 15, 16, 17, 18, 19};
   const std::string waits = print_waits(schedule, simulation);
   const auto line = waits.substr(waits.rfind('\n', waits.size() - 2) + 1);
   std::istringstream words(line);
   std::vector<std::string> found;
   for (std::string word; words >> word;) found.push_back(word);
   EXPECT_EQ(std::vector(found.begin() + 2, found.end()),
-            (std::vector<std::string>{"12", "13", "14", "15", "16", "17", "18", "75.0", "%", "1"}))
+            (std::vector<std::string>{"12", "13", "14", "15", "16", "17", "18", "19", "75.0", "%", "1"}))
       << line;
 }
 

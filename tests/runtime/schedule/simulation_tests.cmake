@@ -3,6 +3,7 @@ millrace_add_test(runtime_simulation_test LIBRARIES millrace_runtime SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/transfer_time_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/simulate_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/segment_simulation_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/transfer_lane_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/layer_assignment_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/critical_path_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/slot_use_test.cpp
