@@ -14,7 +14,7 @@ void RankControl::list_transfers() {
   transfers_ = actors::list_transfers(rank_.plan(), rank_.compute().reduction(), *list_, residences);
   leaves_added_ = slots_freed_ = stages_gathered_ = 0;
   if (!residences.empty()) engine_.will_gather(*list_, residences);
-  rank_.replicas()->begin_list(transfers_);
+  rank_.replicas()->begin_list(transfers_, runtime::StepId(step_));
   free_slots(0);
 }
 

@@ -1,9 +1,11 @@
 #include "actors/rank/replica_exchange.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/base/check.hpp"
 #include "kernels/elementwise.hpp"
+#include "runtime/engine/trace.hpp"
 #include "runtime/io/fault.hpp"
 
 namespace millrace::actors {
@@ -52,7 +54,8 @@ const runtime::StageTransfers& ReplicaExchange::steps_of(runtime::StageId stage)
 
 // -- gradient sums ------------------------------------------------------------------------------------------------------------------------
 
-void ReplicaExchange::begin_list(const ListTransfers& transfers) {
+void ReplicaExchange::begin_list(const ListTransfers& transfers, runtime::StepId step) {
+  step_ = step;
   MILLRACE_CHECK(all_sums_added() && stages_here_ == gathers_.size(), ExitCode::internal, replica_component,
                  "rank {} begins a list with {} sums and {} gathers of the last one undone", rank_, sums_.size() - sums_added_,
                  gathers_.size() - stages_here_);
@@ -202,6 +205,7 @@ void ReplicaExchange::advance(const kernels::ExecutionContext& context) {
     note_ends();
     while (const auto position = queue_.to_take()) {
       const Transfer transfer = queue_.at(*position);
+      record(*position);
       if (transfer.kind == TransferKind::reduction) {
         add(context, transfer);
       } else if (compute_.reduction().gathers[transfer.index].to_slot) {
@@ -223,6 +227,8 @@ void ReplicaExchange::advance(const kernels::ExecutionContext& context) {
 
 void ReplicaExchange::post_transfer(std::size_t position, const kernels::ExecutionContext& context) {
   const Transfer transfer = queue_.at(position);
+  under_way_.resize(std::max(under_way_.size(), position + 1));
+  under_way_[position] = {.begin = runtime::steady_now(), .step = step_, .kind = transfer.kind};
   if (transfer.kind == TransferKind::gather)
     post_gather(position, compute_.reduction().gathers[transfer.index], context);
   else
@@ -252,7 +258,8 @@ void ReplicaExchange::post(std::size_t group, std::size_t transfer, const std::b
   MILLRACE_CHECK(member.exchange != nullptr, ExitCode::internal, replica_component, "rank {} has not joined the group of its replicas",
                  rank_);
   const std::int64_t number = member.next.load(std::memory_order_relaxed);
-  member.under_way[place_of(number)] = {transfer, false};
+  const std::int64_t bytes = std::accumulate(table.send_bytes.begin(), table.send_bytes.end(), std::int64_t{0});
+  member.under_way[place_of(number)] = {transfer, false, bytes};
   member.next.store(number + 1, std::memory_order_release);
   member.exchange->post(number, from, into, {table.send_at, table.send_bytes, table.receive_at, table.receive_bytes});
 }
@@ -265,6 +272,9 @@ void ReplicaExchange::note_ends() {
       Member::UnderWay& under_way = member.under_way[place_of(number)];
       if (!under_way.noted && member.ended[place_of(number)].load(std::memory_order_acquire) == number + 1) {
         under_way.noted = true;
+        runtime::TransferRecord& record = under_way_[under_way.transfer];
+        record.bytes += under_way.bytes;
+        record.end = std::max(record.end, member.end[place_of(number)].load(std::memory_order_relaxed));
         queue_.ended(under_way.transfer);
       }
       if (under_way.noted && number == member.oldest) ++member.oldest;
@@ -272,8 +282,26 @@ void ReplicaExchange::note_ends() {
   }
 }
 
+/// Adds a transfer that has ended to the trace.
+void ReplicaExchange::record(std::size_t position) {
+  runtime::TransferRecord& record = under_way_[position];
+  const Transfer& transfer = queue_.at(position);
+  const auto note = [&](const auto& step) {
+    record.stage = step.stage;
+    record.bucket = static_cast<std::int32_t>(step.bucket);
+    record.experts = step.experts ? 1 : 0;
+  };
+  if (transfer.kind == TransferKind::reduction)
+    note(compute_.reduction().steps[transfer.index]);
+  else
+    note(compute_.reduction().gathers[transfer.index]);
+  record.end = std::max(record.end, record.begin);
+  trace_.add(record);
+}
+
 void ReplicaExchange::on_exchanged(int group, std::int64_t sequence) {
   const auto index = static_cast<std::size_t>(std::ranges::find(groups_, group, &ReplicaGroup::id) - groups_.begin());
+  members_[index].end[place_of(sequence)].store(runtime::steady_now(), std::memory_order_relaxed);
   members_[index].ended[place_of(sequence)].store(sequence + 1, std::memory_order_release);
   if (!told_.exchange(true)) events_->on_replicas_exchanged();
 }

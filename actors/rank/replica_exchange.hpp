@@ -39,8 +39,8 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   void join(const cluster::Exchanges& exchanges, ReplicaEvents& events);
 
   // -- of a list
-  /// The list begins, which will transfer these.
-  void begin_list(const ListTransfers& transfers);
+  /// The list begins, which will transfer these. `step`: for records.
+  void begin_list(const ListTransfers& transfers, runtime::StepId step);
   /// The slot of the next stage that the list gathers is free.
   void slot_free();
   /// Of so many stages that the list gathers the parameters are here, as its programs read them.
@@ -71,6 +71,9 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   /// The number of transfers that are complete, over the run.
   [[nodiscard]] std::int64_t completed() const noexcept { return completed_; }
 
+  /// Its newest transfers. Any thread.
+  [[nodiscard]] const runtime::TransferRing& trace() const noexcept { return trace_; }
+
   /// From the transport.
   void on_exchanged(int group, std::int64_t sequence) override;
 
@@ -92,7 +95,9 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
     struct UnderWay {
       std::size_t transfer = 0;  // its position
       bool noted = true;         // whether the queue knows that it has ended
+      std::int64_t bytes = 0;    // sent
     };
+    std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> end{};    // by number: when it ended
     std::array<UnderWay, cluster::Exchanges::max_outstanding> under_way{};               // by number
     std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> ended{};  // the number of the one that has ended there, + 1
   };
@@ -102,6 +107,7 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   void post_reduction(std::size_t position, const Transfer& transfer);
   void post_gather(std::size_t position, const runtime::GatherStep& gather, const kernels::ExecutionContext& context);
   void note_ends();
+  void record(std::size_t position);
   void note_added();
   void add(const kernels::ExecutionContext& context, const Transfer& transfer) const;
   void clear_others(const kernels::ExecutionContext& context, const runtime::ReductionStep& step) const;
@@ -143,6 +149,9 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   std::function<void(const runtime::StageShard&)> then_;
   std::size_t gathers_taken_ = 0, gathered_ = 0;  // since gather()
   std::int64_t completed_ = 0;
+  runtime::StepId step_ = runtime::no_step;
+  std::vector<runtime::TransferRecord> under_way_;  // by position in the queue
+  runtime::TransferRing trace_;
 };
 
 }  // namespace millrace::actors

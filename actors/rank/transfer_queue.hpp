@@ -6,9 +6,11 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/engine/transfer_record.hpp"
+
 namespace millrace::actors {
 
-enum class TransferKind : std::uint8_t { reduction, gather };
+using runtime::TransferKind;
 
 /// A transfer between replicas: a step of the reduction, or a gather, each of one or several exchanges.
 struct Transfer {

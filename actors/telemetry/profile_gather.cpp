@@ -88,7 +88,8 @@ void move_times(runtime::TraceRecord& record, std::int64_t offset) {
   record.end += offset;
   if (record.produced != 0) record.produced += offset;  // of the same clock, or unknown
 }
-void move_times(runtime::ExchangeRecord& record, std::int64_t offset) {
+template <class Record>
+void move_times(Record& record, std::int64_t offset) {
   record.begin += offset;
   record.end += offset;
 }
@@ -217,6 +218,7 @@ std::vector<RecordGather::RankRecords> RecordGather::own_ranks(std::int64_t firs
     own.rank = rank->id().value;
     own.compute = words_of(rank->trace(), first_step);
     own.exchanges = words_of(rank->exchange_trace(), first_step);
+    if (const ReplicaExchange* replicas = std::as_const(*rank).replicas()) own.transfers = words_of(replicas->trace(), first_step);
     if (records.empty()) own.checkpoint = words_of(pipeline_.checkpoint_trace(), first_step);
     if (costs_) own.costs = costs_(*rank);
     own.device = device_use(*rank, pipeline_.ranks());
@@ -262,7 +264,8 @@ GatheredRecords RecordGather::merge() {
     const std::int64_t offset = gathered.clocks[static_cast<std::size_t>(process)].offset;
     gathered.traces.push_back({runtime::RankId(rank.rank), records_of<runtime::TraceRecord>(rank.compute, offset),
                                records_of<runtime::TraceRecord>(rank.checkpoint, offset),
-                               records_of<runtime::ExchangeRecord>(rank.exchanges, offset)});
+                               records_of<runtime::ExchangeRecord>(rank.exchanges, offset),
+                               records_of<runtime::TransferRecord>(rank.transfers, offset)});
     gathered.processes.push_back(process);
     gathered.costs.push_back(rank.costs);
     gathered.device_memory.push_back(rank.device);

@@ -81,10 +81,10 @@ class RecordGather {
   // The content of a message.
   struct RankRecords {
     std::int32_t gathering = 0, rank = 0;
-    std::vector<std::uint64_t> compute, checkpoint, exchanges;  // records as words
+    std::vector<std::uint64_t> compute, checkpoint, exchanges, transfers;  // records as words
     RankCosts costs;
     DeviceUse device;
-    auto tie() { return std::tie(gathering, rank, compute, checkpoint, exchanges, costs, device); }
+    auto tie() { return std::tie(gathering, rank, compute, checkpoint, exchanges, transfers, costs, device); }
   };
   /// The last message of a process.
   struct ProcessRecords {

@@ -82,6 +82,7 @@ Profile analyze(Measured measured) {
   for (const auto& step : profile.steps) views.push_back(step.view);
   predict(profile, views);
   profile.exchanges = exchange_times(profile.measured.exchanging, views);
+  profile.transfers = transfer_times(views);
   profile.lateness = lateness_of(profile.measured, profile.steps);
   const StepView& shown = profile.steps[profile.shown].view;
   for (std::size_t rank = 0; rank < profile.measured.memory.size(); ++rank)

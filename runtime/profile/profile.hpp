@@ -12,6 +12,7 @@
 #include "runtime/profile/memory_use.hpp"
 #include "runtime/profile/prediction.hpp"
 #include "runtime/profile/step_view.hpp"
+#include "runtime/profile/transfer_time.hpp"
 #include "runtime/schedule/simulator/simulate.hpp"
 
 // Plain structs of a profile: the measurements and what was derived from them. Times are nanoseconds of process 0's steady clock
@@ -125,6 +126,7 @@ struct Profile {
   std::vector<Lateness> lateness;       // the costliest, at most ten
   std::vector<MemoryUse> memory;        // by rank, for the shown step; empty: not measured
   std::vector<ExchangeTime> exchanges;  // over all profiled steps; empty: ranks exchange nothing
+  std::vector<TransferTime> transfers;  // the same for transfers between replicas that divide their update
   [[nodiscard]] std::int64_t origin() const { return steps.front().view.begin; }
 };
 

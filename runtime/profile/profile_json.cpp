@@ -52,6 +52,7 @@ class Writer {
     json["operations"] = operations();
     if (!measured_.experts.empty()) json["experts"] = experts();
     if (!profile_.exchanges.empty()) json["exchanges"] = exchanges();
+    if (!profile_.transfers.empty()) json["transfers"] = transfers();
     json["memory"] = memory();
     if (!measured_.device_actions.empty()) json["device"] = device();
     json["loss"] = losses();
@@ -260,6 +261,19 @@ class Writer {
                       {"late_ms", milliseconds(exchange.late)},
                       {"exposed_ms", milliseconds(exchange.exposed)},
                       {"hidden", exchange.hidden()}});
+    return json;
+  }
+
+  /// The transfers between replicas, over all profiled steps and ranks.
+  OrderedJson transfers() const {
+    OrderedJson json = OrderedJson::array();
+    for (const auto& transfer : profile_.transfers)
+      json.push_back({{"stage", transfer.stage.value},
+                      {"kind", transfer.kind == TransferKind::reduction ? "reduction" : "gather"},
+                      {"experts", transfer.experts},
+                      {"count", transfer.count},
+                      {"bytes", transfer.bytes},
+                      {"under_way_ms", milliseconds(transfer.under_way)}});
     return json;
   }
 

@@ -108,7 +108,10 @@ StepView view_of(const Schedule& schedule, std::span<const RankTrace> traces, St
     }
     for (const ExchangeRecord& record : trace.exchanges)
       if (is_of(record, step, beginning)) rank.exchanges.push_back(record);
+    for (const TransferRecord& record : trace.transfers)
+      if (is_of(record, step, beginning)) rank.transfers.push_back(record);
     sort_by_begin(rank.exchanges);
+    sort_by_begin(rank.transfers);
     for (auto* records : {&actions, &rank.waits}) sort_by_begin(*records);
     rank.segments = sort_as_listed(schedule.ranks[trace.rank.index()], actions, trace.rank, step);
     for (const auto& segments : rank.segments) {

@@ -7,6 +7,7 @@
 
 #include "runtime/engine/exchange_record.hpp"
 #include "runtime/engine/trace.hpp"
+#include "runtime/engine/transfer_record.hpp"
 #include "runtime/schedule/causality.hpp"
 #include "runtime/schedule/schedule.hpp"
 
@@ -18,6 +19,7 @@ struct RankTrace {
   std::vector<TraceRecord> compute;     // the compute worker's lane
   std::vector<TraceRecord> checkpoint;  // its process's checkpoint lane; only the first rank of a process has it
   std::vector<ExchangeRecord> exchanges = {};
+  std::vector<TransferRecord> transfers = {};
 };
 
 /// One step of all ranks, in the time base of RankTrace.
@@ -29,6 +31,7 @@ struct StepView {
     // optimizer (with gradient sums and their squares) and snapshots made during the step; sorted by time
     std::vector<TraceRecord> others;
     std::vector<ExchangeRecord> exchanges;  // in the order in which the rank posted them
+    std::vector<TransferRecord> transfers;  // the same
   };
   StepId step;
   std::int64_t begin = 0;      // when the first rank receives the step

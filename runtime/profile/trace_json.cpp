@@ -100,6 +100,7 @@ class Tracer {
     for (std::size_t index = 0; index < records.actions.size(); ++index) write_action(rank, step.view, index);
     for (const TraceRecord& wait : records.waits) write_wait(rank, step.view, wait);
     for (const ExchangeRecord& exchange : records.exchanges) write_exchange(rank, exchange);
+    for (const TransferRecord& transfer : records.transfers) write_transfer(rank, transfer);
     for (const TraceRecord& other : records.others) {
       OrderedJson json = slice(rank, optimizer, other.begin, other.end, to_string(other.kind));
       json["args"] = {{"step", step.view.step.value + 1}};
@@ -164,16 +165,30 @@ class Tracer {
     }
   }
 
-  /// Several may be under way at once, so they are asynchronous slices: a viewer gives those that overlap rows of their own.
   void write_exchange(std::size_t rank, const ExchangeRecord& exchange) {
-    const std::string name = exchange_name(measured_.exchanging, exchange.stage, exchange.action, exchange.number).name;
     const std::string action = to_string(Action{exchange.stage, exchange.action, exchange.microbatch});
-    ++exchanges_;
-    for (const auto& [phase, time] : {std::pair("b", exchange.begin), std::pair("e", exchange.end)}) {
+    write_asynchronous(rank, exchange, exchange_name(measured_.exchanging, exchange.stage, exchange.action, exchange.number).name,
+                       "exchange", {{"action", action}});
+  }
+
+  void write_transfer(std::size_t rank, const TransferRecord& transfer) {
+    const std::string name = fmt::format("{} stage {}{}", transfer.kind == TransferKind::reduction ? "reduce" : "gather", transfer.stage,
+                                         transfer.experts != 0 ? " experts" : "");
+    write_asynchronous(rank, transfer, name, "replicas", {{"bucket", transfer.bucket}});
+  }
+
+  /// Several may be under way at once, so they are asynchronous slices: a viewer gives those that overlap rows of their own.
+  template <class Record>
+  void write_asynchronous(std::size_t rank, const Record& record, const std::string& name, const char* category, OrderedJson more) {
+    ++asynchronous_;
+    for (const auto& [phase, time] : {std::pair("b", record.begin), std::pair("e", record.end)}) {
       OrderedJson json = event(phase, rank, waits, time, name);
-      json["cat"] = "exchange";
-      json["id"] = exchanges_;
-      if (*phase == 'b') json["args"] = {{"step", exchange.step.value + 1}, {"action", action}, {"bytes sent", exchange.bytes}};
+      json["cat"] = category;
+      json["id"] = asynchronous_;
+      if (*phase == 'b') {
+        more.update({{"step", record.step.value + 1}, {"bytes sent", record.bytes}});
+        json["args"] = more;
+      }
       add(json);
     }
   }
@@ -212,7 +227,7 @@ class Tracer {
   const Schedule& schedule_;
   const ActionTable table_;
   std::string events_;
-  std::int64_t exchanges_ = 0;  // written so far
+  std::int64_t asynchronous_ = 0;  // slices written so far
 };
 
 }  // namespace

@@ -231,6 +231,20 @@ std::string print_exchanges(const runtime::Profile& profile) {
   return text;
 }
 
+/// What replicas transferred, by kind; means per step, over all ranks. What is not hidden is under reduction among the causes.
+std::string print_transfers(const runtime::Profile& profile) {
+  if (profile.transfers.empty()) return "";
+  const auto steps = static_cast<double>(profile.steps.size());
+  std::string text = "\ntransfers between replicas\n";
+  text += fmt::format("{:>10} {:>8} {:>10} {:>12}  {}\n", "", "per step", "KiB sent", "under way ms", "stage");
+  for (const auto& transfer : profile.transfers)
+    text += fmt::format("{:>10} {:>8.1f} {:>10.1f} {:>12.3f}  {}{}\n",
+                        transfer.kind == runtime::TransferKind::reduction ? "reduction" : "gather",
+                        static_cast<double>(transfer.count) / steps, static_cast<double>(transfer.bytes) / steps / 1024,
+                        milliseconds(transfer.under_way) / steps, transfer.stage, transfer.experts ? ", experts" : "");
+  return text;
+}
+
 std::string print_rates(const runtime::Profile& profile) {
   const auto& run = profile.measured.run;
   const double seconds = profile.prediction.measured_duration * 1e-3;
@@ -257,8 +271,8 @@ std::string joined(const std::string& file, const std::vector<std::string>& prob
 
 std::string print(const runtime::Profile& profile) {
   return print_head(profile) + print_causes(profile) + print_prediction(profile) + print_lateness(profile) + print_operations(profile) +
-         print_experts(profile) + print_exchanges(profile) + print_device_actions(profile) + print_device_memory(profile) +
-         print_rates(profile);
+         print_experts(profile) + print_exchanges(profile) + print_transfers(profile) + print_device_actions(profile) +
+         print_device_memory(profile) + print_rates(profile);
 }
 
 std::string write_profile(const runtime::Profile& profile, const std::string& folder) {
