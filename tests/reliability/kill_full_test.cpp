@@ -96,6 +96,25 @@ TEST(DividedUpdate, KilledAtAnyTransferItResumesToTheBit) {
   for (int trial = 0; trial < 20; ++trial) kill_and_resume(training, Blow::at_a_transfer, 700 + trial);
 }
 
+const std::vector<std::string> gathered{"mesh.data=2",         "mesh.shard=parameters",         "pipeline.ranks=2",     "pipeline.chunks=2",
+                                        "mesh.weight_slots=1", "pipeline.schedule=interleaved", "train.leaf=microbatch"};
+
+TEST(DividedParameters, KilledAtAnyTransferTheyResumeToTheBit) {
+  Training training(gathered);
+  for (int trial = 0; trial < 20; ++trial) kill_and_resume(training, Blow::at_a_transfer, 900 + trial);
+}
+
+TEST(DividedParameters, DelayedAtAnyTransferTheyHaveTheSameBits) {
+  Training training(gathered);
+  std::mt19937 random(13);
+  for (int trial = 0; trial < 12; ++trial) {
+    const auto process = std::to_string(random() % 4), hit = std::to_string(1 + random() % 80);
+    const std::string delay = trial % 4 == 0 ? ":delay=5" : ":hit=" + hit + ":delay=" + std::to_string(100 + random() % 900);
+    expect_the_same_with(training, std::string("point=replicas.") + (trial % 2 == 0 ? "reduce" : "gather") + delay + ":rank=" + process,
+                         "run-" + std::to_string(trial));
+  }
+}
+
 TEST(DividedUpdate, DelayedAtAnyTransferItHasTheSameBits) {
   Training training(divided);
   std::mt19937 random(11);

@@ -24,6 +24,8 @@ TEST(ExpertParallel, TwoOwnersInOneProcess) { expect_the_numbers_of_one_rank("mi
 
 TEST(ExpertParallel, CopiesThatDivideTheUpdate) {
   expect_the_numbers_of_one_rank("mixtral", 2, {"mesh.expert=2", "mesh.shard=optimizer", "pipeline.ranks=2"});
+  expect_the_numbers_of_one_rank("deepseek_v3", 2,
+                                 {"mesh.expert=2", "mesh.shard=parameters", "pipeline.ranks=2", "pipeline.weave=neighbours"});
 }
 
 // Ranks of two processes are in groups of both kinds, with other members in each: what one sends as gradients another must not take for

@@ -39,4 +39,12 @@ LayoutCase divided_sums(LayoutCase one) {
   return one;
 }
 
+LayoutCase divided_parameters(LayoutCase one, int slots) {
+  one.numbers.accumulators = 1;
+  one.numbers.leaves = true;
+  one.layout.name += fmt::format("_divided_parameters_{}", slots);
+  one.layout.words.insert(one.layout.words.end(), {"mesh.shard=parameters", fmt::format("mesh.weight_slots={}", slots)});
+  return one;
+}
+
 }  // namespace millrace::tests

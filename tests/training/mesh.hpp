@@ -21,5 +21,7 @@ struct MeshPipeline {
 [[nodiscard]] LayoutCase divided(LayoutCase one);
 /// The same where they divide gradient sums too (mesh.shard = gradients), which has numbers of its own.
 [[nodiscard]] LayoutCase divided_sums(LayoutCase one);
+/// The same where they divide parameters too (mesh.shard = parameters), and gather those of one stage at a time, or of two.
+[[nodiscard]] LayoutCase divided_parameters(LayoutCase one, int slots);
 
 }  // namespace millrace::tests

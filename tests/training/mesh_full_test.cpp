@@ -9,11 +9,13 @@
 namespace millrace::tests {
 namespace {
 
-/// Appends the run and those that divide the update and the gradient sums, which the directions of a mirror cannot.
+/// Appends the run and those that divide the update; and gradient sums and parameters, which the directions of a mirror cannot.
 void add_divisions(std::vector<LayoutCase>& all, const MeshPipeline& pipeline, const LayoutCase& one) {
   all.push_back(one);
   all.push_back(divided(one));
-  if (pipeline.directions == 1) all.push_back(divided_sums(one));
+  if (pipeline.directions > 1) return;
+  all.push_back(divided_sums(one));
+  all.push_back(divided_parameters(one, 1 + static_cast<int>(all.size()) % 2));
 }
 
 std::vector<LayoutCase> cases() {
@@ -73,6 +75,7 @@ TEST(EveryMesh, ResumesTheCheckpointsOfEveryOther) {
       {"divided", {"mesh.data=2", "mesh.shard=optimizer"}},
       {"divided_pipelines", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"}},
       {"owners", {"mesh.data=4", "mesh.expert=2", "mesh.shard=optimizer"}},
+      {"gathered", {"mesh.data=2", "mesh.shard=parameters", "pipeline.chunks=4", "pipeline.schedule=looped-bfs"}},
       {"owners_of_pipelines", {"mesh.data=2", "mesh.expert=1", "mesh.shard=optimizer", "pipeline.ranks=2", "pipeline.schedule=zb-h1"}}};
   expect_to_resume_each_other(meshes, {});
 }
@@ -82,7 +85,9 @@ TEST(EveryMesh, ResumesTheCheckpointsOfOthersWithItsLeaves) {
                            {"pipeline", {"pipeline.ranks=2", "pipeline.schedule=zb-h1"}},
                            {"divided", {"mesh.data=2", "mesh.shard=gradients"}},
                            {"divided_pipelines", {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=gradients"}},
-                           {"owners", {"mesh.data=4", "mesh.expert=2", "mesh.shard=gradients"}}};
+                           {"owners", {"mesh.data=4", "mesh.expert=2", "mesh.shard=gradients"}},
+                           {"gathered", {"mesh.data=2", "mesh.shard=parameters"}},
+                           {"gathered_owners", {"mesh.data=4", "mesh.expert=2", "mesh.shard=parameters", "pipeline.ranks=2"}}};
   expect_to_resume_each_other(meshes, {"train.leaf=microbatch", "train.accumulators=1"});
 }
 
@@ -93,6 +98,7 @@ TEST(EveryMesh, AlsoWithThreeCopies) {
   expect_the_bits_of_one_rank(three);
   expect_the_bits_of_one_rank(divided(three));
   expect_the_bits_of_one_rank(divided_sums(three));
+  expect_the_bits_of_one_rank(divided_parameters(three, 1));
 }
 
 }  // namespace

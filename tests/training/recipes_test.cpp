@@ -51,11 +51,13 @@ TEST_P(Recipes, HaveTheBitsOfOneRankInEveryLayout) {
     int processes;
     Words words;
   };
-  std::vector<Layout> layouts{{2, joined(alone, {"pipeline.ranks=2"})},
-                              {1, joined(alone, {"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"})},
-                              {1, joined(alone, {"pipeline.ranks=4", "pipeline.schedule=zb-h1", "rematerialize.policy=full"})},
-                              {2, joined(alone, {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=zb-h1"})},
-                              {2, joined(alone, {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"})}};
+  std::vector<Layout> layouts{
+      {2, joined(alone, {"pipeline.ranks=2"})},
+      {1, joined(alone, {"pipeline.ranks=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"})},
+      {1, joined(alone, {"pipeline.ranks=4", "pipeline.schedule=zb-h1", "rematerialize.policy=full"})},
+      {2, joined(alone, {"mesh.data=2", "pipeline.ranks=2", "pipeline.schedule=zb-h1"})},
+      {2, joined(alone, {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"})},
+      {2, joined(alone, {"mesh.data=2", "pipeline.chunks=4", "pipeline.schedule=interleaved", "mesh.shard=parameters"})}};
   if (GetParam().has_two_replicas) layouts.push_back({1, joined(GetParam().words, {"pipeline.ranks=2", "pipeline.schedule=dualpipe"})});
   for (const auto& [processes, words] : layouts) {
     const Outcome found = run_small(processes, words);
