@@ -55,8 +55,7 @@ CostProbe::CostProbe(const ModelParts& parts, const actors::PlanRequest& request
       team_(threads, threads > cluster::usable_cores() ? cluster::cores_to_compute_on() : std::vector<int>()),
       device_context_(kernels::make_context(device)),
       context_(team_, kernels::Implementation::fast, device_context_.get()),
-      rank_(with_slots(parts.stages(runtime::MatrixRule(request.train, request.model.numerics == "maxtext"))),
-            options_of(request, mode, threads, device)) {
+      rank_(with_slots(parts.stages(request.train)), options_of(request, mode, threads, device)) {
   fill_weights(parts);
   fill(request);
   for (int microbatch = 0; microbatch < in_flight; ++microbatch) rank_.upload(context_, microbatch);

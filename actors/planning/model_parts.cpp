@@ -61,19 +61,21 @@ std::vector<int> layers_of_every_kind(const std::vector<std::size_t>& kinds, int
   return chosen;
 }
 
-std::vector<runtime::RankStage> ModelParts::stages(const runtime::MatrixRule& matrices) const {
+std::vector<runtime::RankStage> ModelParts::stages(const runtime::TrainConfig& train) const {
+  const runtime::MatrixRule matrices(train, model.numerics == "maxtext");
+  const runtime::NamePatterns trainable("train.trainable", train.trainable);
   std::vector<runtime::RankStage> stages;
   for (std::size_t part = 0; part < size(); ++part) {
     runtime::RankStage stage;
     stage.stage = runtime::StageId(static_cast<int>(part));
     stage.training = programs[part];
-    for (const auto& spec : layers::parameters(model, layout[part]))
+    for (const auto& spec : layers::parameters(model, layout[part], loss_weights(train)))
       stage.parameters.push_back({.name = spec.name,
                                   .shape = spec.shape,
                                   .stage = stage.stage,
                                   .use = spec.use,
                                   .order = spec.order,
-                                  .trained = spec.trained,
+                                  .trained = spec.trained && (trainable.empty() || trainable.match(spec.name)),
                                   .matrices = matrices.matrices(spec.name, spec.shape, spec.stored)});
     stages.push_back(std::move(stage));
   }

@@ -16,9 +16,9 @@ struct ModelParts {
   std::vector<runtime::ProgramSet> programs;
 
   [[nodiscard]] std::size_t size() const noexcept { return layout.size(); }
-  /// The stages in the form that a rank takes, with weights but without slots; the caller sets the number of slots. `matrices`: the weights
-  /// that the optimizer treats as such.
-  [[nodiscard]] std::vector<runtime::RankStage> stages(const runtime::MatrixRule& matrices) const;
+  /// The stages in the form that a rank takes, with weights but without slots; the caller sets the number of slots. `train` says which
+  /// weights the optimizer updates, and which as matrices.
+  [[nodiscard]] std::vector<runtime::RankStage> stages(const runtime::TrainConfig& train) const;
 };
 
 /// The parts of the request's model, with these of its decoder layers, in order, and the request's rematerialisation policy in all of them.

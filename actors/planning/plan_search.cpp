@@ -149,7 +149,15 @@ class Planner {
         for (const runtime::StageId stage : lists.placement.stages_of(runtime::RankId(rank))) sum += costs.stages[stage.index()].update;
         longest = std::max(longest, sum);
       }
-      return plan.divides_update() ? longest / plan.replicas() : longest;
+      if (plan.divides_update()) return longest / plan.replicas();
+      // The time is that of all experts of a layer, of which a rank may have a part.
+      double all = 0, own = 0;
+      for (const layers::ParameterSpec& parameter : plan.parameters) {
+        const auto elements = static_cast<double>(parameter.shape.elements());
+        all += elements;
+        own += parameter.experts.present() ? elements / plan.mesh.expert : elements;
+      }
+      return longest * own / all;
     }
 
     /// What each rank transfers with its replicas. Returns the bytes that the rank which sends most sends in a step.
@@ -195,9 +203,7 @@ class Planner {
     }
 
     void set_stages(const Stages& stages) {
-      const auto one = planner.layout_of(stages.counts);
-      plan.layout.clear();
-      for (int replica = 0; replica < plan.replicas(); ++replica) plan.layout.insert(plan.layout.end(), one.begin(), one.end());
+      actors::set_layout(plan, planner.layout_of(stages.counts));
       for (std::size_t stage = 0; stage < stages.policies.size(); ++stage)
         plan.rematerialize[stage] = planner.rematerialization(stages.policies[stage]);
     }

@@ -1,7 +1,9 @@
 #include "actors/planning/transfer_costs.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 #include "actors/rank/list_transfers.hpp"
 
@@ -19,7 +21,9 @@ class Pricing {
         links_(links),
         blueprint_(plan, rank, needs),
         compute_(blueprint_.build(true)),
-        actions_(plan.schedule.ranks[rank.index()]) {}
+        actions_(plan.schedule.ranks[rank.index()]) {
+    for (std::size_t place = 0; place < actions_.size(); ++place) places_[key(actions_[place])] = static_cast<int>(place);
+  }
 
   RankTransfers run() {
     if (!compute_->reduction().empty()) add_listed();
@@ -73,10 +77,11 @@ class Pricing {
   void add(const ListedSum& sum) {
     const auto& stages = compute_->reduction().reduced;
     const auto of_stage = std::ranges::find(stages, sum.stage, &runtime::StageTransfers::stage);
+    const int after = finished(sum.complete);
     for (std::size_t index = of_stage->begin; index < of_stage->end; ++index) {
       const runtime::ReductionStep& step = compute_->reduction().steps[index];
       if (step.experts && !sum.last) continue;
-      for (const runtime::ReductionStep::Sum& each : step.sums) add(each.table, finished(sum.complete), -1);
+      for (const runtime::ReductionStep::Sum& each : step.sums) add(each.table, after, -1);
     }
   }
 
@@ -95,15 +100,19 @@ class Pricing {
   /// The place of an entry's action in the schedule's list; and how many of that list's actions have ended after so many entries.
   [[nodiscard]] int action_of(int entry) const {
     const runtime::Action& action = blueprint_.training.entries[static_cast<std::size_t>(entry)].action;
-    return static_cast<int>(std::ranges::find(actions_, action) - actions_.begin());
+    return places_.at(key(action));
   }
   [[nodiscard]] int finished(int entries) const { return entries == 0 ? 0 : action_of(entries - 1) + 1; }
+
+  using Key = std::tuple<runtime::StageId, runtime::ActionKind, runtime::MicrobatchId>;
+  static Key key(const runtime::Action& action) { return {action.stage, action.kind, action.microbatch}; }
 
   const PipelinePlan& plan_;
   const PlannedLinks& links_;
   RankBlueprint blueprint_;
   std::unique_ptr<runtime::RankCompute> compute_;
   const std::vector<runtime::Action>& actions_;
+  std::map<Key, int> places_;  // in `actions_`
   RankTransfers transfers_;
 };
 

@@ -185,7 +185,8 @@ std::vector<std::size_t> bytes_of_edges(const PipelinePlan& plan) {
 std::vector<runtime::ElementRange> owned_parts(const PipelinePlan& plan, const layers::ParameterSpec& spec) {
   const auto matrices = plan.matrices.matrices(spec.name, runtime::whole_shape(spec.shape, spec.experts), spec.stored);
   const runtime::DividedTensor tensor{spec.shape.elements(),
-                                      runtime::division_unit(spec.shape, spec.experts.present(), matrices, plan.optimizer.get())};
+                                      runtime::division_unit(spec.shape, spec.experts.present(), matrices, plan.optimizer.get()),
+                                      plan.is_trained(spec) || plan.divides_masters()};
   std::vector<std::int64_t> loads(static_cast<std::size_t>(plan.replicas()), 0);
   return runtime::divide(std::span(&tensor, 1), loads).front();
 }
@@ -326,6 +327,18 @@ std::string copies_text(const runtime::MeshConfig& mesh, bool leaves) {
   return fmt::format("{} copies{} of ", mesh.copies(), shared);
 }
 
+void set_layout(PipelinePlan& plan, const std::vector<layers::StageLayout>& of_one) {
+  plan.tied = tied_weights(plan.model, of_one, plan.losses);
+  SumMessagesInput sums{plan.model,           of_one,
+                        plan.losses,          plan.schedule.placement,
+                        plan.parts(),         plan.expert_parts(),
+                        plan.expert_groups(), static_cast<int>(plan.edges.size())};
+  if (plan.divides_update()) sums.owned = [&plan](const layers::ParameterSpec& spec) { return owned_parts(plan, spec); };
+  plan.sums = sum_messages(sums);
+  plan.layout.clear();
+  for (int replica = 0; replica < plan.replicas(); ++replica) plan.layout.insert(plan.layout.end(), of_one.begin(), of_one.end());
+}
+
 PipelinePlan make_plan(const PlanRequest& request) {
   check_sizes(request);
   const auto& pipeline = request.pipeline;
@@ -387,14 +400,7 @@ PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& sche
   MILLRACE_CHECK(
       !plan.divides_sums() || plan.leaves, ExitCode::config, plan_component,
       "mesh.shard = gradients with train.leaf = part, expected microbatch: only finished gradients of microbatches can be divided");
-  const auto model_layout = plan.layout;
-  plan.tied = tied_weights(plan.model, model_layout, plan.losses);
-  SumMessagesInput sums{plan.model,   model_layout,        plan.losses,          plan.schedule.placement,
-                        plan.parts(), plan.expert_parts(), plan.expert_groups(), static_cast<int>(plan.edges.size())};
-  if (plan.divides_update()) sums.owned = [&plan](const layers::ParameterSpec& spec) { return owned_parts(plan, spec); };
-  plan.sums = sum_messages(sums);
-  for (int replica = 1; replica < plan.replicas(); ++replica)
-    plan.layout.insert(plan.layout.end(), model_layout.begin(), model_layout.end());
+  set_layout(plan, std::vector(plan.layout));
   plan.edge_bytes = bytes_of_edges(plan);
   choose_pairs(plan, pipeline.weave);
   return plan;

@@ -205,6 +205,10 @@ struct PipelinePlan {
   [[nodiscard]] std::string text() const;
 };
 
+/// Gives each stage of every replica these layers, those of one replica; and what follows from it: which weights are tied, and what ranks
+/// send each other of their gradient sums.
+void set_layout(PipelinePlan& plan, const std::vector<layers::StageLayout>& of_one);
+
 /// Throws Error(config) or Error(model) with what does not fit: more stages than layers + 2, a layout that drops a layer, a
 /// schedule that does not support these chunks, accumulators that do not divide the microbatches, too many or too few
 /// rematerialisation policies for the stages.

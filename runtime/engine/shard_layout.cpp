@@ -150,7 +150,7 @@ ShardLayout::Bucket make_bucket(ShardLayout& shard, std::span<const BucketEntry>
     const bool whole = division.whole_scores && !tensor->scores.scope.empty();
     tensors.push_back({tensor->shape.elements(),
                        whole ? tensor->shape.elements() : division_unit(tensor->shape, experts, tensor->matrices, optimizer),
-                       tensor->trained});
+                       tensor->trained || division.divides_masters(experts)});  // its masters are a load too
   }
   const auto owned = divide(tensors, loads);
   ShardLayout::Bucket bucket;

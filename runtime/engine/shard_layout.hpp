@@ -54,7 +54,7 @@ struct StoredParameter {
     std::size_t kept = 0;         // … of a set, where what the rank keeps of the sum begins
     // How programs of the stage read it, as in StageParameter; and, if masters are divided, where, in Region::copy. Several uses by one
     // stage share the places of its first one.
-    bool plain = true;
+    bool plain = false;
     std::array<bool, 2> packed{};
     std::size_t gathered = 0;
     std::array<std::size_t, 2> packed_gathered{};

@@ -174,6 +174,20 @@ TEST(DividedParameters, OfMixtures) {
   }
 }
 
+// A table of two hash chunks that is not trained, whose gradients embedding and head have on different ranks.
+TEST(DividedParameters, OfAFrozenTiedTable) {
+  const Words keys{"model.tie_word_embeddings=true", "model.vocab_size=20000", "train.trainable=[\"mlp\"]", "train.steps=3",
+                   "evaluate.every=0"};
+  const auto with = [&](const Words& more) {
+    Words words = keys;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  expect_one_ranks_numbers(with({"train.leaf=microbatch"}), {{2, {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=gradients"}},
+                                                             {1, {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=parameters"}}});
+  expect_one_ranks_numbers(with({"train.accumulators=2"}), {{2, {"mesh.data=2", "pipeline.ranks=2", "mesh.shard=optimizer"}}});
+}
+
 /// Runs that share a folder, one after another.
 struct RunFolder {
   TemporaryFolder folder;

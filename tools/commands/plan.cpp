@@ -200,7 +200,7 @@ void print_choice(const Planning& planning, const actors::PlanResult& result) {
   if (planning.config.mesh.copies() > 1)
     fmt::print("copies    a rank sends {} to its replicas in a step (mesh.shard = {}); {} {} of the step are waits for that{}\n",
                runtime::bytes_text(plan.sent), planning.config.mesh.shard, number(plan.exposed), planning.costs.unit,
-               planning.search.links.bytes_per_unit > 0 ? "" : ": without --link-rate it takes no time");
+               planning.search.links.bytes_per_unit > 0 ? "" : " (without --link-rate bytes take no time)");
 }
 
 /// The band of the predicted step, on all ranks of the mesh.

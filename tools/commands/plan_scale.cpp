@@ -179,6 +179,7 @@ std::optional<ScaleRequest> read_scale(const Arguments& arguments) {
                     1e3 * number(arguments, "snapshot-seconds", 0, 1e12, any), 6e4 * number(arguments, "restart-minutes", 0, 1e12, any)};
   const auto error = read_error(arguments);
   scale.error = error.has_value();
+  scale.optimizer = arguments.given("optimizer");
   model.error = error.value_or(runtime::PredictionError{.ranks = 0});
   return scale;
 }
@@ -188,7 +189,7 @@ void print_scale(ScaleRequest scale, const actors::PlanRequest& request, const a
   auto costs = plan.prices;
   costs.noise.jitter = scale.jitter;
   if (scale.reduces) scale.model.reduction.bytes = gradient_bytes(pipeline);
-  if (scale.model.optimizer == 0) scale.model.optimizer = plan.update;
+  if (!scale.optimizer) scale.model.optimizer = plan.update;
   if (scale.model.error.ranks == 0) scale.model.error.ranks = pipeline.ranks();
   const auto result = runtime::extrapolate(pipeline.schedule, costs, scale.model, scale.replicas);
   print_head(scale, result);

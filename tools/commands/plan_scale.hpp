@@ -16,8 +16,9 @@ struct ScaleRequest {
   std::vector<int> replicas;
   runtime::ScaleModel model;  // except the bytes of gradients, which the plan gives
   double jitter = 0;
-  bool reduces = false;  // options for the gradient reduction were given
-  bool error = false;    // options for the error of predictions were given
+  bool reduces = false;    // options for the gradient reduction were given
+  bool error = false;      // options for the error of predictions were given
+  bool optimizer = false;  // the time of the optimizer was given
 };
 
 /// The options of `millrace plan` that read_scale() reads; all of them take a value.

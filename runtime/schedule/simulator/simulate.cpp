@@ -180,7 +180,7 @@ class Simulator {
     }
     Latest start{state.free, {entry > 0 ? static_cast<std::uint32_t>(entry - 1) : 0, 0, 0, state.next > 0 ? Bound::list : Bound::nothing}};
     start.consider(issue.time, issue.binding);
-    if (!lanes_.empty()) consider_weights(rank, start);
+    if (!lanes_.empty()) consider_weights(rank, size, start);
     const double end = start.time + duration(rank, size);
     if (trace_) result_.order.push_back(static_cast<std::uint32_t>(entry));
     for (std::size_t half = 0; half < size; ++half) {
@@ -198,10 +198,12 @@ class Simulator {
   }
 
   // The rank's next entry begins when its parameters are here. They may have been on their way since the step began.
-  void consider_weights(std::size_t rank, Latest& start) {
-    const auto [time, source] = lanes_[rank].ready(ranks_[rank].next, ends_of(rank));
-    const std::size_t entry = result_.first[rank] + static_cast<std::size_t>(std::max(source, 0));
-    start.consider(time, {static_cast<std::uint32_t>(entry), 0, 0, source < 0 ? Bound::nothing : Bound::weights});
+  void consider_weights(std::size_t rank, std::size_t size, Latest& start) {
+    const std::size_t next = ranks_[rank].next;
+    const auto [time, source] = lanes_[rank].ready(next + size - 1, ends_of(rank));
+    // A way without a source goes back along the list.
+    const std::size_t from = source >= 0 ? static_cast<std::size_t>(source) : std::max<std::size_t>(next, 1) - 1;
+    start.consider(time, {static_cast<std::uint32_t>(result_.first[rank] + from), 0, 0, next == 0 ? Bound::nothing : Bound::weights});
   }
 
   double duration(std::size_t rank, std::size_t size) const {
