@@ -9,6 +9,7 @@
 #      4  2 ranks relative to PyTorch's pipelines              9  start to the first step, minus mpirun alone
 #      5  2 ranks of 1 thread relative to 1 rank of 2         10  growth with sequence, layers, microbatches, stages
 #     11  train step of a mixture relative to transformers'   12  gated delta rule relative to transformers'
+#     13  2 copies relative to PyTorch's DDP, ZeRO-1 and FSDP2
 #
 # Environment: ROUNDS (3): rounds in which every alternative runs; STEPS (10): timed steps per round (fewer if steps are long, more if they are short);
 # MILLRACE (build/release/millrace; the other programs are beside it); PEERS (folder of torch_train.py and torch_pipeline.py; default shared/peers beside
@@ -22,12 +23,12 @@ markdown=() goals=()
 while (($#)); do
   case $1 in
     --markdown) markdown=(--markdown "${2:?a file after --markdown}"); shift ;;
-    [1-9] | 1[0-2]) goals+=("$1") ;;
+    [1-9] | 1[0-3]) goals+=("$1") ;;
     *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
   esac
   shift
 done
-((${#goals[@]})) || goals=({1..12})
+((${#goals[@]})) || goals=({1..13})
 
 rounds=${ROUNDS:-3} steps=${STEPS:-10} limit=${LIMIT:-1800}
 few=$(((steps + 1) / 2))
@@ -334,6 +335,36 @@ goal_12() {
 delta_rule_round() {
   take "delta rule" millrace "$benches/kernels/delta_bench" 2 json
   [ -z "$transformers" ] || OMP_NUM_THREADS=2 take "delta rule" transformers "$torch_python" "$programs/transformers_delta_rule.py" --threads 2
+}
+
+goal_13() {
+  local file torch=
+  file=$(run_file bench-32m 8192 2 256 8)
+  if find_torch; then torch=yes; fi
+  in_turns copies_round
+}
+# Ours: what a copy divides, and stages of a layer each where weights are gathered.
+copies_round() {
+  local dtype kind mode kinds peer shard
+  local by_layer=(pipeline.chunks=8 pipeline.schedule=looped-bfs "pipeline.layout=E t | t | t | t | t | t | t | t H")
+  local -A keys=([none]=train.accumulators=2 [optimizer]=train.accumulators=2 [gradients]=train.leaf=microbatch [parameters]=train.leaf=microbatch)
+  for dtype in fp32 bf16; do
+    trained 2 "$few" "$file" train.threads=2 train.dtype=$dtype
+    take copies "one rank $dtype" "${command[@]}"
+    for shard in none optimizer gradients parameters; do
+      trained 2 "$few" "${mpi[@]}" -np 2 -- "$file" train.threads=1 train.dtype=$dtype mesh.data=2 "mesh.shard=$shard" "${keys[$shard]}" "${by_layer[@]}"
+      take copies "millrace $dtype $shard" "${command[@]}"
+    done
+    [ -n "$torch" ] || continue
+    kinds=("fp32 ddp" "fp32 zero1" "fp32 fsdp2")
+    [ $dtype = fp32 ] || kinds=("autocast ddp" "autocast zero1" "bf16 fsdp2")
+    for kind in "${kinds[@]}"; do
+      mode=${kind#* }
+      peer=("$torch_python" -m torch.distributed.run --standalone --nproc-per-node 2 "$programs/torch_copies.py" --peers "$peers")
+      OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=${GLOO_SOCKET_IFNAME:-lo} take copies "torch $kind" "${peer[@]}" \
+        --mode "$mode" --dtype "${kind% *}" --microbatches 8 --batch 2 --seq 256 --threads 1 --steps "$few"
+    done
+  done
 }
 
 # -- main ----------------------------------------------------------------------------------

@@ -139,8 +139,20 @@ def delta_rule():
         yield Comparison(12, what, "delta rule", Side("millrace", field), None, 1e-5, "value", False, "of the largest entry", SMALLER)
 
 
+def copies():
+    for dtype, torch in (("fp32", ("torch fp32 ",)), ("bf16", ("torch bf16 ", "torch autocast "))):
+        ours, control = Side(f"millrace {dtype} ", SPEED), Side(torch, SPEED)
+        yield Comparison(13, f"2 copies of 1 thread, {dtype}, over PyTorch's best of DDP, ZeRO-1 and FSDP2", "copies", ours, control, 1.25)
+        ours, control = Side(f"millrace {dtype} ", "peak_mib"), Side(torch, "peak_mib")
+        yield Comparison(13, f"their least peak resident memory, {dtype}, over PyTorch's least", "copies", ours, control, 0.6, "ratio", False, "MiB", SMALLER)
+        control = Side(f"one rank {dtype}", SPEED)
+        for shard in ("optimizer", "parameters"):
+            ours = Side(f"millrace {dtype} {shard}", SPEED)
+            yield Comparison(13, f"2 copies of 1 thread, {dtype}, {shard}, over 1 rank of 2 threads", "copies", ours, control, 0.95)
+
+
 COMPARISONS = [
     comparison
-    for part in (train_step, share_of_peak, plain_gpt2, two_ranks, ranks_for_threads, overheads, busy_link, memory, start, growth, mixture, delta_rule)
+    for part in (train_step, share_of_peak, plain_gpt2, two_ranks, ranks_for_threads, overheads, busy_link, memory, start, growth, mixture, delta_rule, copies)
     for comparison in part()
 ]
