@@ -132,6 +132,15 @@ std::string TensorFinder::elsewhere(const std::string& name) const {
   return did_you_mean(name, names());
 }
 
+/// Throws Error(usage) with the names of the parts if replicas have divided the tensor.
+void TensorFinder::check_parts(const std::string& name) const {
+  std::vector<std::string> parts;
+  for (const auto& entry : entries_)
+    if (entry.named.name.starts_with(name + "[")) parts.push_back(entry.named.name);
+  MILLRACE_CHECK(parts.empty(), ExitCode::usage, debugger, "{} is divided between ranks (mesh.shard), expected a part: {}", name,
+                 fmt::join(parts, ", "));
+}
+
 NamedTensor TensorFinder::find(const std::string& name) const {
   // A weight's name is also a suffix of the names of its gradient and optimizer states; those two are found only by their full
   // names.
@@ -161,6 +170,7 @@ NamedTensor TensorFinder::find(const std::string& name) const {
     }
     fail(ExitCode::usage, debugger, "{} is the end of {} names, expected one of: {}", name, ends, fmt::join(all, ", "));
   }
+  if (found == nullptr) check_parts(name);
   MILLRACE_CHECK(found != nullptr, ExitCode::usage, debugger, "no tensor {} here{}", name, elsewhere(name));
   MILLRACE_CHECK(found->missing.empty(), ExitCode::usage, debugger, "{} {}", found->named.name, found->missing);
   return found->named;

@@ -38,6 +38,7 @@ class TensorFinder {
   void add_weights(runtime::RankId rank, const runtime::StageShard& shard);
   void add_values();
   [[nodiscard]] std::string elsewhere(const std::string& name) const;
+  void check_parts(const std::string& name) const;
   struct Entry {
     NamedTensor named;
     std::string missing;  // why it cannot be shown; empty if it can

@@ -134,6 +134,9 @@ void check_ring(const PipelinePlan& plan, int steps) {
     // Where the sums are divided, the gradients of each microbatch are.
     const auto times = plan.divides_sums() ? static_cast<std::size_t>(plan.schedule.microbatches / plan.replicas()) : std::size_t{1};
     step += 8 * runs * times;
+    // Where parameters are divided, those of a stage are gathered at each of its actions at most: a share of the runs, and a wait.
+    const auto chunks = static_cast<std::size_t>(plan.schedule.placement.stages() / plan.schedule.placement.ranks());
+    if (plan.divides_masters()) step += 4 * longest * (runs / chunks + 1);
   }
   const std::size_t fit = runtime::TraceRing::default_capacity / step;
   MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_component,

@@ -205,7 +205,7 @@ void RankControl::start(Table table, const runtime::RankPlan& plan, std::int64_t
   begun_batches_.assign(static_cast<std::size_t>(plan.microbatches), false);
   step_begin_ = runtime::steady_now();
   abandoned_ = false;
-  if (rank_.adds_with_replicas()) list_transfers();
+  if (rank_.adds_with_replicas()) begin_transfers();
   starting_ = true;  // batches that were loaded ahead are available
   carry_out(engine_.start(plan, runtime::StepId(step)));
   starting_ = false;
@@ -468,7 +468,10 @@ void RankControl::work_done(const TaskDone& finished) {
       if (!update_waits_) port_.report(Optimized{rank_.id().value, step_});
       return;
     case RankTaskKind::averages:
-      if (rank_.adds_with_replicas() && !rank_.plan().divides_masters()) gather(false);
+      if (rank_.plan().divides_masters())
+        free_slots(engine_.finished());  // of an evaluation, whose gathers waited for this
+      else if (rank_.adds_with_replicas())
+        gather(false);
       return;
     case RankTaskKind::list_sum:
     case RankTaskKind::transfers:
@@ -540,20 +543,6 @@ void RankControl::failed(const TaskFailed& failure) {
   report.code = failure.code;
   report.cause = failure.cause;
   port_.report(report);
-}
-
-/// An evaluation of averages is over, and all of them are here: the parameters get their places back.
-void RankControl::end_averages() {
-  averages_in_place_ = false;
-  exchange_averages();
-  port_.report(*std::exchange(averaged_, std::nullopt));
-}
-
-/// Exchanges the parameters that the rank owns with their moving averages.
-void RankControl::exchange_averages() {
-  if (rank_.adds_with_replicas() && !rank_.plan().divides_masters()) weights_leave();
-  weight_slots_.clear();
-  port_.work({RankTaskKind::averages, {}});
 }
 
 // -- batches ------------------------------------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ class RankControl {
   void send_sums();
   void add_sums();
   // -- with replicas that divide the update (replica_control.cpp)
-  void list_transfers();
+  void begin_transfers();
   void free_slots(int finished);
   [[nodiscard]] int sum_of(const runtime::PlannedEntry& entry) const;
   [[nodiscard]] int completes(const runtime::PlannedEntry& entry) const;
@@ -173,7 +173,7 @@ class RankControl {
   std::size_t stages_here_ = 0;                                 // since they left
   ListTransfers transfers_;                                     // of the list
   runtime::WeightSlots weight_slots_;                           // with divided masters: where stages have their weights
-  std::size_t slots_freed_ = 0, stages_gathered_ = 0;           // … of the list's gathers, as far as the engine knows
+  std::size_t slots_freed_ = 0, residences_here_ = 0;           // … of the list's gathers, as far as the engine knows
   std::size_t leaves_added_ = 0;                                // of the list, as far as the engine knows
   bool sums_wanted_ = false;                                    // the list is finished, and sums of other replicas are missing
   bool transfers_requested_ = false, transfers_again_ = false;  // the worker has the task; something has ended since

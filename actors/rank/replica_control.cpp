@@ -9,13 +9,15 @@ namespace millrace::actors {
 // -- gradient sums ------------------------------------------------------------------------------------------------------------------------
 
 /// Says what replicas will add together and gather in the list that begins.
-void RankControl::list_transfers() {
+void RankControl::begin_transfers() {
   const std::vector<runtime::Residence> residences = weight_slots_.run(*list_);
   transfers_ = actors::list_transfers(rank_.plan(), rank_.compute().reduction(), *list_, residences);
-  leaves_added_ = slots_freed_ = stages_gathered_ = 0;
+  leaves_added_ = slots_freed_ = residences_here_ = 0;
   if (!residences.empty()) engine_.will_gather(*list_, residences);
   rank_.replicas()->begin_list(transfers_, runtime::StepId(step_));
-  free_slots(0);
+  // An evaluation of averages gathers these, once they are in their places.
+  const bool averages = table_ == Table::evaluation && averages_in_place_;
+  if (!averages) free_slots(0);
 }
 
 /// So many entries of the list are finished: slots that nothing of it needs any more go to the next stages.
@@ -92,6 +94,20 @@ void RankControl::gather(bool updated) {
   request_transfers();
 }
 
+/// An evaluation of averages is over, and all of them are here: the parameters get their places back.
+void RankControl::end_averages() {
+  averages_in_place_ = false;
+  exchange_averages();
+  port_.report(*std::exchange(averaged_, std::nullopt));
+}
+
+/// Exchanges the parameters that the rank owns with their moving averages.
+void RankControl::exchange_averages() {
+  if (rank_.adds_with_replicas() && !rank_.plan().divides_masters()) weights_leave();
+  weight_slots_.clear();
+  port_.work({RankTaskKind::averages, {}});
+}
+
 // -- both ---------------------------------------------------------------------------------------------------------------------------------
 
 void RankControl::replicas_exchanged() { request_transfers(); }
@@ -136,8 +152,8 @@ void RankControl::note_transfers() {
     ++leaves_added_;
     carry_out(engine_.leaf_added());
   }
-  while (table_ != Table::none && stages_gathered_ < replicas.stages_here()) {
-    ++stages_gathered_;
+  while (table_ != Table::none && residences_here_ < replicas.residences_here()) {
+    ++residences_here_;
     carry_out(engine_.gathered());
   }
   if (!sums_wanted_) return;

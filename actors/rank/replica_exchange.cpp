@@ -56,12 +56,12 @@ const runtime::StageTransfers& ReplicaExchange::steps_of(runtime::StageId stage)
 
 void ReplicaExchange::begin_list(const ListTransfers& transfers, runtime::StepId step) {
   step_ = step;
-  MILLRACE_CHECK(all_sums_added() && stages_here_ == gathers_.size(), ExitCode::internal, replica_component,
+  MILLRACE_CHECK(all_sums_added() && residences_here_ == gathers_.size(), ExitCode::internal, replica_component,
                  "rank {} begins a list with {} sums and {} gathers of the last one undone", rank_, sums_.size() - sums_added_,
-                 gathers_.size() - stages_here_);
+                 gathers_.size() - residences_here_);
   sums_.clear();
   gathers_.clear();
-  sums_added_ = slots_free_ = stages_here_ = 0;
+  sums_added_ = slots_free_ = residences_here_ = 0;
   auto gather = transfers.gathers.begin();
   for (std::size_t sum = 0; sum <= transfers.sums.size(); ++sum) {
     for (; gather != transfers.gathers.end() && gather->after == sum; ++gather) append_gather(*gather);
@@ -79,7 +79,7 @@ void ReplicaExchange::append_sum(const ListedSum& listed) {
                    .index = index,
                    .exchanges = static_cast<int>(step.sums.size()),
                    .enabled = false,
-                   .sum = sums_.size() - 1});
+                   .of = sums_.size() - 1});
   }
   sum.end = queue_.size();
 }
@@ -89,7 +89,7 @@ void ReplicaExchange::append_gather(const ListedGather& listed) {
   const auto& stages = compute_.reduction().gathered;
   const auto of_stage = std::ranges::find(stages, gather.stage, &runtime::StageTransfers::stage);
   for (std::size_t index = of_stage->begin; index < of_stage->end; ++index)
-    queue_.append({.kind = TransferKind::gather, .index = index, .enabled = false, .sum = gathers_.size() - 1});
+    queue_.append({.kind = TransferKind::gather, .index = index, .enabled = false, .of = gathers_.size() - 1});
   gather.end = queue_.size();
 }
 
@@ -116,7 +116,7 @@ void ReplicaExchange::note_added() {
 /// What the rank sends in an exchange of a step.
 std::byte* ReplicaExchange::sent(const Transfer& transfer, const runtime::ReductionStep::Sum& sum) const {
   const runtime::ReductionStep& step = compute_.reduction().steps[transfer.index];
-  if (step.leaves) return compute_.memory().slot(runtime::MemoryKind::leaf, runtime::no_stage, sums_[transfer.sum].listed.leaf);
+  if (step.leaves) return compute_.memory().slot(runtime::MemoryKind::leaf, runtime::no_stage, sums_[transfer.of].listed.leaf);
   return sums(step, std::max(sum.set, 0));
 }
 
@@ -168,10 +168,10 @@ void ReplicaExchange::slot_free() {
 }
 
 /// Completes the stages that the list gathers, in order: of the first so many all transfers have been taken.
-void ReplicaExchange::note_stages_here(const kernels::ExecutionContext& context) {
-  while (stages_here_ < slots_free_ && gathers_[stages_here_].end <= queue_.taken()) {
-    compute_.stage(gathers_[stages_here_].stage).shard().end_gather(context);
-    ++stages_here_;
+void ReplicaExchange::note_residences(const kernels::ExecutionContext& context) {
+  while (residences_here_ < slots_free_ && gathers_[residences_here_].end <= queue_.taken()) {
+    compute_.stage(gathers_[residences_here_].stage).shard().end_gather(context);
+    ++residences_here_;
   }
 }
 
@@ -199,7 +199,7 @@ void ReplicaExchange::note_gathered(const kernels::ExecutionContext& context) {
 
 void ReplicaExchange::advance(const kernels::ExecutionContext& context) {
   note_gathered(context);
-  note_stages_here(context);
+  note_residences(context);
   for (bool moved = true; moved;) {
     moved = false;
     note_ends();
@@ -209,7 +209,7 @@ void ReplicaExchange::advance(const kernels::ExecutionContext& context) {
       if (transfer.kind == TransferKind::reduction) {
         add(context, transfer);
       } else if (compute_.reduction().gathers[transfer.index].to_slot) {
-        note_stages_here(context);
+        note_residences(context);
       } else {
         ++gathers_taken_;
         note_gathered(context);

@@ -44,7 +44,7 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   /// The slot of the next stage that the list gathers is free.
   void slot_free();
   /// Of so many stages that the list gathers the parameters are here, as its programs read them.
-  [[nodiscard]] std::size_t stages_here() const noexcept { return stages_here_; }
+  [[nodiscard]] std::size_t residences_here() const noexcept { return residences_here_; }
   [[nodiscard]] const ListedSum& listed(std::size_t sum) const { return sums_.at(sum).listed; }
   /// The list has completed one of them, and the rank has added its own sets.
   void sum_complete(std::size_t sum);
@@ -114,7 +114,7 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   void note_gathered(const kernels::ExecutionContext& context);
   void append_sum(const ListedSum& listed);
   void append_gather(const ListedGather& listed);
-  void note_stages_here(const kernels::ExecutionContext& context);
+  void note_residences(const kernels::ExecutionContext& context);
   [[nodiscard]] std::byte* sums(const runtime::ReductionStep& step, int set) const;
   [[nodiscard]] std::byte* sent(const Transfer& transfer, const runtime::ReductionStep::Sum& sum) const;
   [[nodiscard]] std::byte* arrivals(const Transfer& transfer) const;
@@ -145,7 +145,7 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
     std::size_t begin = 0, end = 0;  // positions of its transfers
   };
   std::vector<ListGather> gathers_;  // of the list
-  std::size_t slots_free_ = 0, stages_here_ = 0;
+  std::size_t slots_free_ = 0, residences_here_ = 0;
   std::function<void(const runtime::StageShard&)> then_;
   std::size_t gathers_taken_ = 0, gathered_ = 0;  // since gather()
   std::int64_t completed_ = 0;

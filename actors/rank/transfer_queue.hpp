@@ -18,7 +18,7 @@ struct Transfer {
   std::size_t index = 0;     // among those of its kind
   int exchanges = 1;         // that have not ended
   bool enabled = true;       // what it sends is complete
-  std::size_t sum = 0;       // of a reduction: which sum of the list it is of; of a gather in a list: which residence
+  std::size_t of = 0;        // of a list: which of its sums a reduction is of, which of its residences a gather
   std::size_t arrivals = 0;  // the place where what arrives is kept, of those that its kind has
 };
 

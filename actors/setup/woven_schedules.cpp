@@ -37,13 +37,30 @@ double usual_step(const PipelinePlan& plan) {
   return runtime::simulate(runtime::one_copy(plan.schedule), costs, false).makespan;
 }
 
+/// Two woven actions whose stages share a slot of weights would gather these again at each of their segments: they stay in sequence.
+void part_pairs_of_one_slot(runtime::Schedule& schedule, int slots) {
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const auto stages = schedule.placement.stages_of(runtime::RankId(rank));
+    const auto slot_of = [&](runtime::StageId stage) { return (std::ranges::find(stages, stage) - stages.begin()) % slots; };
+    auto& list = schedule.ranks[rank];
+    for (std::size_t index = 0; index + 1 < list.size(); ++index) {
+      const runtime::StageId first = list[index].stage, second = list[index + 1].stage;
+      if (list[index].overlaps_next && first != second && slot_of(first) == slot_of(second)) list[index].overlaps_next = false;
+    }
+  }
+}
+
 }  // namespace
 
 void choose_pairs(PipelinePlan& plan, const std::string& weave) {
   if (plan.mesh.expert == 1 || weave == "off") return change_schedules(plan, runtime::without_pairs);
   std::vector<runtime::StageShape> shapes;
   for (const auto& each : programs_of_a_copy(plan)) shapes.push_back(runtime::training_shape(each, plan.mesh.expert));
-  change_schedules(plan, [&](const runtime::Schedule& one) { return runtime::with_woven_neighbours(one, shapes); });
+  change_schedules(plan, [&](const runtime::Schedule& one) {
+    runtime::Schedule woven = runtime::with_woven_neighbours(one, shapes);
+    if (plan.divides_masters()) part_pairs_of_one_slot(woven, plan.mesh.weight_slots);
+    return woven;
+  });
 }
 
 PipelinePlan choose_weave(PlanRequest request, const std::function<PipelinePlan(const PlanRequest&)>& make) {

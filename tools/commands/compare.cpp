@@ -48,6 +48,9 @@ std::string reason_of_absence(const Side& left, const Side& right) {
   if (here.mesh.capacity != there.mesh.capacity) reasons.emplace_back("values of rounds are not recorded (experts.capacity)");
   if (here.mesh.expert != there.mesh.expert)
     reasons.emplace_back("ranks that share experts order their rows in another way than one rank (mesh.expert)");
+  if (const auto gathers = [](const auto& run) { return run.mesh.shard == "parameters" && run.train.dtype == "bf16"; };
+      gathers(here) != gathers(there))
+    reasons.emplace_back("of bf16 weights that are divided nobody has all in fp32 (mesh.shard = parameters)");
   if (here.internal_metrics != there.internal_metrics)
     reasons.emplace_back("statistics of layers are recorded too (run.record_internal_metrics)");
   return reasons.empty() ? "" : fmt::format(": {}", fmt::join(reasons, "; "));
