@@ -343,16 +343,17 @@ goal_13() {
   if find_torch; then torch=yes; fi
   in_turns copies_round
 }
-# Ours: what a copy divides, and stages of a layer each where weights are gathered.
+# Ours: what a copy divides, in stages of a layer each where they take turns with gradients or weights.
 copies_round() {
-  local dtype kind mode kinds peer shard
-  local by_layer=(pipeline.chunks=8 pipeline.schedule=looped-bfs "pipeline.layout=E t | t | t | t | t | t | t | t H")
-  local -A keys=([none]=train.accumulators=2 [optimizer]=train.accumulators=2 [gradients]=train.leaf=microbatch [parameters]=train.leaf=microbatch)
+  local dtype kind mode kinds peer shard keys
+  local by_layer=(train.leaf=microbatch pipeline.chunks=10 pipeline.schedule=looped-bfs "pipeline.layout=E | t | t | t | t | t | t | t | t | H")
   for dtype in fp32 bf16; do
     trained 2 "$few" "$file" train.threads=2 train.dtype=$dtype
     take copies "one rank $dtype" "${command[@]}"
     for shard in none optimizer gradients parameters; do
-      trained 2 "$few" "${mpi[@]}" -np 2 -- "$file" train.threads=1 train.dtype=$dtype mesh.data=2 "mesh.shard=$shard" "${keys[$shard]}" "${by_layer[@]}"
+      keys=(train.accumulators=2)
+      [[ $shard != gradients && $shard != parameters ]] || keys=("${by_layer[@]}")
+      trained 2 "$few" "${mpi[@]}" -np 2 -- "$file" train.threads=1 train.dtype=$dtype mesh.data=2 "mesh.shard=$shard" "${keys[@]}"
       take copies "millrace $dtype $shard" "${command[@]}"
     done
     [ -n "$torch" ] || continue

@@ -1,6 +1,9 @@
 #include "tests/training/mesh.hpp"
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/training/small_run.hpp"
 
 namespace millrace::tests {
 
@@ -45,6 +48,19 @@ LayoutCase divided_parameters(LayoutCase one, int slots) {
   one.layout.name += fmt::format("_divided_parameters_{}", slots);
   one.layout.words.insert(one.layout.words.end(), {"mesh.shard=parameters", fmt::format("mesh.weight_slots={}", slots)});
   return one;
+}
+
+void expect_one_ranks_numbers(const std::vector<std::string>& keys, const std::vector<OtherMesh>& meshes) {
+  const Outcome one = run_small(1, keys);
+  ASSERT_EQ(one.code, 0) << one.said;
+  for (const auto& [processes, words] : meshes) {
+    std::vector<std::string> all = keys;
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome found = run_small(processes, all);
+    EXPECT_EQ(found.code, 0) << found.said;
+    EXPECT_EQ(found.lines, one.lines) << words.front();
+    EXPECT_EQ(found.hash, one.hash) << words.front();
+  }
 }
 
 }  // namespace millrace::tests

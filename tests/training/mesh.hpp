@@ -24,4 +24,13 @@ struct MeshPipeline {
 /// The same where they divide parameters too (mesh.shard = parameters), and gather those of one stage at a time, or of two.
 [[nodiscard]] LayoutCase divided_parameters(LayoutCase one, int slots);
 
+/// A run in so many processes, in another layout than the one rank that it must equal.
+struct OtherMesh {
+  int processes = 1;
+  std::vector<std::string> words;
+};
+
+/// Expects the numbers of one rank from a run of run_small() with these keys in each of the meshes.
+void expect_one_ranks_numbers(const std::vector<std::string>& keys, const std::vector<OtherMesh>& meshes);
+
 }  // namespace millrace::tests

@@ -101,5 +101,18 @@ TEST(EveryMesh, AlsoWithThreeCopies) {
   expect_the_bits_of_one_rank(divided_parameters(three, 1));
 }
 
+// Tables and matrices of several hash chunks, which copies divide within, and reduce in several steps.
+TEST(DividedUpdate, CutsLargeTensors) {
+  expect_one_ranks_numbers({"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2",
+                            "train.accumulators=4", "train.steps=3", "evaluate.every=0"},
+                           {{2, {"mesh.data=2", "mesh.shard=optimizer"}}, {1, {"mesh.data=4", "mesh.shard=optimizer"}}});
+}
+
+TEST(DividedGradients, CutLargeTensors) {
+  expect_one_ranks_numbers({"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2",
+                            "train.leaf=microbatch", "train.steps=2", "evaluate.every=0"},
+                           {{2, {"mesh.data=2", "mesh.shard=gradients"}}});
+}
+
 }  // namespace
 }  // namespace millrace::tests

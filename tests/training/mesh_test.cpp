@@ -37,33 +37,6 @@ TEST_P(Meshes, HaveTheBitsOfOneRank) { expect_the_bits_of_one_rank(GetParam()); 
 
 INSTANTIATE_TEST_SUITE_P(Some, Meshes, ::testing::ValuesIn(cases()), [](const auto& one) { return name_of(one.param); });
 
-/// A run in so many processes, in another layout than the one rank that it must equal.
-struct OtherMesh {
-  int processes = 1;
-  Words words;
-};
-
-/// Expects the numbers of one rank from a run with these keys in each of the meshes.
-void expect_one_ranks_numbers(const Words& keys, const std::vector<OtherMesh>& meshes) {
-  const Outcome one = run_small(1, keys);
-  ASSERT_EQ(one.code, 0) << one.said;
-  for (const auto& [processes, words] : meshes) {
-    Words all = keys;
-    all.insert(all.end(), words.begin(), words.end());
-    const Outcome found = run_small(processes, all);
-    EXPECT_EQ(found.code, 0) << found.said;
-    EXPECT_EQ(found.lines, one.lines) << words.front();
-    EXPECT_EQ(found.hash, one.hash) << words.front();
-  }
-}
-
-// Tables and matrices of several hash chunks, which copies divide within, and reduce in several steps.
-TEST(DividedUpdate, CutsLargeTensors) {
-  expect_one_ranks_numbers({"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2",
-                            "train.accumulators=4", "train.steps=3", "evaluate.every=0"},
-                           {{2, {"mesh.data=2", "mesh.shard=optimizer"}}, {1, {"mesh.data=4", "mesh.shard=optimizer"}}});
-}
-
 // Muon updates whole matrices, and evaluations of averages need those of all copies.
 TEST(DividedUpdate, OfWholeMatricesWithAverages) {
   expect_one_ranks_numbers({"train.optimizer=muon", "train.average_decay=0.9", "evaluate.average=true", "train.accumulators=2"},
@@ -116,12 +89,6 @@ TEST(DividedGradients, OfMixtures) {
   }
 }
 
-TEST(DividedGradients, CutLargeTensors) {
-  expect_one_ranks_numbers({"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2",
-                            "train.leaf=microbatch", "train.steps=2", "evaluate.every=0"},
-                           {{2, {"mesh.data=2", "mesh.shard=gradients"}}});
-}
-
 // Ranks have the weights of two of their stages at a time, or of more or fewer, and gather those of others when they need them.
 TEST(DividedParameters, HaveTheBitsOfOneRank) {
   expect_one_ranks_numbers(
@@ -154,6 +121,8 @@ TEST(DividedParameters, InBf16WithAverages) {
                             {1, {"mesh.data=4", "mesh.shard=parameters", "pipeline.ranks=2"}}});
 }
 
+// Tables and matrices of several hash chunks, which copies divide within, reduce and gather in several steps (with other divisions in
+// mesh_full_test.cpp).
 TEST(DividedParameters, CutLargeTensors) {
   expect_one_ranks_numbers(
       {"model.vocab_size=20000", "model.hidden_size=256", "model.intermediate_size=10000", "model.layers=2", "train.leaf=microbatch",
