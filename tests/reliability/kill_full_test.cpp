@@ -3,6 +3,7 @@
 #include <random>
 #include <thread>
 
+#include "kernels/base/check.hpp"
 #include "tests/reliability/kill_trials.hpp"
 
 namespace millrace::tests {
@@ -126,11 +127,11 @@ TEST(DividedUpdate, DelayedAtAnyTransferItHasTheSameBits) {
   }
 }
 
-TEST(SharedExperts, StoppedForAWhileTheyGoOnWithTheSameBits) {
-  Training training(with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2"}));
-  std::mt19937 random(10);
+/// Stops a process of each run for a while, at any time; returns how many were stopped.
+int stop_for_a_while(Training& training, int trials, unsigned seed) {
+  std::mt19937 random(seed);
   int stopped = 0;
-  for (int trial = 0; trial < 35; ++trial) {
+  for (int trial = 0; trial < trials; ++trial) {
     const std::string directory = "run-" + std::to_string(trial);
     Job job(mpirun(4), training.words(directory));
     if (job.wait_for("step " + std::to_string(1 + random() % 35) + "/", Training::patience)) {
@@ -142,11 +143,44 @@ TEST(SharedExperts, StoppedForAWhileTheyGoOnWithTheSameBits) {
       }
     }
     const auto end = job.wait(Training::patience);
-    ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
+    EXPECT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
+    if (!end) return stopped;
     EXPECT_EQ(end->code, 0) << end->out << end->err;
     EXPECT_EQ(training.result(directory), training.undisturbed());
   }
-  EXPECT_GT(stopped, 10);
+  return stopped;
+}
+
+TEST(SharedExperts, StoppedForAWhileTheyGoOnWithTheSameBits) {
+  Training training(with(deepseek, {"mesh.expert=2", "train.accumulators=2", "pipeline.ranks=2"}));
+  EXPECT_GT(stop_for_a_while(training, 35, 10), 10);
+}
+
+TEST(DividedParameters, StoppedForAWhileTheyGoOnWithTheSameBits) {
+  Training training(gathered);
+  EXPECT_GT(stop_for_a_while(training, 12, 12), 4);
+}
+
+// A copy's process that stays stopped is named, and the same command goes on without a bit's difference.
+TEST(DividedParameters, AStoppedProcessIsLostAndTheRunGoesOn) {
+  for (const auto& mesh : {divided, gathered}) {
+    Training training(mesh);
+    {
+      Job job(mpirun(4), training.words("run", {"cluster.timeout_ms=2000"}), {"MILLRACE_FAULT=point=replicas.reduce:delay=5"});
+      ASSERT_TRUE(job.wait_for("step 6/", Training::patience)) << job.out() << job.err();
+      const auto stopped = job.process(3);
+      ASSERT_TRUE(stopped);
+      ::kill(*stopped, SIGSTOP);
+      const auto end = job.wait(Training::patience);
+      ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
+      EXPECT_EQ(end->code, static_cast<int>(ExitCode::peer_lost)) << end->err;
+      EXPECT_NE(end->err.find("(rank 3"), std::string::npos) << end->err;
+      EXPECT_NE(end->err.find("was lost: it was silent for"), std::string::npos) << end->err;
+      EXPECT_TRUE(job.all_gone(Job::Seconds(10)));
+    }
+    EXPECT_EQ(training.run(4, "run").code, 0);
+    EXPECT_EQ(training.result("run"), training.undisturbed());
+  }
 }
 
 }  // namespace
