@@ -145,8 +145,8 @@ TEST(DividedParameters, OfMixtures) {
 
 // A table of two hash chunks that is not trained, whose gradients embedding and head have on different ranks.
 TEST(DividedParameters, OfAFrozenTiedTable) {
-  const Words keys{"model.tie_word_embeddings=true", "model.vocab_size=20000", "train.trainable=[\"mlp\"]", "train.steps=3",
-                   "evaluate.every=0"};
+  const Words keys{"model.tie_word_embeddings=true", "model.vocab_size=12000", "model.hidden_size=256",
+                   "train.trainable=[\"mlp\"]",      "train.steps=3",          "evaluate.every=0"};
   const auto with = [&](const Words& more) {
     Words words = keys;
     words.insert(words.end(), more.begin(), more.end());
