@@ -105,11 +105,11 @@ TEST(DividedParameters, KilledAtAnyTransferTheyResumeToTheBit) {
   for (int trial = 0; trial < 20; ++trial) kill_and_resume(training, Blow::at_a_transfer, 900 + trial);
 }
 
-TEST(DividedParameters, DelayedAtAnyTransferTheyHaveTheSameBits) {
-  Training training(gathered);
-  std::mt19937 random(13);
+/// Delays processes at transfers, each run at another one of the first so many.
+void delay_at_transfers(Training& training, unsigned hits, unsigned seed) {
+  std::mt19937 random(seed);
   for (int trial = 0; trial < 12; ++trial) {
-    const auto process = std::to_string(random() % 4), hit = std::to_string(1 + random() % 80);
+    const auto process = std::to_string(random() % 4), hit = std::to_string(1 + random() % hits);
     const std::string delay = trial % 4 == 0 ? ":delay=5" : ":hit=" + hit + ":delay=" + std::to_string(100 + random() % 900);
     expect_the_same_with(training, std::string("point=replicas.") + (trial % 2 == 0 ? "reduce" : "gather") + delay + ":rank=" + process,
                          "run-" + std::to_string(trial));
@@ -118,13 +118,12 @@ TEST(DividedParameters, DelayedAtAnyTransferTheyHaveTheSameBits) {
 
 TEST(DividedUpdate, DelayedAtAnyTransferItHasTheSameBits) {
   Training training(divided);
-  std::mt19937 random(11);
-  for (int trial = 0; trial < 12; ++trial) {
-    const auto process = std::to_string(random() % 4), hit = std::to_string(1 + random() % 40);
-    const std::string delay = trial % 4 == 0 ? ":delay=5" : ":hit=" + hit + ":delay=" + std::to_string(100 + random() % 900);
-    expect_the_same_with(training, std::string("point=replicas.") + (trial % 2 == 0 ? "reduce" : "gather") + delay + ":rank=" + process,
-                         "run-" + std::to_string(trial));
-  }
+  delay_at_transfers(training, 40, 11);
+}
+
+TEST(DividedParameters, DelayedAtAnyTransferTheyHaveTheSameBits) {
+  Training training(gathered);
+  delay_at_transfers(training, 80, 13);
 }
 
 /// Stops a process of each run for a while, at any time; returns how many were stopped.
