@@ -43,7 +43,8 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
   void begin_list(const ListTransfers& transfers, runtime::StepId step);
   /// The slot of the next stage that the list gathers is free.
   void slot_free();
-  /// Of so many stages that the list gathers the parameters are here, as its programs read them.
+  /// The number of gathers of the list that are complete, in its order: their parameters are in their slots, in the forms that programs
+  /// read.
   [[nodiscard]] std::size_t residences_here() const noexcept { return residences_here_; }
   [[nodiscard]] const ListedSum& listed(std::size_t sum) const { return sums_.at(sum).listed; }
   /// The list has completed one of them, and the rank has added its own sets.
@@ -97,7 +98,7 @@ class ReplicaExchange final : public cluster::ExchangeEvents {
       bool noted = true;         // whether the queue knows that it has ended
       std::int64_t bytes = 0;    // sent
     };
-    std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> end{};    // by number: when it ended
+    std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> end{};    // by number: when it ended, in ns (steady_now)
     std::array<UnderWay, cluster::Exchanges::max_outstanding> under_way{};               // by number
     std::array<std::atomic<std::int64_t>, cluster::Exchanges::max_outstanding> ended{};  // the number of the one that has ended there, + 1
   };

@@ -78,7 +78,8 @@ class RankEngine {
   /// of them is under way.
   void weights_leave(StageId stage);
   const Decisions& weights_arrived(StageId stage);
-  /// With weights that are gathered when they are needed: what the next list will gather, in this order; and the next one of them is here.
+  /// To be called before start() if the list gathers weights: these residences, in this order. Then gathered() once for each of them, when
+  /// its weights are in their slot; the entries that need it do not begin before.
   void will_gather(const RankPlan& plan, const std::vector<Residence>& residences) { needed_ = residences_needed(plan, residences); }
   const Decisions& gathered();
   /// The gradients of the oldest action of the list whose leaf is in use have been added to the sums.

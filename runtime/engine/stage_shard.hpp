@@ -35,10 +35,12 @@ class StageShard {
   [[nodiscard]] std::span<const OptimizerState> states() const noexcept;
 
   // -- tensors, f32 by default ---------------------------------------------------------------------------------------------------------
-  /// Of the elements that the rank holds (StoredParameter::held).
+  /// The masters that the rank has: of the whole tensor or, if masters are divided, of what it owns (StoredParameter::held).
   [[nodiscard]] kernels::Tensor master(const StoredParameter& tensor) const;
+  /// The masters of what the rank owns.
   [[nodiscard]] kernels::Tensor owned_master(const StoredParameter& tensor) const;
-  /// A weight with divided masters as programs of the stage read it, after it was gathered; one of the stage's own or a borrowed one.
+  /// The place where a weight with divided masters is gathered for this stage: the whole tensor, in the type that programs read. The weight
+  /// is one of the stage's own or a borrowed one. Throws Error(internal) for a weight that the stage does not use.
   [[nodiscard]] kernels::Tensor gathered(const StoredParameter& tensor) const;
   /// `state` is an index into states(), of one that the parameter has. Of a weight that replicas divide the rank has what it owns.
   [[nodiscard]] kernels::Tensor state(const StoredParameter& tensor, std::size_t state) const;

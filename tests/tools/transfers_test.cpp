@@ -66,7 +66,7 @@ double sum(const std::map<int, double>& by_stage) {
   return all;
 }
 
-// Of two copies each sends the other what that one owns of the gradients, or what itself owns of the parameters.
+// There are two copies. In a reduction each sends the gradients that the other owns; in a gather, the parameters that it owns itself.
 TEST(Transfers, OfADividedUpdateAreEachOnce) {
   const Transfers found = profile({"mesh.shard=optimizer", "train.accumulators=2"});
   EXPECT_EQ(sum(found.bytes.at("reduction")), found.model);
