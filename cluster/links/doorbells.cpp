@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "cluster/links/mpi_world.hpp"
@@ -15,23 +16,39 @@
 namespace millrace::cluster {
 namespace {
 
+/// What this thread wrote is visible to all before it reads on.
+void full_fence() noexcept {
+#if defined(__SANITIZE_THREAD__)  // which does not know fences
+  static std::atomic<int> any{0};
+  any.fetch_add(1, std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
 struct Bell {
   std::atomic<std::uint32_t> rings{0};
-  std::atomic<std::uint32_t> napping{0};
+  std::atomic<std::uint32_t> listening{0};
   std::array<std::byte, 120> apart{};  // separates it from the next one, since bells are rung from other cores
 
-  // The ringing thread increments the word before it reads `napping`; the sleeping thread sets `napping` before the kernel
-  // compares the word: so one of the two sees the other.
+  // The ringing thread submits something before it reads `listening`; the other one sets `listening` before it polls for the last time:
+  // so one of the two sees the other. If nobody listens, a ring writes nothing that the other core has in its cache.
   void ring() noexcept {
-    rings.fetch_add(1, std::memory_order_seq_cst);
-    if (napping.load(std::memory_order_seq_cst) != 0)
-      syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&rings), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+    full_fence();
+    if (listening.load(std::memory_order_relaxed) == 0) return;
+    rings.fetch_add(1, std::memory_order_relaxed);
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&rings), FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
-  void nap(std::uint32_t seen, const timespec& longest) noexcept {
-    napping.store(1, std::memory_order_seq_cst);
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&rings), FUTEX_WAIT, seen, &longest, nullptr, 0);
-    napping.store(0, std::memory_order_relaxed);
+  std::uint32_t listen() noexcept {
+    const std::uint32_t before = rings.load(std::memory_order_relaxed);
+    listening.store(1, std::memory_order_relaxed);
+    full_fence();
+    return before;
   }
+  void nap(std::uint32_t before, const timespec& longest) noexcept {
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&rings), FUTEX_WAIT, before, &longest, nullptr, 0);
+  }
+  void ignore() noexcept { listening.store(0, std::memory_order_relaxed); }
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "processes share it");
 
@@ -41,6 +58,8 @@ struct Doorbells::State {
   Bell alone;
   std::atomic<Bell*> own{&alone};
   std::vector<Bell*> by_process;  // used by the transport thread; empty: the processes do not share their bells
+  Bell* heard = nullptr;          // by the transport thread: between listen() and the end of its nap
+  std::uint32_t before = 0;       // rings before it listened
   MPI_Comm communicator = MPI_COMM_NULL;
   MPI_Win window = MPI_WIN_NULL;
 };
@@ -89,14 +108,21 @@ void Doorbells::ring(int process) noexcept {
   if (heard_by_all()) state_->by_process[static_cast<std::size_t>(process)]->ring();
 }
 
-std::uint32_t Doorbells::rings() const noexcept {
-  return state_->own.load(std::memory_order_acquire)->rings.load(std::memory_order_seq_cst);
+void Doorbells::listen() noexcept {
+  State& state = *state_;
+  state.heard = state.own.load(std::memory_order_acquire);
+  state.before = state.heard->listen();
 }
 
-void Doorbells::nap(std::uint32_t seen, std::chrono::microseconds longest) noexcept {
+void Doorbells::ignore() noexcept {
+  if (Bell* const heard = std::exchange(state_->heard, nullptr)) heard->ignore();
+}
+
+void Doorbells::nap(std::chrono::microseconds longest) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
   const timespec span{seconds.count(), std::chrono::nanoseconds(longest - seconds).count()};
-  state_->own.load(std::memory_order_acquire)->nap(seen, span);
+  if (Bell* const heard = state_->heard) heard->nap(state_->before, span);
+  ignore();
 }
 
 }  // namespace millrace::cluster

@@ -29,14 +29,20 @@ class Doorbells {
   /// Whether the bells are shared, so that a sleep needs no time limit.
   [[nodiscard]] bool heard_by_all() const noexcept;
 
-  /// Any thread of this process; no allocation, and a system call only if the transport sleeps.
+  /// Any thread of this process, after it has submitted something; no allocation, and a system call only if the transport listens.
   void ring() noexcept;
-  /// Rings process `process` of MPI_COMM_WORLD; does nothing if bells are not shared. On the transport thread.
+  /// Rings process `process` of MPI_COMM_WORLD, after something was sent to it; does nothing if bells are not shared. On the transport
+  /// thread.
   void ring(int process) noexcept;
 
-  /// The number of rings so far: read it before polling, and sleep only if it has not changed.
-  [[nodiscard]] std::uint32_t rings() const noexcept;
-  void nap(std::uint32_t seen, std::chrono::microseconds longest) noexcept;
+  // -- how the transport thread falls asleep: listen(), poll once more, then nap() or ignore()
+
+  /// Rings count from here on. What was submitted before is found by the poll that follows.
+  void listen() noexcept;
+  /// There is no sleep after all.
+  void ignore() noexcept;
+  /// Sleeps until a ring since listen(), at most for `longest`.
+  void nap(std::chrono::microseconds longest) noexcept;
 
  private:
   struct State;

@@ -18,6 +18,7 @@
 #include "cluster/host/affinity.hpp"
 #include "cluster/links/doorbells.hpp"
 #include "cluster/links/mpi_world.hpp"
+#include "cluster/links/single_copy.hpp"
 
 namespace millrace::cluster {
 namespace {
@@ -33,7 +34,8 @@ constexpr auto alone_span = Microseconds(2000);
 constexpr auto long_yield = Microseconds(5);  // another thread ran during such a yield
 constexpr auto crowd_memory = Microseconds(20000);
 constexpr auto first_nap = Microseconds(20);
-constexpr auto idle_nap = Microseconds(1000);  // nothing is posted: only wake() matters
+constexpr auto sending_nap = Microseconds(2000);  // MPI may have put a message off until a later poll, of which no bell tells
+constexpr auto idle_nap = Microseconds(1000);     // nothing is posted: only wake() matters
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -116,6 +118,10 @@ void Transport::State::start_mpi() {
   for (int other = 0; other < processes; ++other) hosts.emplace_back(all.data() + static_cast<std::size_t>(other) * host_bytes);
   // Open MPI 4.1 crashed for windows over a subset of the processes, over TCP between two hosts.
   if (processes > 1 && one_host()) bells.open();
+
+  int single = one_host() && single_copy_transfers() ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &single, 1, MPI_INT, MPI_MIN, world.control), "MPI_Allreduce");
+  world.single_copy = single == 1;
 }
 
 bool Transport::State::one_host() const {
@@ -171,23 +177,33 @@ void Transport::State::serve() {
   const auto nap_limit = std::max(first_nap, Microseconds(config.nap_limit_microseconds));
   const auto long_nap = std::max(nap_limit, Microseconds(config.long_nap_microseconds));
   auto next_nap = first_nap;
-  bool patient = false;
+  bool patient = false, listens = false;
   auto last_activity = Clock::now();
   auto crowded_until = last_activity;
+  const auto sleep = [&](Microseconds longest) {
+    if (listens) {
+      bells.nap(longest);
+    } else {
+      bells.listen();  // and polls once more
+    }
+    listens = !listens;
+    return !listens;
+  };
   while (!stop) {
-    const std::uint32_t seen = bells.rings();
     if (has_task.load(std::memory_order_acquire)) run_task();
     const Activity activity = poll_all();
     const bool was_patient = std::exchange(patient, all_compute());
     if (activity == Activity::moved || (was_patient && !patient)) {
+      if (std::exchange(listens, false)) bells.ignore();
       last_activity = Clock::now();
       next_nap = first_nap;
       continue;
     }
     if (stop) break;
     const bool heard = bells.heard_by_all() && activity < Activity::unsignalled;
+    const auto heard_nap = activity == Activity::sending ? std::min(long_nap, sending_nap) : long_nap;
     if (patient && heard) {
-      bells.nap(seen, long_nap);
+      sleep(heard_nap);
       continue;
     }
     const auto now = Clock::now();
@@ -201,13 +217,12 @@ void Transport::State::serve() {
       const auto after = Clock::now();
       if (after - before > long_yield) crowded_until = after + crowd_memory;
     } else if (activity == Activity::idle) {
-      bells.nap(seen, idle_nap);
+      sleep(idle_nap);
     } else if (heard) {
-      bells.nap(seen, long_nap);
+      sleep(heard_nap);
     } else {
       next_nap = std::min(next_nap, patient && activity == Activity::listening ? long_nap : nap_limit);
-      bells.nap(seen, next_nap);
-      next_nap += next_nap / 4;
+      if (sleep(next_nap)) next_nap += next_nap / 4;
     }
   }
 }

@@ -17,7 +17,7 @@ struct MpiWorld;  // cluster/links/mpi_world.hpp
 enum class Activity {
   idle,          // nothing is posted
   listening,     // receives are posted, nothing happened
-  sending,       // sends are posted too, nothing happened
+  sending,       // sends are posted too, or were a moment ago; nothing happened
   unsignalled,   // … including one whose completion no doorbell will signal
   transferring,  // a long message is in transfer: MPI moves it only during polls
   moved,         // something was posted or completed
