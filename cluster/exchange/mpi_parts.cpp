@@ -18,14 +18,18 @@ using ExchangeClock = std::chrono::steady_clock;
 /// the receiver has taken it, which then rings the sender.
 constexpr int inline_bytes = 128;
 
-/// A part longer than this (4 KiB with its header) MPI sends only when its receive is posted, in several steps. So its first bytes are sent
-/// ahead: they inform the receiving transport that a transfer is in progress and needs polling, so that it does not sleep in the middle of
-/// it.
+/// A part longer than this (4 KiB with its header) MPI sends only when its receive is posted. Without single copies that takes several
+/// steps, so its first bytes are sent ahead: they inform the receiving transport that a transfer is in progress and needs polling, so that
+/// it does not sleep in the middle of it.
 constexpr std::int64_t eager_bytes = 4000;
 
 /// A sender may sleep when the receiver posts much later, and without single-copy transfers (which containers may forbid) MPI moves a long
 /// message part by part, each during a poll of the sender and of the receiver. So the receiver rings it this often during a transfer.
 constexpr auto ring_during_transfer = std::chrono::microseconds(20);
+
+/// MPI puts a message off if the receiver has a few KiB of others to take first, also one whose request has ended; it leaves during a later
+/// poll of the sender. So polls go on for a while after the last message, and its receiver is rung again, after twice the time each time.
+constexpr auto put_off_while = std::chrono::milliseconds(1000), first_ring_again = std::chrono::milliseconds(2);
 
 constexpr int largest_tag = 32767;  // the smallest upper bound of tags that MPI guarantees
 
@@ -57,11 +61,13 @@ class MpiParts final : public RemoteParts {
       : topology_(topology),
         transport_(transport),
         communicator_(transport.world().exchanges.at(static_cast<std::size_t>(use))),
+        announces_(!transport.world().single_copy),
         piece_bytes_(static_cast<std::int64_t>(std::min(piece_bytes, Exchanges::default_piece_bytes))) {
     MILLRACE_CHECK(topology.processes() == transport.processes() && topology.process() == transport.process(), ExitCode::internal,
                    "cluster.exchange", "process {} of {} by the topology, {} of {} by MPI", topology.process(), topology.processes(),
                    transport.process(), transport.processes());
     number_ways(groups);
+    recipients_.resize(static_cast<std::size_t>(transport.processes()));
   }
 
   void add(GroupMember& member) override {
@@ -87,6 +93,8 @@ class MpiParts final : public RemoteParts {
   void wake() noexcept override { transport_.wake(); }
 
   Activity poll() override {
+    now_ = ExchangeClock::now();
+    if (std::exchange(ended_, false)) last_ended_ = now_;
     bool moved = false;
     for (const Remote& remote : members_) {
       while (Posting* const posting = remote.member->next_remote()) {
@@ -94,15 +102,16 @@ class MpiParts final : public RemoteParts {
         moved = true;
       }
     }
-    if (flows_.empty()) return moved ? Activity::moved : Activity::idle;
+    if (flows_.empty()) return moved ? Activity::moved : look_after_last_messages();
     const Activity waiting = while_waiting();
-    const bool busy = waiting == Activity::transferring || ExchangeClock::now() - last_ended_ < soon;
+    const bool busy = waiting == Activity::transferring || now_ - last_ended_ < soon;
     for (int look = 0; look < (busy ? many_looks : few_looks); ++look) {
       if (!take_ended()) continue;
-      last_ended_ = ExchangeClock::now();
+      ended_ = true;
       return Activity::moved;
     }
     if (waiting == Activity::transferring) ring_sleeping_senders();
+    ring_receivers_again();
     return moved ? Activity::moved : waiting;
   }
 
@@ -181,8 +190,8 @@ class MpiParts final : public RemoteParts {
                    most, tags / least_tags_per_pair, tags, least_tags_per_pair);
   }
 
-  /// Receives first, so that what is sent to itself at the same time finds its place; both in rotation from the own place, so that not all
-  /// members send to the same one.
+  /// Sends first: MPI_Irecv copies a long part that is already here, and the other member would wait for ours meanwhile. Both in rotation
+  /// from the own place, so that not all members send to the same one.
   void begin(const Remote& remote, Posting& posting) {
     const int members = static_cast<int>(remote.peers.size()), place = remote.member->place();
     const int tag = static_cast<int>(posting.sequence % tags_per_pair_);
@@ -203,14 +212,14 @@ class MpiParts final : public RemoteParts {
       requests_.push_back(MPI_REQUEST_NULL);
       post_message(flows_.size() - 1);
     };
-    for (int step = 1; step < members; ++step) start((place + members - step) % members, false);
     for (int step = 1; step < members; ++step) start((place + step) % members, true);
+    for (int step = 1; step < members; ++step) start((place + members - step) % members, false);
   }
 
   /// The next message of a flow.
   void post_message(std::size_t index) {
     Flow& flow = flows_[index];
-    const bool announces = flow.moved == 0 && flow.bytes > eager_bytes;
+    const bool announces = announces_ && flow.moved == 0 && flow.bytes > eager_bytes;
     flow.message = static_cast<int>(std::min({flow.bytes - flow.moved, piece_bytes_, announces ? inline_bytes : flow.bytes}));
     std::byte* const data = flow.data + flow.moved;
     if (flow.sends) {
@@ -219,17 +228,19 @@ class MpiParts final : public RemoteParts {
     } else {
       check_mpi(MPI_Irecv(data, flow.message, MPI_BYTE, flow.process, flow.tag, communicator_, &requests_[index]), "MPI_Irecv");
     }
-    flow.posted = flow.rung = ExchangeClock::now();
+    flow.posted = flow.rung = now_;
+    if (!flow.sends) return;
+    Recipient& recipient = recipients_[static_cast<std::size_t>(flow.process)];
+    last_sent_ = recipient.sent = recipient.rung = flow.posted;
   }
 
   [[nodiscard]] Activity while_waiting() const {
     Activity most = Activity::listening;
-    const auto now = ExchangeClock::now();
     for (const Flow& flow : flows_) {
       // A receiver is at a transfer from its first message to its last. A peer may post much later than a sender, which therefore does not
       // poll intensively for longer than the transfer would take.
       const bool transferring =
-          flow.sends ? now - flow.posted < std::chrono::milliseconds(1) + std::chrono::nanoseconds(2 * flow.message) : flow.moved > 0;
+          flow.sends ? now_ - flow.posted < std::chrono::milliseconds(1) + std::chrono::nanoseconds(2 * flow.message) : flow.moved > 0;
       if (transferring) return Activity::transferring;
       if (flow.sends) most = std::max(most, flow.message <= inline_bytes ? Activity::unsignalled : Activity::sending);
     }
@@ -237,12 +248,31 @@ class MpiParts final : public RemoteParts {
   }
 
   void ring_sleeping_senders() {
-    const auto now = ExchangeClock::now();
     for (Flow& flow : flows_) {
-      if (flow.sends || flow.moved == 0 || now - flow.rung < ring_during_transfer) continue;
-      flow.rung = now;
+      if (flow.sends || flow.moved == 0 || now_ - flow.rung < ring_during_transfer) continue;
+      flow.rung = now_;
       transport_.wake(flow.process);
     }
+  }
+
+  void ring_receivers_again() {
+    if (now_ - last_sent_ > put_off_while) return;
+    for (std::size_t process = 0; process < recipients_.size(); ++process) {
+      Recipient& to = recipients_[process];
+      if (now_ - to.sent > put_off_while || now_ - to.rung < std::max<ExchangeClock::duration>(first_ring_again, to.rung - to.sent))
+        continue;
+      to.rung = now_;
+      transport_.wake(static_cast<int>(process));
+    }
+  }
+
+  /// When no request is left.
+  Activity look_after_last_messages() {
+    if (now_ - last_sent_ > put_off_while) return Activity::idle;
+    int found = 0;
+    check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &found, MPI_STATUS_IGNORE), "MPI_Iprobe");  // a turn of MPI
+    ring_receivers_again();
+    return Activity::sending;
   }
 
   bool take_ended() {
@@ -254,7 +284,12 @@ class MpiParts final : public RemoteParts {
       const auto index = static_cast<std::size_t>(indices_[static_cast<std::size_t>(ended)]);
       const MPI_Status& status = statuses_[static_cast<std::size_t>(ended)];
       message_ended(flows_[index], status, code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS);
-      if (flows_[index].moved < flows_[index].bytes) post_message(index);
+    }
+    for (const bool sends : {true, false}) {  // as in begin()
+      for (int ended = 0; ended < count; ++ended) {
+        const auto index = static_cast<std::size_t>(indices_[static_cast<std::size_t>(ended)]);
+        if (flows_[index].sends == sends && flows_[index].moved < flows_[index].bytes) post_message(index);
+      }
     }
     for (std::size_t index = 0; index < flows_.size();) {
       if (flows_[index].moved < flows_[index].bytes) {
@@ -282,7 +317,7 @@ class MpiParts final : public RemoteParts {
   [[noreturn]] void refuse_size(const Flow& flow, int found) const {
     const LocalGroup& group = flow.member->group();
     // A message as long as the first one of a longer part may be just that.
-    const bool more = (flow.moved == 0 && found == inline_bytes) || found == piece_bytes_;
+    const bool more = (announces_ && flow.moved == 0 && found == inline_bytes) || found == piece_bytes_;
     fail(ExitCode::internal, "cluster.exchange", "{}: {} sent {} bytes{} to {}, which expected {}", group.text(flow.posting->sequence),
          group.member_text(flow.peer), flow.moved + found, more ? " or more" : "", group.member_text(flow.member->place()), flow.bytes);
   }
@@ -290,11 +325,18 @@ class MpiParts final : public RemoteParts {
   const Topology topology_;
   Transport& transport_;
   const MPI_Comm communicator_;
+  const bool announces_;
   const std::int64_t piece_bytes_;
   std::map<Way, int> numbers_;  // of the ways from and to this process
   int tags_per_pair_ = 0;
   std::vector<Remote> members_;
-  ExchangeClock::time_point last_ended_{};  // of any message
+  ExchangeClock::time_point now_{};                       // when the poll began: reading the clock takes as long as a small MPI call
+  ExchangeClock::time_point last_ended_{}, last_sent_{};  // any message
+  bool ended_ = false;                                    // a message, during the poll before
+  struct Recipient {
+    ExchangeClock::time_point sent{}, rung{};
+  };
+  std::vector<Recipient> recipients_;  // by process
   // What is under way, without gaps: MPI_Testsome is linear in the number of requests. Room for all that may be is reserved.
   std::vector<Flow> flows_;
   std::vector<MPI_Request> requests_;  // of each flow
