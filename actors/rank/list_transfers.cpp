@@ -1,6 +1,7 @@
 #include "actors/rank/list_transfers.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace millrace::actors {
 namespace {
@@ -18,8 +19,11 @@ int sum_of(const PipelinePlan& plan, const runtime::Reduction& reduction, const 
 }  // namespace
 
 ListTransfers list_transfers(const PipelinePlan& plan, const runtime::Reduction& reduction, const runtime::RankPlan& list,
-                             const std::vector<runtime::Residence>& residences) {
-  ListTransfers transfers;
+                             const std::vector<runtime::Residence>& residences, ListTransfers reuse) {
+  ListTransfers transfers = std::move(reuse);
+  transfers.sums.clear();
+  transfers.sum_of.clear();
+  transfers.gathers.clear();
   for (std::size_t index = 0; index < list.entries.size(); ++index) {
     const runtime::PlannedEntry& entry = list.entries[index];
     const int sum = transfers.sum_of.emplace_back(sum_of(plan, reduction, list, entry));

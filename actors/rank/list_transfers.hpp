@@ -35,8 +35,9 @@ struct ListTransfers {
   std::vector<ListedGather> gathers;  // in the order in which the list needs them
 };
 
-/// `residences`: WeightSlots::run of the list. A list without gradients has no sums.
+/// `residences`: WeightSlots::run of the list. A list without gradients has no sums. The result is in `reuse`, whose memory suffices after
+/// the first list.
 [[nodiscard]] ListTransfers list_transfers(const PipelinePlan& plan, const runtime::Reduction& reduction, const runtime::RankPlan& list,
-                                           const std::vector<runtime::Residence>& residences);
+                                           const std::vector<runtime::Residence>& residences, ListTransfers reuse = {});
 
 }  // namespace millrace::actors

@@ -171,6 +171,7 @@ class RankControl {
   enum class Weights : std::uint8_t { here, away, gathered };
   Weights weights_ = Weights::here;
   std::size_t stages_here_ = 0;                                 // since they left
+  std::vector<runtime::Residence> residences_;                  // of the list
   ListTransfers transfers_;                                     // of the list
   runtime::WeightSlots weight_slots_;                           // with divided masters: where stages have their weights
   std::size_t slots_freed_ = 0, residences_here_ = 0;           // … of the list's gathers, as far as the engine knows

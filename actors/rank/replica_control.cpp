@@ -10,10 +10,10 @@ namespace millrace::actors {
 
 /// Says what replicas will add together and gather in the list that begins.
 void RankControl::begin_transfers() {
-  const std::vector<runtime::Residence> residences = weight_slots_.run(*list_);
-  transfers_ = actors::list_transfers(rank_.plan(), rank_.compute().reduction(), *list_, residences);
+  residences_ = weight_slots_.run(*list_, std::move(residences_));
+  transfers_ = actors::list_transfers(rank_.plan(), rank_.compute().reduction(), *list_, residences_, std::move(transfers_));
   leaves_added_ = slots_freed_ = residences_here_ = 0;
-  if (!residences.empty()) engine_.will_gather(*list_, residences);
+  if (!residences_.empty()) engine_.will_gather(*list_, residences_);
   rank_.replicas()->begin_list(transfers_, runtime::StepId(step_));
   // An evaluation of averages gathers these, once they are in their places.
   const bool averages = table_ == Table::evaluation && averages_in_place_;

@@ -62,11 +62,16 @@ void ReplicaExchange::begin_list(const ListTransfers& transfers, runtime::StepId
   sums_.clear();
   gathers_.clear();
   sums_added_ = slots_free_ = residences_here_ = 0;
+  const std::size_t before = queue_.size();
   auto gather = transfers.gathers.begin();
   for (std::size_t sum = 0; sum <= transfers.sums.size(); ++sum) {
     for (; gather != transfers.gathers.end() && gather->after == sum; ++gather) append_gather(*gather);
     if (sum < transfers.sums.size()) append_sum(transfers.sums[sum]);
   }
+  // The optimizer's gathers of the last step may come before them, and those of this one after them.
+  const std::size_t most = queue_.size() - before + 2 * compute_.reduction().gathers.size();
+  queue_.reserve(most);
+  under_way_.reserve(most);
 }
 
 void ReplicaExchange::append_sum(const ListedSum& listed) {

@@ -29,6 +29,11 @@ class TransferQueue {
   /// `ahead`: by kind, how many may be posted and not taken. `exchanges`: how many of all of them, or one transfer.
   TransferQueue(std::array<std::size_t, 2> ahead, int exchanges) : ahead_(ahead), most_exchanges_(exchanges) {}
 
+  /// Room for so many transfers, so that appending them allocates nothing.
+  void reserve(std::size_t transfers) {
+    transfers_.reserve(transfers);
+    sizes_.reserve(transfers);
+  }
   /// Appends a transfer and returns its position.
   std::size_t append(Transfer transfer);
   void enable(std::size_t position) { transfers_.at(position).enabled = true; }

@@ -21,14 +21,21 @@ PipelineArguments PipelineArguments::parse(int count, char** words, PipelineArgu
                                                      {"kv_heads", &arguments.kv_heads}, {"vocabulary", &arguments.vocabulary},
                                                      {"rows", &arguments.rows},         {"sequence", &arguments.sequence},
                                                      {"ranks", &arguments.ranks},       {"microbatches", &arguments.microbatches},
-                                                     {"threads", &arguments.threads},   {"steps", &arguments.steps}};
-  const std::map<std::string, std::string*> texts{{"dtype", &arguments.dtype}, {"schedule", &arguments.schedule}};
+                                                     {"threads", &arguments.threads},   {"steps", &arguments.steps},
+                                                     {"experts", &arguments.experts},   {"experts_per_token", &arguments.experts_per_token},
+                                                     {"expert", &arguments.expert},     {"data", &arguments.data}};
+  const std::map<std::string, std::string*> texts{
+      {"dtype", &arguments.dtype}, {"schedule", &arguments.schedule}, {"shard", &arguments.shard}, {"leaf", &arguments.leaf}};
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];
     const auto equals = word.find('=');
     const std::string name = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (const auto text = texts.find(name); text != texts.end()) {
       *text->second = value;
+      continue;
+    }
+    if (name == "capacity" && !value.empty()) {
+      arguments.capacity = std::stod(value);
       continue;
     }
     const auto number = numbers.find(name);
@@ -48,10 +55,22 @@ actors::PlanRequest PipelineArguments::request() const {
   request.model.heads = heads;
   request.model.kv_heads = kv_heads;
   request.model.head_dim = hidden / heads;
+  if (experts > 0) {
+    request.model.family = "mixtral";
+    request.model.experts = experts;
+    request.model.experts_per_token = experts_per_token;
+  }
+  request.mesh.expert = expert;
+  request.mesh.data = data;
+  request.mesh.capacity = capacity;
+  request.mesh.shard = shard;
   request.train.dtype = dtype;
   request.train.batch = rows;
   request.train.sequence = sequence;
   request.train.microbatches = microbatches;
+  request.train.accumulators = copies();
+  request.train.expert_accumulators = copies() / expert;
+  request.train.leaf = leaf;
   request.train.threads = threads;
   request.pipeline.ranks = ranks;
   request.pipeline.schedule = schedule;
@@ -59,8 +78,11 @@ actors::PlanRequest PipelineArguments::request() const {
 }
 
 std::string PipelineArguments::text() const {
-  return fmt::format("{} layers, hidden {}, vocabulary {}, {}, {} microbatches of {} x {}, {} ranks of {} threads, {}", layers, hidden,
-                     vocabulary, dtype, microbatches, rows, sequence, ranks, threads, schedule);
+  std::string text = fmt::format("{} layers, hidden {}, vocabulary {}, {}, {} microbatches of {} x {}, {} ranks of {} threads, {}", layers,
+                                 hidden, vocabulary, dtype, microbatches, rows, sequence, ranks, threads, schedule);
+  if (experts > 0) text += fmt::format(", {} of {} experts, of {} ranks, capacity {}", experts_per_token, experts, expert, capacity);
+  if (copies() > 1) text += fmt::format(", {} copies, shard {}", copies(), shard);
+  return text;
 }
 
 int run_benchmark(int (*run)(int count, char** words), int count, char** words) {
@@ -116,7 +138,7 @@ class PipelineDriver::Conductor : public caf::event_based_actor {
     for (const auto& term : report.losses)
       for (const double sum : term.sums) driver_.loss_ += sum;
     for (const auto& tensor : report.squares) driver_.square_by_tensor_[static_cast<std::size_t>(tensor.order)] = tensor.value;
-    if (++driver_.reported_ < driver_.plan_.ranks()) return;
+    if (++driver_.reported_ < driver_.ranks_) return;
     driver_.squares_ = 0;
     for (const double square : driver_.square_by_tensor_) driver_.squares_ += square;
     const double scale = runtime::clip_scale(std::sqrt(driver_.squares_), driver_.clip_);
@@ -127,9 +149,10 @@ class PipelineDriver::Conductor : public caf::event_based_actor {
 
 PipelineDriver::PipelineDriver(const PipelineArguments& arguments)
     : plan_(actors::make_plan(arguments.request())),
+      ranks_(static_cast<int>(arguments.ranks * arguments.copies())),
       batches_(arguments.vocabulary, arguments.sequence, arguments.rows * arguments.sequence * arguments.microbatches),
       square_by_tensor_(plan_.parameters.size()) {
-  session_.connect(static_cast<int>(arguments.ranks), {});
+  session_.connect(ranks_, {});
   actors::RankResources options;
   options.threads = static_cast<int>(arguments.threads);
   cores_ = cluster::worker_cores(session_.topology(), session_.launch(), session_.cores(), options.threads).front();
@@ -144,7 +167,7 @@ PipelineDriver::PipelineDriver(const PipelineArguments& arguments)
   };
   pipeline_->start(start);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ready_ == plan_.ranks(); });
+  changed_.wait(lock, [this] { return ready_ == ranks_; });
 }
 
 PipelineDriver::~PipelineDriver() {
@@ -165,7 +188,7 @@ PipelineDriver::Step PipelineDriver::step(double learning_rate, double clip) {
   lock.unlock();
   to_ranks_(actors::RunStep{next_++});
   lock.lock();
-  changed_.wait(lock, [this] { return optimized_ == plan_.ranks() || !failure_.empty(); });
+  changed_.wait(lock, [this] { return optimized_ == ranks_ || !failure_.empty(); });
   MILLRACE_CHECK(failure_.empty(), ExitCode::internal, "benchmark", "step {}: {}", next_, failure_);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return {loss_ / static_cast<double>(batches_.valid_targets(0)), std::sqrt(squares_), seconds};

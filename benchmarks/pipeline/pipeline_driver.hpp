@@ -16,11 +16,16 @@ namespace millrace::benchmarks {
 struct PipelineArguments {
   std::int64_t layers = 8, hidden = 512, mlp = 1408, heads = 8, kv_heads = 4, vocabulary = 8192;  // bench-32m
   std::int64_t rows = 4, sequence = 512, microbatches = 1, ranks = 1, threads = 2, steps = 10;
+  std::int64_t experts = 0, experts_per_token = 2;  // 0: every layer has one MLP
+  std::int64_t expert = 1, data = 0;                // ranks that share the experts of a layer; copies, 0: as many
+  double capacity = 0;                              // experts.capacity
+  std::string shard = "none", leaf = "part";        // mesh.shard, train.leaf
   std::string dtype = "fp32", schedule = "1f1b";
 
   /// Throws Error(usage) for an unknown word.
   static PipelineArguments parse(int count, char** words, PipelineArguments defaults);
   static PipelineArguments parse(int count, char** words) { return parse(count, words, PipelineArguments()); }
+  [[nodiscard]] std::int64_t copies() const { return data > 0 ? data : expert; }
   [[nodiscard]] actors::PlanRequest request() const;
   [[nodiscard]] std::string text() const;
 };
@@ -74,6 +79,7 @@ class PipelineDriver {
   class Conductor;
   actors::Session session_;
   actors::PipelinePlan plan_;
+  int ranks_;  // of all copies
   RandomTokens batches_;
   std::vector<int> cores_;
   std::unique_ptr<actors::Pipeline> pipeline_;

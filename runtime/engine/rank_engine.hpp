@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "runtime/engine/rank_plan.hpp"
@@ -80,7 +81,9 @@ class RankEngine {
   const Decisions& weights_arrived(StageId stage);
   /// To be called before start() if the list gathers weights: these residences, in this order. Then gathered() once for each of them, when
   /// its weights are in their slot; the entries that need it do not begin before.
-  void will_gather(const RankPlan& plan, const std::vector<Residence>& residences) { needed_ = residences_needed(plan, residences); }
+  void will_gather(const RankPlan& plan, const std::vector<Residence>& residences) {
+    needed_ = residences_needed(plan, residences, std::move(needed_));
+  }
   const Decisions& gathered();
   /// The gradients of the oldest action of the list whose leaf is in use have been added to the sums.
   const Decisions& leaf_added();

@@ -27,17 +27,23 @@ class WeightSlots {
   explicit WeightSlots(std::vector<Of> slots);
 
   /// What a list has to gather, in the order in which its entries need it; what a slot holds when the list begins is not gathered. Then the
-  /// slots hold what the list leaves there.
-  [[nodiscard]] std::vector<Residence> run(const RankPlan& plan);
+  /// slots hold what the list leaves there. The result is in `reuse`, whose memory suffices after the first list.
+  [[nodiscard]] std::vector<Residence> run(const RankPlan& plan, std::vector<Residence> reuse = {});
   /// The parameters have changed: the slots hold nothing.
   void clear();
 
  private:
   std::vector<Of> slots_;
   std::vector<StageId> held_;  // by slot
+  struct Use {
+    int used = 0;     // behind the last entry that read what the slot holds
+    int newest = -1;  // its newest residence
+  };
+  std::vector<Use> uses_;  // by slot, during run()
 };
 
-/// By entry of a list: of how many residences the parameters must have been gathered before it begins.
-[[nodiscard]] std::vector<int> residences_needed(const RankPlan& plan, const std::vector<Residence>& residences);
+/// By entry of a list: of how many residences the parameters must have been gathered before it begins. The result is in `reuse`.
+[[nodiscard]] std::vector<int> residences_needed(const RankPlan& plan, const std::vector<Residence>& residences,
+                                                 std::vector<int> reuse = {});
 
 }  // namespace millrace::runtime
