@@ -9,7 +9,7 @@
 #      4  2 ranks relative to PyTorch's pipelines              9  start to the first step, minus mpirun alone
 #      5  2 ranks of 1 thread relative to 1 rank of 2         10  growth with sequence, layers, microbatches, stages
 #     11  train step of a mixture relative to transformers'   12  gated delta rule relative to transformers'
-#     13  2 copies relative to PyTorch's DDP, ZeRO-1 and FSDP2
+#     13  2 copies relative to PyTorch's DDP, ZeRO-1 and FSDP2 14  experts on 2 ranks relative to 1 rank of 2 threads
 #
 # Environment: ROUNDS (3): rounds in which every alternative runs; STEPS (10): timed steps per round (fewer if steps are long, more if they are short);
 # MILLRACE (build/release/millrace; the other programs are beside it); PEERS (folder of torch_train.py and torch_pipeline.py; default shared/peers beside
@@ -23,12 +23,12 @@ markdown=() goals=()
 while (($#)); do
   case $1 in
     --markdown) markdown=(--markdown "${2:?a file after --markdown}"); shift ;;
-    [1-9] | 1[0-3]) goals+=("$1") ;;
+    [1-9] | 1[0-4]) goals+=("$1") ;;
     *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
   esac
   shift
 done
-((${#goals[@]})) || goals=({1..13})
+((${#goals[@]})) || goals=({1..14})
 
 rounds=${ROUNDS:-3} steps=${STEPS:-10} limit=${LIMIT:-1800}
 few=$(((steps + 1) / 2))
@@ -364,6 +364,24 @@ copies_round() {
       peer=("$torch_python" -m torch.distributed.run --standalone --nproc-per-node 2 "$programs/torch_copies.py" --peers "$peers")
       OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=${GLOO_SOCKET_IFNAME:-lo} take copies "torch $kind" "${peer[@]}" \
         --mode "$mode" --dtype "${kind% *}" --microbatches 8 --batch 2 --seq 256 --threads 1 --steps "$few"
+    done
+  done
+}
+
+# A mixture whose experts 2 ranks share: actions one after another, and neighbouring ones woven.
+goal_14() {
+  local file
+  file=$(run_file bench-moe-100m 8192 2 256 8)
+  in_turns shared_experts_round
+}
+shared_experts_round() {
+  local dtype weave
+  for dtype in fp32 bf16; do
+    trained 2 "$few" "$file" train.threads=2 train.dtype=$dtype train.accumulators=2
+    take "shared experts" "one rank $dtype" "${command[@]}"
+    for weave in off neighbours; do
+      trained 2 "$few" "${mpi[@]}" -np 2 -- "$file" train.threads=1 train.dtype=$dtype train.accumulators=2 mesh.expert=2 "pipeline.weave=$weave"
+      take "shared experts" "2 ranks $dtype $weave" "${command[@]}"
     done
   done
 }

@@ -151,8 +151,17 @@ def copies():
             yield Comparison(13, f"2 copies of 1 thread, {dtype}, {shard}, over 1 rank of 2 threads", "copies", ours, control, 0.95)
 
 
+def shared_experts():
+    for dtype in ("fp32", "bf16"):
+        ours, control = Side(f"2 ranks {dtype} ", SPEED), Side(f"one rank {dtype}", SPEED)
+        yield Comparison(14, f"experts on 2 ranks of 1 thread, {dtype}, over 1 rank of 2 threads", "shared experts", ours, control, 0.93)
+
+
 COMPARISONS = [
     comparison
-    for part in (train_step, share_of_peak, plain_gpt2, two_ranks, ranks_for_threads, overheads, busy_link, memory, start, growth, mixture, delta_rule, copies)
+    for part in (
+        *(train_step, share_of_peak, plain_gpt2, two_ranks, ranks_for_threads, overheads, busy_link, memory, start, growth),
+        *(mixture, delta_rule, copies, shared_experts),
+    )
     for comparison in part()
 ]
