@@ -55,7 +55,7 @@ RankControl::RankControl(RankControlSetup setup, RankPort& port)
                        SourceMicrobatches{plan.expert_group(rank_.id()).group.member, plan.expert_groups()});
     hash_hook_->next = rank_.set_hook(&*hash_hook_);
   }
-  // an entry and a wait each, or two (for weights, then for a boundary), then the records at the end of a step
+  // For each entry its record and that of a wait, with replicas of two waits (for weights, then for a boundary); and those of a step's end.
   records_.reserve((rank_.adds_with_replicas() ? 3 : 2) * rank_.training_plan().entries.size() + 8);
   for (const auto& channel : rank_.plan().channels()) {
     arrived_.emplace_back(static_cast<std::size_t>(channel.depth), nullptr);

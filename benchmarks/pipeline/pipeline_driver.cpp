@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <caf/event_based_actor.hpp>
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "actors/rank/initial_state.hpp"
@@ -35,7 +37,7 @@ PipelineArguments PipelineArguments::parse(int count, char** words, PipelineArgu
       continue;
     }
     if (name == "capacity" && !value.empty()) {
-      arguments.capacity = std::stod(value);
+      arguments.capacity = std::strtod(value.c_str(), nullptr);
       continue;
     }
     const auto number = numbers.find(name);
@@ -43,6 +45,7 @@ PipelineArguments PipelineArguments::parse(int count, char** words, PipelineArgu
                    word);
     *number->second = std::stoll(value);
   }
+  MILLRACE_CHECK(arguments.expert >= 1, ExitCode::usage, "benchmark", "expert={}, expected at least 1", arguments.expert);
   return arguments;
 }
 
@@ -137,11 +140,11 @@ class PipelineDriver::Conductor : public caf::event_based_actor {
   void reported(const actors::StepReport& report) {
     for (const auto& term : report.losses)
       for (const double sum : term.sums) driver_.loss_ += sum;
-    for (const auto& tensor : report.squares) driver_.square_by_tensor_[static_cast<std::size_t>(tensor.order)] = tensor.value;
+    // A tensor that ranks divide has several sums. In any order: runtime::global_norm would sort them, and allocate.
+    for (const auto& tensor : report.squares) driver_.square_by_tensor_[static_cast<std::size_t>(tensor.order)] += tensor.value;
     if (++driver_.reported_ < driver_.ranks_) return;
-    driver_.squares_ = 0;
-    for (const double square : driver_.square_by_tensor_) driver_.squares_ += square;
-    const double scale = runtime::clip_scale(std::sqrt(driver_.squares_), driver_.clip_);
+    driver_.norm_ = std::sqrt(std::accumulate(driver_.square_by_tensor_.begin(), driver_.square_by_tensor_.end(), 0.0));
+    const double scale = runtime::clip_scale(driver_.norm_, driver_.clip_);
     driver_.to_ranks_(actors::Optimize{report.step, report.step + 1, scale, driver_.rate_});
   }
   PipelineDriver& driver_;
@@ -183,6 +186,7 @@ PipelineDriver::Step PipelineDriver::step(double learning_rate, double clip) {
   std::unique_lock lock(mutex_);
   optimized_ = reported_ = 0;
   loss_ = 0;
+  std::ranges::fill(square_by_tensor_, 0.0);
   rate_ = learning_rate;
   clip_ = clip;
   lock.unlock();
@@ -191,7 +195,7 @@ PipelineDriver::Step PipelineDriver::step(double learning_rate, double clip) {
   changed_.wait(lock, [this] { return optimized_ == ranks_ || !failure_.empty(); });
   MILLRACE_CHECK(failure_.empty(), ExitCode::internal, "benchmark", "step {}: {}", next_, failure_);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return {loss_ / static_cast<double>(batches_.valid_targets(0)), std::sqrt(squares_), seconds};
+  return {loss_ / static_cast<double>(batches_.valid_targets(0)), norm_, seconds};
 }
 
 }  // namespace millrace::benchmarks

@@ -89,7 +89,7 @@ class PipelineDriver {
   std::mutex mutex_;
   std::condition_variable changed_;
   int ready_ = 0, optimized_ = 0, reported_ = 0;
-  double loss_ = 0, squares_ = 0, rate_ = 0, clip_ = 0;
+  double loss_ = 0, norm_ = 0, rate_ = 0, clip_ = 0;
   std::vector<double> square_by_tensor_;
   std::string failure_;
 };

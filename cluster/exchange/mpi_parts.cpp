@@ -235,7 +235,7 @@ class MpiParts final : public RemoteParts {
   }
 
   [[nodiscard]] Activity while_waiting() const {
-    Activity most = Activity::listening;
+    Activity most = after_sending();
     for (const Flow& flow : flows_) {
       // A receiver is at a transfer from its first message to its last. A peer may post much later than a sender, which therefore does not
       // poll intensively for longer than the transfer would take.
@@ -255,8 +255,15 @@ class MpiParts final : public RemoteParts {
     }
   }
 
+  [[nodiscard]] bool sent_lately() const { return now_ - last_sent_ <= put_off_while; }
+
+  /// How the transport may sleep when nothing else is under way: without bells its sleeps are short anyhow.
+  [[nodiscard]] Activity after_sending() const {
+    return sent_lately() && transport_.world().bells ? Activity::sending : Activity::listening;
+  }
+
   void ring_receivers_again() {
-    if (now_ - last_sent_ > put_off_while) return;
+    if (!sent_lately() || !transport_.world().bells) return;
     for (std::size_t process = 0; process < recipients_.size(); ++process) {
       Recipient& to = recipients_[process];
       if (now_ - to.sent > put_off_while || now_ - to.rung < std::max<ExchangeClock::duration>(first_ring_again, to.rung - to.sent))
@@ -268,11 +275,11 @@ class MpiParts final : public RemoteParts {
 
   /// When no request is left.
   Activity look_after_last_messages() {
-    if (now_ - last_sent_ > put_off_while) return Activity::idle;
+    if (!sent_lately()) return Activity::idle;
     int found = 0;
     check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &found, MPI_STATUS_IGNORE), "MPI_Iprobe");  // a turn of MPI
     ring_receivers_again();
-    return Activity::sending;
+    return after_sending();
   }
 
   bool take_ended() {

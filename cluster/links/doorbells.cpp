@@ -90,7 +90,10 @@ void Doorbells::open() {
   state.own.store(own, std::memory_order_release);
 }
 
-void Doorbells::withdraw() noexcept { state_->own.store(&state_->alone, std::memory_order_release); }
+void Doorbells::withdraw() noexcept {
+  ignore();
+  state_->own.store(&state_->alone, std::memory_order_release);
+}
 
 void Doorbells::close() {
   withdraw();
@@ -114,6 +117,8 @@ void Doorbells::listen() noexcept {
   state.before = state.heard->listen();
 }
 
+bool Doorbells::listens() const noexcept { return state_->heard != nullptr; }
+
 void Doorbells::ignore() noexcept {
   if (Bell* const heard = std::exchange(state_->heard, nullptr)) heard->ignore();
 }
@@ -122,7 +127,7 @@ void Doorbells::nap(std::chrono::microseconds longest) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
   const timespec span{seconds.count(), std::chrono::nanoseconds(longest - seconds).count()};
   if (Bell* const heard = state_->heard) heard->nap(state_->before, span);
-  ignore();
+  listen();
 }
 
 }  // namespace millrace::cluster

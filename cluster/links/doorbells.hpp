@@ -26,7 +26,7 @@ class Doorbells {
   /// Collective, on that thread, before MPI_Finalize.
   void close();
 
-  /// Whether the bells are shared, so that a sleep needs no time limit.
+  /// Whether the bells are shared, so that a message ends a sleep unless MPI puts it off.
   [[nodiscard]] bool heard_by_all() const noexcept;
 
   /// Any thread of this process, after it has submitted something; no allocation, and a system call only if the transport listens.
@@ -35,14 +35,15 @@ class Doorbells {
   /// thread.
   void ring(int process) noexcept;
 
-  // -- how the transport thread falls asleep: listen(), poll once more, then nap() or ignore()
+  // -- how the transport thread falls asleep: listen(), poll once more, then nap(), poll, nap() … until there is something: ignore()
 
   /// Rings count from here on. What was submitted before is found by the poll that follows.
   void listen() noexcept;
-  /// There is no sleep after all.
-  void ignore() noexcept;
-  /// Sleeps until a ring since listen(), at most for `longest`.
+  [[nodiscard]] bool listens() const noexcept;
+  /// Sleeps until a ring since listen() or the last nap(), at most for `longest`; then rings count anew.
   void nap(std::chrono::microseconds longest) noexcept;
+  /// There is something to do: rings need not wake anybody.
+  void ignore() noexcept;
 
  private:
   struct State;

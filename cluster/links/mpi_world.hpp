@@ -17,7 +17,8 @@ struct MpiWorld {
   std::array<MPI_Comm, exchange_uses> exchanges{MPI_COMM_NULL, MPI_COMM_NULL};
   MPI_Comm control = MPI_COMM_NULL;  ///< bootstrap and barriers
   int tag_limit = 0;
-  bool single_copy = false;  ///< between all processes (cluster/links/single_copy.hpp); the same in all
+  bool bells = false;        ///< the processes ring each other's (cluster/links/doorbells.hpp)
+  bool single_copy = false;  ///< between all processes (cluster/links/single_copy.hpp)
 };
 
 /// Throws Error(peer_lost) with MPI's own message unless `code` is MPI_SUCCESS: in a correct program a call fails only because of

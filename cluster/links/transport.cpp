@@ -119,9 +119,8 @@ void Transport::State::start_mpi() {
   // Open MPI 4.1 crashed for windows over a subset of the processes, over TCP between two hosts.
   if (processes > 1 && one_host()) bells.open();
 
-  int single = one_host() && single_copy_transfers() ? 1 : 0;
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &single, 1, MPI_INT, MPI_MIN, world.control), "MPI_Allreduce");
-  world.single_copy = single == 1;
+  world.bells = bells.heard_by_all();
+  world.single_copy = one_host() && single_copy_transfers(world.control);
 }
 
 bool Transport::State::one_host() const {
@@ -177,29 +176,29 @@ void Transport::State::serve() {
   const auto nap_limit = std::max(first_nap, Microseconds(config.nap_limit_microseconds));
   const auto long_nap = std::max(nap_limit, Microseconds(config.long_nap_microseconds));
   auto next_nap = first_nap;
-  bool patient = false, listens = false;
+  bool patient = false;
   auto last_activity = Clock::now();
   auto crowded_until = last_activity;
-  const auto sleep = [&](Microseconds longest) {
-    if (listens) {
-      bells.nap(longest);
-    } else {
-      bells.listen();  // and polls once more
+  // Whether it slept: before its first sleep it listens, and polls once more.
+  const auto sleep = [this](Microseconds longest) {
+    if (!bells.listens()) {
+      bells.listen();
+      return false;
     }
-    listens = !listens;
-    return !listens;
+    bells.nap(longest);
+    return true;
   };
   while (!stop) {
     if (has_task.load(std::memory_order_acquire)) run_task();
+    if (stop) break;
     const Activity activity = poll_all();
     const bool was_patient = std::exchange(patient, all_compute());
     if (activity == Activity::moved || (was_patient && !patient)) {
-      if (std::exchange(listens, false)) bells.ignore();
+      bells.ignore();
       last_activity = Clock::now();
       next_nap = first_nap;
       continue;
     }
-    if (stop) break;
     const bool heard = bells.heard_by_all() && activity < Activity::unsignalled;
     const auto heard_nap = activity == Activity::sending ? std::min(long_nap, sending_nap) : long_nap;
     if (patient && heard) {
@@ -210,8 +209,10 @@ void Transport::State::serve() {
     const auto quiet = now - last_activity;
     const auto yields = now >= crowded_until ? alone_span : bells.heard_by_all() ? Microseconds(0) : yield_span;
     if (quiet < (activity == Activity::transferring ? std::max(spin, transfer_spin) : spin)) {
+      bells.ignore();
       pause_briefly();
     } else if (activity == Activity::transferring || quiet < spin + yields) {
+      bells.ignore();
       const auto before = Clock::now();
       sched_yield();
       const auto after = Clock::now();

@@ -37,7 +37,8 @@ class Poller {
 /// sleeps. With as many compute threads as cores a spinning transport would take half of a stage's core, so the spin is short in
 /// this case. A submission ends a sleep immediately and, if all processes are on one host, so does a message
 /// (cluster/links/doorbells.hpp); with several hosts a message waits for the end of the sleep. On one host a sleep therefore
-/// lasts `long_nap_microseconds`, and while all of the process's workers compute, it follows the activity directly. With several
+/// lasts `long_nap_microseconds`, with sends under way at most 2 ms, since MPI may have put a message off until a later poll; and while
+/// all of the process's workers compute, it follows the activity directly, after one more poll. With several
 /// hosts, and while a send is pending whose completion no doorbell will signal, sleeps grow from 20 µs to
 /// `nap_limit_microseconds`; a poll costs a computing core 25 µs, so while all workers compute, and none waits for the result,
 /// they grow to the long one. The first worker that runs out of work ends them.

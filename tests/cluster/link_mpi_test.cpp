@@ -145,11 +145,17 @@ TEST(Doorbells, ANapEndsWhenANeighbourRings) {
     const int next = (transport->process() + 1) % transport->processes();
     bells.listen();
     MPI_Barrier(transport->world().control);
-    if (transport->process() == 0) bells.ring(next);
+    const auto begin = std::chrono::steady_clock::now();
+    if (transport->process() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      bells.ring(next);
+    }
     bells.nap(never);
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(25));
     if (transport->process() != 0) bells.ring(next);
     bells.close();
     EXPECT_FALSE(bells.heard_by_all());
+    EXPECT_FALSE(bells.listens());
     bells.listen();
     bells.ring();  // only its own bell remains
     bells.nap(never);
