@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# emulated_hosts.sh CUT COMMAND…: emulates two hosts on this machine and runs COMMAND (mpirun …) on the first, with two slots on
-# each. A host is a network namespace: daemons and TCP are real, the file system is shared. When the file CUT appears, the second host's
+# emulated_hosts.sh HOSTS CUT COMMAND…: emulates 2 or 4 hosts on this machine and runs COMMAND (mpirun …) on the first, with four slots
+# in all. A host is a network namespace: daemons and TCP are real, the file system is shared. When the file CUT appears, the last host's
 # network is disconnected. `emulated_hosts.sh --check` exits with 0 if this is possible, and otherwise says why not.
 # Everything is in separate namespaces and disappears with the last process, however it ends. Requires root and iproute2.
 set -euo pipefail
@@ -15,18 +15,20 @@ mount -t tmpfs none /run  # only in this namespace
 mkdir /run/netns
 ip link add bridge type bridge && ip link set bridge up || { echo "no bridge can be made here"; exit 1; }
 folder=$(mktemp -d -p /run)
-for host in 1 2; do
+hosts=2
+[ "$1" = --check ] || hosts=$1
+for host in $(seq "$hosts"); do
   ip netns add "host$host"
   ip link add "port$host" type veth peer name eth0 netns "host$host"
   ip link set "port$host" master bridge up
   ip -n "host$host" addr add "10.77.0.$host/24" dev eth0
   ip -n "host$host" link set eth0 up
   ip -n "host$host" link set lo up
-  echo "10.77.0.$host slots=2" >>"$folder/hosts"
+  echo "10.77.0.$host slots=$((4 / hosts))" >>"$folder/hosts"
 done
 [ "$1" = --check ] && exit 0
-cut=$1
-shift
+cut=$2
+shift 2
 # Replaces ssh: starts mpirun's daemon on the other host.
 cat >"$folder/agent" <<'AGENT'
 #!/usr/bin/env bash
@@ -43,7 +45,9 @@ export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_oob_tcp_if_include=10.7
     kill -0 $$ 2>/dev/null || exit 0  # the command has ended
     sleep 0.05
   done
-  ip -n host2 link set eth0 down
+  ip -n "host$hosts" link set eth0 down
+  # The bridge is in this process's namespace, and would disappear with it.
+  while kill -0 $$ 2>/dev/null; do sleep 0.2; done
 ) &
 hostname host1
 exec ip netns exec host1 "$@"
