@@ -37,7 +37,7 @@ PipelineArguments PipelineArguments::parse(int count, char** words, PipelineArgu
       continue;
     }
     if (name == "capacity" && !value.empty()) {
-      arguments.capacity = std::strtod(value.c_str(), nullptr);
+      arguments.capacity = std::stod(value);
       continue;
     }
     const auto number = numbers.find(name);

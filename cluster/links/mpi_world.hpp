@@ -17,7 +17,7 @@ struct MpiWorld {
   std::array<MPI_Comm, exchange_uses> exchanges{MPI_COMM_NULL, MPI_COMM_NULL};
   MPI_Comm control = MPI_COMM_NULL;  ///< bootstrap and barriers
   int tag_limit = 0;
-  bool bells = false;        ///< the processes ring each other's (cluster/links/doorbells.hpp)
+  bool bells = false;        ///< all processes can ring each other (cluster/links/doorbells.hpp)
   bool single_copy = false;  ///< between all processes (cluster/links/single_copy.hpp)
 };
 

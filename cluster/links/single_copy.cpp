@@ -6,16 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string_view>
+#include <string>
 #include <vector>
-
-#include "cluster/links/mpi_world.hpp"
 
 namespace millrace::cluster {
 namespace {
 
 /// The name of the control variable's value; empty if there is no such variable.
-std::string_view mechanism(std::array<char, 64>& name) {
+std::string mechanism() {
   int index = 0;
   if (MPI_T_cvar_get_index("btl_vader_single_copy_mechanism", &index) != MPI_SUCCESS) return {};
   int no_length = 0, verbosity = 0, binding = 0, scope = 0;
@@ -35,6 +33,7 @@ std::string_view mechanism(std::array<char, 64>& name) {
   int kind_length = 0, items = 0;
   if (MPI_T_enum_get_info(names, &items, nullptr, &kind_length) != MPI_SUCCESS) return {};
   for (int item = 0; item < items; ++item) {
+    std::array<char, 64> name{};
     int item_value = 0, length = static_cast<int>(name.size());
     if (MPI_T_enum_get_item(names, item, &item_value, name.data(), &length) == MPI_SUCCESS && item_value == value) return name.data();
   }
@@ -49,8 +48,7 @@ struct Chosen {
 Chosen chosen_by_mpi() {
   int provided = 0;
   if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return {};
-  std::array<char, 64> name{};
-  const std::string_view found = mechanism(name);
+  const std::string found = mechanism();
   MPI_T_finalize();
   return {found == "cma" || found == "knem" || found == "xpmem", found == "cma"};
 }

@@ -1,7 +1,6 @@
 #pragma once
 
-#define OMPI_SKIP_MPICXX 1
-#include <mpi.h>
+#include "cluster/links/mpi_world.hpp"
 
 namespace millrace::cluster {
 
