@@ -162,6 +162,19 @@ void train_keys(std::vector<Key>& keys) {
                       "Regular expressions of parameters without weight decay, searched in the name with / in place of its dots.",
                       MEMBER(train.decay_mask)));
   keys.push_back(
+      bind("train.groups", identity,
+           "Regular expressions, searched as those of train.decay_mask: each makes a group of parameters with a learning rate and "
+           "weight decay of its own. A parameter belongs to the first that finds its name; the others are updated as always.",
+           MEMBER(train.groups)));
+  keys.push_back(between(bind("train.group_rates", identity,
+                              "For each of train.groups what multiplies the learning rate. Empty: 1 for all.", MEMBER(train.group_rates)),
+                         0, 1000000));
+  keys.push_back(between(bind("train.group_weight_decays", identity,
+                              "For each of train.groups its weight decay, which applies to all of its parameters. -1, or an empty list: as "
+                              "without groups.",
+                              MEMBER(train.group_weight_decays)),
+                         -1, 1000));
+  keys.push_back(
       between(bind("train.muon_beta", identity, "muon: decay of the momentum of matrices.", MEMBER(train.muon_beta)), 0, 0.999999999));
   keys.push_back(
       between(bind("train.muon_consistent_rms", identity,

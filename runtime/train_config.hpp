@@ -38,10 +38,13 @@ struct TrainConfig {
   double momentum = 0.0;
   bool nesterov = false;
   double weight_decay = 0.1;
-  std::vector<std::string> decay_mask;  // regular expressions of the parameters without decay
-  std::vector<std::string> trainable;   // regular expressions of the parameters that are trained; empty: all
-  std::string first_moment = "fp32";    // fp32 | bf16: dtype in which adamw and muon store it
-  double average_decay = 0.0;           // of the moving average of the parameters; 0: none is kept
+  std::vector<std::string> decay_mask;      // regular expressions of the parameters without decay
+  std::vector<std::string> groups;          // regular expressions: each selects parameters with a rate and decay of their own
+  std::vector<double> group_rates;          // by group, times the learning rate; empty: 1
+  std::vector<double> group_weight_decays;  // by group; -1, or empty: as without groups
+  std::vector<std::string> trainable;       // regular expressions of the parameters that are trained; empty: all
+  std::string first_moment = "fp32";        // fp32 | bf16: dtype in which adamw and muon store it
+  double average_decay = 0.0;               // of the moving average of the parameters; 0: none is kept
   double muon_beta = 0.95;
   double muon_consistent_rms = 0.0;         // 0: steps are scaled by the matrix's outputs/inputs
   double muon_weight_decay = 0.1;           // of the matrices

@@ -62,14 +62,15 @@ runtime::StageParameter stage_parameter(const PipelinePlan& plan, const layers::
           .stage = stage,
           .use = spec.use,
           .order = spec.order,
-          .decays = plan.decay.decays(spec.name, whole),
+          .decays = plan.groups.decays(spec.name, whole),
           .copy = plan.is_copy(spec, stage),
           .router = spec.router,
           .trained = plan.is_trained(spec),
           .scores = spec.scores,
           .matrices = matrices,
           .experts = spec.experts,
-          .tied = std::ranges::find(plan.tied, spec.name) != plan.tied.end()};
+          .tied = std::ranges::find(plan.tied, spec.name) != plan.tied.end(),
+          .group = plan.groups.scalars(spec.name)};
 }
 
 std::vector<runtime::StageReplicas> stage_replicas(const PipelinePlan& plan, runtime::RankId rank) {

@@ -229,6 +229,16 @@ void check_qk_clip(const PipelinePlan& plan, const runtime::TrainConfig& train) 
                  plan.model.attn_logit_softcapping);
 }
 
+/// Every group selects parameters that no group before it does.
+void check_groups(const PipelinePlan& plan, const runtime::TrainConfig& train) {
+  for (std::size_t group = 0; group < plan.groups.size(); ++group) {
+    const auto belongs = [&](const auto& spec) { return plan.groups.group_of(spec.name) == group; };
+    MILLRACE_CHECK(std::ranges::any_of(plan.parameters, belongs), ExitCode::config, "actors.plan",
+                   "train.groups has \"{}\", which finds no parameter{}, expected parts of names such as {}", train.groups[group],
+                   group > 0 ? " that an earlier group does not have" : "", plan.parameters.front().name);
+  }
+}
+
 /// pipeline.warmup, or its default where neighbouring actions are woven: a pair waits for what both of its halves need, so that a rank and
 /// the next one would take turns unless the first is two pairs ahead. -1: that of the schedule.
 std::int64_t warmup_of(const PlanRequest& request) {
@@ -390,7 +400,8 @@ PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& sche
   plan.sequence = train.sequence;
   plan.losses = loss_weights(train);
   plan.optimizer = runtime::make_optimizer(train);
-  plan.decay = runtime::DecayRule(train);
+  plan.groups = runtime::ParameterGroups(train);
+  check_groups(plan, train);
   plan.trainable = runtime::NamePatterns("train.trainable", train.trainable);
   MILLRACE_CHECK(std::ranges::any_of(plan.parameters, [&](const auto& spec) { return plan.is_trained(spec); }), ExitCode::config,
                  "actors.plan", "train.trainable = [\"{}\"] finds no parameter that can be trained, expected parts of names such as {}",

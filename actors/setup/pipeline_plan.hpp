@@ -14,9 +14,9 @@
 #include "runtime/batch_ramp.hpp"
 #include "runtime/data/mtp_targets.hpp"
 #include "runtime/mesh_config.hpp"
-#include "runtime/optimizers/decay.hpp"
 #include "runtime/optimizers/matrix_rule.hpp"
 #include "runtime/optimizers/optimizer.hpp"
+#include "runtime/optimizers/parameter_groups.hpp"
 #include "runtime/passes/rematerialize.hpp"
 #include "runtime/program/program.hpp"
 #include "runtime/schedule/ledger.hpp"
@@ -116,7 +116,7 @@ struct PipelinePlan {
   bool split_backward = false;  // the table has I and W
   bool leaves = false;          // the gradients of each microbatch are formed by themselves (train.leaf = microbatch)
   std::shared_ptr<const runtime::Optimizer> optimizer;
-  runtime::DecayRule decay;         // which parameters the optimizer lets decay
+  runtime::ParameterGroups groups;  // how it updates each parameter
   runtime::MatrixRule matrices;     // which it treats as matrices
   runtime::NamePatterns trainable;  // the only ones that it updates, if not empty
 

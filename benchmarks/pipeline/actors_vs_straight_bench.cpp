@@ -52,7 +52,7 @@ class Straight {
     stage.stage = runtime::StageId(0);
     stage.training = plan.programs(stage.stage);
     for (const auto& spec : plan.parameters)
-      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, plan.decay.decays(spec.name, spec.shape)});
+      stage.parameters.push_back({spec.name, spec.shape, stage.stage, spec.use, spec.order, plan.groups.decays(spec.name, spec.shape)});
     return stages;
   }
   static runtime::RankOptions options(const actors::PipelinePlan& plan, int threads) {

@@ -86,12 +86,23 @@ void apply_optimizer(const kernels::ExecutionContext& context, const UpdateScala
   if (scalars.skip) return shard.zero_accumulators(context);
   for (const kernels::Tensor& gradient : shard.frozen_gradients()) kernels::fill_zero(context, gradient);
   const auto updates = shard.updates();
-  if (updates.empty()) return;
-  if (!shard.packs()) return shard.optimizer().update(context, scalars, updates, shard.scratch());
+  const auto groups = shard.update_scalars();
+  const auto update = [&](std::size_t first, std::size_t count) {
+    shard.optimizer().update(context, groups[first].applied_to(scalars), updates.subspan(first, count), shard.scratch());
+  };
   std::size_t next = 0;
+  if (!shard.packs()) {  // neighbours with the same scalars share a call
+    while (next < updates.size()) {
+      const auto is_other = [&](const GroupScalars& other) { return other != groups[next]; };
+      const auto end = static_cast<std::size_t>(std::find_if(groups.begin() + next, groups.end(), is_other) - groups.begin());
+      update(next, end - next);
+      next = end;
+    }
+    return;
+  }
   for (const StoredParameter& tensor : shard.tensors()) {
     if (!tensor.trained || tensor.owned.empty()) continue;
-    shard.optimizer().update(context, scalars, updates.subspan(next++, 1), shard.scratch());
+    update(next++, 1);
     // Before the next tensor, since bf16 copies may share memory. Of a divided weight the others' parts come first.
     if (!tensor.divided) shard.pack_copies(context, tensor);
   }

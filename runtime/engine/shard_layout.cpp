@@ -32,6 +32,7 @@ void add_use(StoredParameter& tensor, const StageParameter& parameter) {
   tensor.scores = parameter.scores;
   tensor.experts = parameter.experts;
   tensor.tied = tensor.tied || parameter.tied;
+  tensor.group = parameter.group;
   tensor.owned = tensor.whole();
   tensor.uses.push_back({.stage = parameter.stage,
                          .use = parameter.use,

@@ -37,6 +37,7 @@ struct StageParameter {
   kernels::MatrixForm matrices = {};
   ExpertSlice experts = {};  // of a weight of experts: those that the stage has
   bool tied = false;         // other stages, perhaps of other ranks, use the weight too
+  GroupScalars group = {};   // of its group
 };
 
 /// The parameters declared by a stage's programs, in their order, for stages that are written by hand. Matrices decay.
@@ -77,6 +78,7 @@ struct StoredParameter {
   ScoreMatrix scores = {};               // as in StageParameter
   ExpertSlice experts = {};              // as in StageParameter
   bool tied = false;                     // as in StageParameter
+  GroupScalars group = {};               // as in StageParameter
   bool divided = false;                  // the replicas that hold it divide its update: each has the states of what it owns
   ElementRange owned = {};               // what this rank updates; all of it unless it is divided
   bool sums_divided = false;             // the rank keeps gradient sums of what it owns alone

@@ -80,6 +80,7 @@ StageShard::StageShard(const ShardLayout& layout, const RankMemory& memory, std:
     update.gradient = owned_sum(tensor, tensor.uses.front().use);
     if (!tensor.divided) update.copy = copy(tensor);
     update.decays = tensor.decays;
+    update_scalars_.push_back(tensor.group);
     update.matrices = tensor.matrices;
     update.matrices.count = tensor.matrices.count * tensor.owned.count / tensor.shape.elements();
     std::size_t next = 0;

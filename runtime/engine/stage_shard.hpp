@@ -75,6 +75,8 @@ class StageShard {
   [[nodiscard]] std::span<const kernels::Tensor> frozen_gradients() const noexcept { return frozen_gradients_; }
   /// The optimizer's operands, tensor by tensor: what the rank owns. Parameters that are not trained, or not owned at all, have none.
   [[nodiscard]] std::span<const kernels::OptimizerTensors> updates() const noexcept { return updates_; }
+  /// How each of them is updated.
+  [[nodiscard]] std::span<const GroupScalars> update_scalars() const noexcept { return update_scalars_; }
 
   // -- copies, snapshots ------------------------------------------------------------------------------------------------------------------
   /// Updates bf16 and packed copies from the masters; to be called whenever those were written, by initial values, a checkpoint
@@ -130,6 +132,7 @@ class StageShard {
   std::vector<kernels::Tensor> owned_gradients_;
   std::vector<kernels::Tensor> frozen_gradients_;
   std::vector<kernels::OptimizerTensors> updates_;
+  std::vector<GroupScalars> update_scalars_;  // of each update
   bool packs_ = false;
 };
 

@@ -18,6 +18,7 @@ class AdamPax final : public Optimizer {
               kernels::Scratch) const override {
     kernels::AdamPaxScalars scalars = scalars_;
     scalars.learning_rate = step.learning_rate;
+    scalars.weight_decay = step.weight_decay.value_or(scalars_.weight_decay);
     scalars.gradient_scale = step.gradient_scale;
     scalars.update = step.update;
     kernels::adam_pax(context, scalars, tensors);

@@ -18,6 +18,7 @@ class Adamw final : public Optimizer {
               kernels::Scratch) const override {
     kernels::AdamwScalars scalars = scalars_;
     scalars.learning_rate = step.learning_rate;
+    scalars.weight_decay = step.weight_decay.value_or(scalars_.weight_decay);
     scalars.gradient_scale = step.gradient_scale;
     scalars.update = step.update;
     kernels::adamw(context, scalars, tensors);

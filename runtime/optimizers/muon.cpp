@@ -47,6 +47,8 @@ class Muon final : public Optimizer {
     matrices.learning_rate = others.learning_rate = step.learning_rate;
     matrices.gradient_scale = others.gradient_scale = step.gradient_scale;
     matrices.update = others.update = step.update;
+    matrices.weight_decay = step.weight_decay.value_or(matrices_.weight_decay);
+    others.weight_decay = step.weight_decay.value_or(others_.weight_decay);
     // Neighbours of one kind share a call.
     while (!tensors.empty()) {
       const bool are_matrices = tensors.front().matrices.count > 0;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,9 +28,24 @@ struct OptimizerState {
 /// The scalar arguments of one update; the same on every rank.
 struct UpdateScalars {
   double learning_rate = 0;
-  float gradient_scale = 1;  // from clipping: the kernel multiplies the gradient with it
-  std::int64_t update = 1;   // counts from 1
-  bool skip = false;         // the gradient is zeroed, and nothing else is done
+  float gradient_scale = 1;                           // from clipping: the kernel multiplies the gradient with it
+  std::int64_t update = 1;                            // counts from 1
+  bool skip = false;                                  // the gradient is zeroed, and nothing else is done
+  std::optional<double> weight_decay = std::nullopt;  // in place of the optimizer's own
+};
+
+/// How the update of the parameters of a group differs from that of others (ParameterGroups).
+struct GroupScalars {
+  double rate = 1;                                    // multiplies the learning rate
+  std::optional<double> weight_decay = std::nullopt;  // in place of the optimizer's own
+
+  /// The step's scalars for such parameters.
+  [[nodiscard]] UpdateScalars applied_to(UpdateScalars scalars) const noexcept {
+    scalars.learning_rate *= rate;
+    if (weight_decay) scalars.weight_decay = weight_decay;
+    return scalars;
+  }
+  bool operator==(const GroupScalars&) const = default;
 };
 
 /// An optimizer: its states by name, and how a set of tensors is updated. Code that stores, copies, names, saves or restores states

@@ -19,6 +19,7 @@ class Sgd final : public Optimizer {
               kernels::Scratch) const override {
     kernels::SgdScalars scalars = scalars_;
     scalars.learning_rate = step.learning_rate;
+    scalars.weight_decay = step.weight_decay.value_or(scalars_.weight_decay);
     scalars.gradient_scale = step.gradient_scale;
     kernels::sgd(context, scalars, tensors);
   }

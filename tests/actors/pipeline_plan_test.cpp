@@ -84,6 +84,10 @@ TEST(PipelinePlan, RefusesRecipesThatDoNotFitTheModel) {
   auto frozen = request("1f1b", 2, 4, false);
   frozen.train.trainable = {"no_such_part"};
   expect_error([&] { (void)make_plan(frozen); }, ExitCode::config, {"train.trainable", "no_such_part", "finds no parameter"});
+  auto grouped = request("1f1b", 2, 4, false);
+  grouped.train.groups = {"norm", "input_layernorm"};
+  expect_error([&] { (void)make_plan(grouped); }, ExitCode::config,
+               {"train.groups has \"input_layernorm\"", "finds no parameter that an earlier group does not have"});
 }
 
 TEST(PipelinePlan, TiedTableIsExchangedBetweenTwoRanks) {

@@ -8,7 +8,7 @@
 
 #include "layers/formats/model_folder.hpp"
 #include "layers/initial_values.hpp"
-#include "runtime/optimizers/decay.hpp"
+#include "runtime/optimizers/parameter_groups.hpp"
 #include "runtime/passes/differentiate.hpp"
 #include "tests/support/paths.hpp"
 
@@ -33,7 +33,7 @@ std::vector<runtime::RankStage> build_stages(const ModelConfig& config, const Lo
                                   .stage = stage.stage,
                                   .use = spec.use,
                                   .order = spec.order,
-                                  .decays = runtime::DecayRule(options.train).decays(spec.name, spec.shape),
+                                  .decays = runtime::ParameterGroups(options.train).decays(spec.name, spec.shape),
                                   .router = spec.router,
                                   .trained = spec.trained,
                                   .experts = spec.experts});

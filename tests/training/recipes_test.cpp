@@ -67,18 +67,30 @@ TEST_P(Recipes, HaveTheBitsOfOneRankInEveryLayout) {
   }
 }
 
+TEST(ParameterGroups, HaveTheRateAndDecayOfARunWithThese) {
+  const Outcome expected = run_small(1, {"train.learning_rate=0.0005", "train.weight_decay=0.25"});
+  const Outcome grouped = run_small(1, {"train.learning_rate=0.001", "train.groups=[\"norm\", \".\"]", "train.group_rates=[0.5, 0.5]",
+                                        "train.group_weight_decays=[-1, 0.25]"});
+  ASSERT_EQ(expected.code, 0) << expected.said;
+  ASSERT_EQ(grouped.code, 0) << grouped.said;
+  EXPECT_EQ(grouped.hash, expected.hash);
+  EXPECT_NE(grouped.hash, run_small(1, {"train.learning_rate=0.001", "train.weight_decay=0.25"}).hash);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, Recipes,
-    ::testing::Values(Recipe{"muon_with_an_average", {"train.optimizer=muon", "train.muon_consistent_rms=0.2", "train.average_decay=0.8"}},
-                      Recipe{"muon_of_maxtext_with_spikes",
-                             {"train.optimizer=muon", "train.numerics=maxtext", "train.skip_spikes=true", "train.skip_window=2",
-                              "train.skip_factor=0.1", "train.clip=0"}},
-                      Recipe{"frozen_parts", {"train.trainable=[\"mlp\", \"norm\"]", "train.decay=rsqrt"}},
-                      Recipe{"growing_batch",
-                             {"train.microbatches=8", "train.ramp_microbatches=4", "train.ramp_increment=2", "train.ramp_rows=24"}},
-                      Recipe{"everything", everything}, Recipe{"everything_tied", joined(everything, {"model.tie_word_embeddings=true"})},
-                      Recipe{"everything_in_bf16", joined(everything, {"train.dtype=bf16"})},
-                      Recipe{"everything_with_a_module", joined(everything, {"model.mtp_layers=1"})}),
+    ::testing::Values(
+        Recipe{"muon_with_an_average", {"train.optimizer=muon", "train.muon_consistent_rms=0.2", "train.average_decay=0.8"}},
+        Recipe{"muon_of_maxtext_with_spikes",
+               {"train.optimizer=muon", "train.numerics=maxtext", "train.skip_spikes=true", "train.skip_window=2", "train.skip_factor=0.1",
+                "train.clip=0"}},
+        Recipe{"frozen_parts", {"train.trainable=[\"mlp\", \"norm\"]", "train.decay=rsqrt"}},
+        Recipe{"groups",
+               {"train.groups=[\"embed|lm_head\", \"norm\"]", "train.group_rates=[0.25, 2]", "train.group_weight_decays=[-1, 0.3]"}},
+        Recipe{"growing_batch", {"train.microbatches=8", "train.ramp_microbatches=4", "train.ramp_increment=2", "train.ramp_rows=24"}},
+        Recipe{"everything", everything}, Recipe{"everything_tied", joined(everything, {"model.tie_word_embeddings=true"})},
+        Recipe{"everything_in_bf16", joined(everything, {"train.dtype=bf16"})},
+        Recipe{"everything_with_a_module", joined(everything, {"model.mtp_layers=1"})}),
     [](const auto& recipe) { return std::string(recipe.param.name); });
 
 }  // namespace

@@ -87,6 +87,58 @@ Inspection inspection_of(const Arguments& arguments) {
   return result;
 }
 
+/// Parameters that are updated alike.
+struct UpdatedAlike {
+  std::int64_t tensors = 0, elements = 0;
+  std::int64_t decaying = 0, decaying_elements = 0;  // … to which weight decay applies
+
+  void add(const layers::ParameterSpec& spec, bool decays) {
+    ++tensors;
+    elements += spec.shape.elements();
+    if (!decays) return;
+    ++decaying;
+    decaying_elements += spec.shape.elements();
+  }
+  [[nodiscard]] std::string text(std::int64_t count, std::int64_t size) const {
+    return fmt::format("{} {} ({})", count, count == 1 ? "tensor" : "tensors", runtime::count_text(static_cast<double>(size)));
+  }
+  /// "12 tensors (1.2k), weight decay 0.1 on 3 tensors (1.1k)"
+  [[nodiscard]] std::string with_decay(double decay) const {
+    const std::string all = text(tensors, elements);
+    if (decaying == 0) return all + ", no weight decay";
+    return fmt::format("{}, weight decay {}{}", all, decay, decaying == tensors ? "" : " on " + text(decaying, decaying_elements));
+  }
+};
+
+/// Which parameters the optimizer updates, and how: by group, then those without one.
+void print_update(const Inspection& run) {
+  const auto& train = run.config.train;
+  const auto& groups = run.plan.groups;
+  std::vector<UpdatedAlike> alike(groups.size() + 1);
+  UpdatedAlike frozen, matrices;
+  for (const auto& spec : run.plan.parameters) {
+    if (spec.use != 0) continue;
+    if (!run.plan.is_trained(spec)) {
+      frozen.add(spec, false);
+      continue;
+    }
+    const std::size_t index = groups.group_of(spec.name).value_or(groups.size());
+    const bool is_matrix =
+        train.optimizer == "muon" && index == groups.size() && run.plan.matrices.matrices(spec.name, spec.shape, spec.stored).count > 0;
+    (is_matrix ? matrices : alike[index]).add(spec, groups.decays(spec.name, spec.shape));
+  }
+  fmt::print("optimizer {}\n", train.optimizer);
+  for (std::size_t index = 0; index < groups.size(); ++index) {
+    const auto& scalars = groups.scalars_of(index);
+    fmt::print("  group \"{}\": {}, learning rate x {}\n", train.groups[index],
+               alike[index].with_decay(scalars.weight_decay.value_or(train.weight_decay)), scalars.rate);
+  }
+  if (matrices.tensors > 0) fmt::print("  matrices: {}\n", matrices.with_decay(train.muon_weight_decay));
+  if (alike.back().tensors > 0)
+    fmt::print("  {}: {}\n", matrices.tensors > 0 || groups.size() > 0 ? "others" : "all", alike.back().with_decay(train.weight_decay));
+  if (frozen.tensors > 0) fmt::print("  not trained: {}\n", frozen.text(frozen.tensors, frozen.elements));
+}
+
 void print_head(const Inspection& run) {
   const auto& plan = run.plan;
   const auto& train = run.config.train;
@@ -99,6 +151,7 @@ void print_head(const Inspection& run) {
              run.config.pipeline.chunks, plan.schedule.name, plan.layout_text());
   fmt::print("threads   {} a rank{}\n", run.options.threads,
              run.threads_given ? "" : " (train.threads = 0: this machine's cores / ranks; kernel scratch grows with them)");
+  print_update(run);
   fmt::print("{}{}\n", run.room, run.data);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 
 #include "kernels/adam_pax.hpp"
@@ -99,6 +100,36 @@ TEST(Optimizer, KeepsAnAverageBesideAnyOther) {
       averaged->update(context, {.learning_rate = 0.1}, {&with, 1}, scratch.bytes());
       EXPECT_EQ(parameter, alone) << choice.name;
       EXPECT_FLOAT_EQ(average, 2.0F + 0.25F * (parameter - 2.0F)) << choice.name;
+    }
+  }
+}
+
+TEST(Optimizer, TakesTheWeightDecayOfAGroupInPlaceOfItsOwn) {
+  kernels::ThreadTeam team(1);
+  const kernels::ExecutionContext context(team);
+  for (const auto& choice : optimizer_choices) {
+    for (const kernels::MatrixForm& form : {kernels::MatrixForm{}, kernels::MatrixForm{1, 1, 1}}) {
+      TrainConfig train;
+      train.optimizer = choice.name;
+      const auto updated = [&](double own, std::optional<double> of_group) {
+        train.weight_decay = train.muon_weight_decay = own;
+        const auto optimizer = make_optimizer(train);
+        float parameter = 0.5F, gradient = 0.25F;
+        float states[2] = {};
+        const auto tensor = [](float& value) { return kernels::make_tensor(&value, kernels::DType::f32, {1}); };
+        kernels::OptimizerTensors tensors{tensor(parameter), tensor(gradient), {}, {}, true, form};
+        std::size_t kept = 0;
+        for (std::size_t state = 0; state < optimizer->states().size(); ++state)
+          if (optimizer->keeps(state, form)) {
+            tensors.states.at(kept) = tensor(states[kept]);
+            ++kept;
+          }
+        const kernels::Buffer scratch(std::max<std::size_t>(optimizer->scratch_bytes(form, context.processor()), 1));
+        optimizer->update(context, {.learning_rate = 0.1, .weight_decay = of_group}, {&tensors, 1}, scratch.bytes());
+        return parameter;
+      };
+      EXPECT_EQ(updated(0.5, 0.25), updated(0.25, std::nullopt)) << choice.name;
+      EXPECT_NE(updated(0.5, 0.25), updated(0.5, std::nullopt)) << choice.name;
     }
   }
 }
