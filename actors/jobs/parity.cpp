@@ -1,8 +1,10 @@
 #include "actors/jobs/parity.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "actors/jobs/captured_pipeline.hpp"
@@ -136,13 +138,24 @@ void check_compression(const ParitySettings& settings, const layers::ModelConfig
   }
 }
 
+/// The file with the outputs of a reference. A folder of a published model has none, which is no mistake of the user's.
+std::string reference_of(const std::string& folder) {
+  auto path = runtime::join_path(folder, "golden.safetensors");
+  std::error_code error;
+  MILLRACE_CHECK(std::filesystem::exists(path, error), ExitCode::model, "actors.parity",
+                 "{} has no golden.safetensors, expected the outputs of a reference that the model is compared with. PyTorch and transformers "
+                 "make them: python3 tools/reference/make_golden.py {} FOLDER, then millrace parity FOLDER (docs/models.md)",
+                 folder, folder);
+  return path;
+}
+
 }  // namespace
 
 bool run_parity(Session& session, const ParitySettings& settings) {
   const auto config = layers::read_config_file(settings.folder);
   if (session.leads())
     for (const auto& warning : config.warnings) cluster::log_warning("{}", warning);
-  const runtime::SafetensorsFile golden(runtime::join_path(settings.folder, "golden.safetensors"));
+  const runtime::SafetensorsFile golden(reference_of(settings.folder));
   check_compression(settings, config.model, golden);
   if (has_recorded_steps(golden)) return run_recorded_steps(session, settings, config, golden);
   const auto steps = read_golden_rows(golden, config.model.vocab_size);

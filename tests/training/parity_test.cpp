@@ -98,6 +98,17 @@ INSTANTIATE_TEST_SUITE_P(Golden, Bf16BesidePyTorch,
                                            "qwen3_next"),
                          [](const auto& one) { return one.param; });
 
+/// A folder of a published model has no outputs to compare with.
+TEST(ParityWithoutReference, SaysHowToMakeOne) {
+  const TemporaryFolder folder;
+  for (const char* file : {"config.json", "model.safetensors"})
+    std::filesystem::copy(source_path(std::string("tests/golden/hf_llama/") + file), folder / file);
+  const auto result = run_job(1, {"parity", folder / ""}, 60);
+  EXPECT_EQ(result.code, static_cast<int>(ExitCode::model)) << result.err;
+  for (const char* part : {"has no golden.safetensors", "python3 tools/reference/make_golden.py ", " FOLDER, then millrace parity FOLDER"})
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+}
+
 /// The report names the tensors with a wider limit for few entries, and those that need it. With all limits halved that is
 /// q_norm, at 1.81 times PyTorch's distance.
 TEST(ParityInBf16, NamesTensorsWithFewEntries) {
