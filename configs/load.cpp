@@ -264,6 +264,7 @@ void read_environment(const std::vector<std::string>& environment, Settings& set
   }
   // Any variable that begins with MILLRACE_ and the name of a section counts as a key, so that a misspelt one is reported.
   const auto is_ours = [](const std::string& name) {
+    if (name == "MILLRACE_LOG_LEVEL") return false;  // no key: which diagnostics a command prints (docs/errors.md)
     for (const Key& key : schema()) {
       const std::string full = environment_name(key);
       const std::size_t section = section_of(key.name).size();

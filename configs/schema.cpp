@@ -425,6 +425,13 @@ void other_keys(std::vector<Key>& keys) {
       bind("sample.temperature", layout, "Sampling temperature. 0: greedy, always the most probable token.", MEMBER(sample.temperature)), 0,
       100));
 
+  keys.push_back(
+      between(bind("log.every", layout,
+                   "Steps between two lines of a run's log; the first and the last step have one too, and slow ones each minute. "
+                   "0: 10, or on a terminal none, where one line shows the newest step. metrics.jsonl has all steps.",
+                   MEMBER(log.every)),
+              0, many, "steps"));
+
   keys.push_back(bind("debug.fault", layout, "A fault to inject, for tests of failure handling. Empty: none.", MEMBER(fault)));
 }
 

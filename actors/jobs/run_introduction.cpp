@@ -26,11 +26,18 @@ std::string cores_text(const Session& session, const RankResources& needs, const
   return text;
 }
 
+/// "3.0e-04 | cosine, 100 steps of warm-up"
+std::string rate_text(const runtime::TrainConfig& train) {
+  const std::string warmup =
+      train.warmup_steps == 0 ? "" : fmt::format(", {} {} of warm-up", train.warmup_steps, train.warmup_steps == 1 ? "step" : "steps");
+  return fmt::format("{:.1e}, {}{}", train.learning_rate, train.decay, warmup);
+}
+
 }  // namespace
 
 void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& session, const RankResources& needs,
                const runtime::Machine& machine, const RunBeginning& beginning, const DatasetBatches& batches, const HeldOut& held_out,
-               const std::string& directory) {
+               const JobConfig& job) {
   auto& reporter = telemetry.reporter();
   reporter.say(fmt::format("model     {} | {} | {} layers, hidden {}, vocabulary {} | {}", layers::family_title(plan.model),
                            parameters_text(plan.parameters), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
@@ -45,8 +52,9 @@ void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& se
                            plan.schedule.microbatches, plan.rows, plan.sequence));
   reporter.say(fmt::format("machine   {} | {} threads per rank{}{}", instruction_set(), beginning.threads,
                            cores_text(session, needs, machine), gpus_text(plan.device)));
-  if (!directory.empty())
-    reporter.say(fmt::format("run       {}{}", directory,
+  reporter.say(fmt::format("optimizer {} | learning rate {}", job.train.optimizer, rate_text(job.train)));
+  if (!job.directory.empty())
+    reporter.say(fmt::format("run       {}{}", job.directory,
                              beginning.checkpoint.empty() ? "" : fmt::format(" | resumes after step {}", beginning.step)));
   if (const auto url = telemetry.status_url(); !url.empty()) reporter.say(fmt::format("status    {}", url));
 }

@@ -1,16 +1,16 @@
 #pragma once
 
-#include <string>
-
 #include "actors/jobs/run_beginning.hpp"
 #include "actors/jobs/run_setup.hpp"
+#include "actors/setup/job_config.hpp"
 #include "actors/telemetry/telemetry.hpp"
 
 namespace millrace::actors {
 
-/// Prints the first lines of a run: model, data, pipeline, machine, run directory (may be empty: none) and status page. In process 0.
+/// Prints the first lines of a run: model, data, pipeline, machine, optimizer, run directory and status page if there are any. In
+/// process 0.
 void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& session, const RankResources& needs,
                const runtime::Machine& machine, const RunBeginning& beginning, const DatasetBatches& batches, const HeldOut& held_out,
-               const std::string& directory);
+               const JobConfig& job);
 
 }  // namespace millrace::actors

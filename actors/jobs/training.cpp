@@ -191,11 +191,13 @@ void train(Session& session, const RunSettings& settings) {
   Telemetry telemetry(session, plan, needs, pipeline,
                       {.directory = settings.directory,
                        .tensorboard = settings.tensorboard,
-                       .terminal = settings.terminal,
+                       .log = {.every = settings.log.every,
+                               .columns = settings.terminal_columns,
+                               .peak_flops = machine.job_peak_flops,
+                               .shows_rate = settings.train.decay != "constant" || settings.train.warmup_steps > 0},
                        .build = settings.identity.build,
                        .first_step = beginning.step,
                        .steps = settings.train.steps,
-                       .peak_flops = machine.job_peak_flops,
                        .metrics = start.checkpoint.metrics,
                        .profiled = settings.profiled},
                       std::move(server));
@@ -228,7 +230,7 @@ void train(Session& session, const RunSettings& settings) {
                            {"plan", runtime::hash_of(plan.text()).hex()},
                            {"build", settings.identity.build},
                            {"instruction set", instruction_set()}});
-  if (session.leads()) introduce(telemetry, plan, session, needs, machine, beginning, batches, held, settings.directory);
+  if (session.leads()) introduce(telemetry, plan, session, needs, machine, beginning, batches, held, settings);
   if (newest != nullptr)
     for (const auto& warning : changed_notes(*newest, arithmetic_notes(plan.device, settings.identity.build)))
       telemetry.reporter().warn(warning);

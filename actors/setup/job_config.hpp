@@ -12,6 +12,13 @@
 
 namespace millrace::actors {
 
+/// [log]
+struct LogConfig {
+  std::int64_t every = 0;  // steps between two lines; 0: chosen by what stdout is
+
+  bool operator==(const LogConfig&) const = default;
+};
+
 /// The sections of a run description that the actors use; configs::RunConfig adds what only the command needs.
 struct JobConfig {
   std::string directory;          // run.directory: checkpoints, metrics, traces; empty: nothing is written
@@ -29,6 +36,7 @@ struct JobConfig {
   runtime::CheckpointConfig checkpoint;
   runtime::RematerializeConfig rematerialize;
   runtime::SampleConfig sample;
+  LogConfig log;
   cluster::ClusterConfig cluster;
   cluster::StatusConfig status;
   CudaConfig cuda;

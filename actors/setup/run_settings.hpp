@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -16,7 +17,7 @@ class Pipeline;
 /// profile_training(), SteppedRun); each component gets the section that it needs.
 struct RunSettings : JobConfig {
   RunIdentity identity;
-  bool terminal = false;  // stdout is a terminal that somebody watches
+  std::function<std::size_t()> terminal_columns;  // the width of the terminal on which stdout is watched; empty: it is none
 
   /// Called in every process after its ranks have stopped and before they are destroyed, to examine traces, counters and plans.
   /// May be empty.

@@ -11,6 +11,9 @@ namespace millrace::actors {
 
 namespace {
 
+constexpr std::int64_t default_interval = 10;  // steps
+constexpr double longest_silence = 60;         // seconds
+
 /// Bytes are whole numbers in the file.
 runtime::MetricValue metric_value(std::size_t metric, double value) {
   if (step_metrics[metric].unit == MetricUnit::bytes) return static_cast<std::int64_t>(value);
@@ -33,11 +36,20 @@ void RunReporter::warn(std::string_view text) {
   cluster::log_warning("{}", text);
 }
 
-void RunReporter::show(std::string_view text) {
+void RunReporter::show_step(const StepRecord& record) {
+  line_.add(record);
+  const bool terminal = static_cast<bool>(log_.columns), first = !std::exchange(any_step_, true), last = record.step == record.steps;
+  const std::int64_t every = log_.every > 0 ? log_.every : terminal ? 0 : default_interval;
+  seconds_since_line_ += record.seconds;
+  // A terminal shows every step anyway: lines stay only if a user has asked for some.
+  const bool stays = every > 0 && (first || last || record.step % every == 0 || seconds_since_line_ >= longest_silence);
+  if (!stays && !terminal) return;
+  if (stays) seconds_since_line_ = 0;
+  const std::string text = stays ? line_.aligned() : line_.within(log_.columns() - 1);  // no terminal wraps it
   const std::lock_guard lock(mutex_);
   // On a terminal: returns to the first column and clears the line.
-  cluster::console().out.put(terminal_ ? fmt::format("\r\033[K{}", text) : fmt::format("{}\n", text));
-  line_open_ = terminal_;
+  cluster::console().out.put(fmt::format("{}{}{}", terminal ? "\r\033[K" : "", text, stays ? "\n" : ""));
+  line_open_ = !stays;
 }
 
 void RunReporter::step(const StepRecord& record) {
@@ -46,9 +58,12 @@ void RunReporter::step(const StepRecord& record) {
       warn(text);
       warned_of_rounds_ = true;
     }
-  show(line_.format(record));
+  show_step(record);
   for (auto* listener : listeners_) listener->step(record);
-  if (metrics_ == nullptr) return;
+  if (metrics_ != nullptr) record_step(record);
+}
+
+void RunReporter::record_step(const StepRecord& record) {
   runtime::MetricsRecord line;
   line.step = static_cast<std::uint64_t>(record.step);
   line.fields = {{"loss", runtime::ExactNumber{record.loss}}};

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "actors/coordinator.hpp"
@@ -15,15 +18,24 @@
 
 namespace millrace::actors {
 
-/// The output of a run for users and scripts: lines on stdout (one updating line on a terminal), warnings on stderr,
-/// metrics.jsonl. Process 0 only. say() and warn() may be called from any thread; the rest from one thread at a time. Lines go
-/// through the console: a terminal that is closed or stopped, a closed pipe or a log on a full disk neither ends nor delays a
-/// run.
+/// How a run's log shows its steps.
+struct LogSettings {
+  std::int64_t every = 0;                // log.every; 0: chosen by what stdout is
+  std::function<std::size_t()> columns;  // the width of the terminal on which stdout is watched; empty: it is none
+  double peak_flops = 0;                 // as of LogLine
+  bool shows_rate = true;                // as of LogLine
+};
+
+/// The output of a run for users and scripts: lines on stdout, warnings on stderr, metrics.jsonl. On a terminal one line is updated with
+/// every step, and log.every says which steps leave a line; elsewhere every tenth does by default. The first and the last step leave one
+/// too, and where steps are slow one each minute. metrics.jsonl has all steps. Process 0 only. say() and warn() may be called from any
+/// thread; the rest from one thread at a time. Lines go through the console: a terminal that is closed or stopped, a closed pipe or a log
+/// on a full disk neither ends nor delays a run.
 class RunReporter final : public RunReport {
  public:
   /// `metrics` may be null (nothing is written) and is not owned.
-  RunReporter(bool terminal, double peak_flops, runtime::MetricsFile* metrics)
-      : terminal_(terminal), line_(peak_flops), metrics_(metrics) {}
+  RunReporter(LogSettings log, runtime::MetricsFile* metrics)
+      : log_(std::move(log)), line_(log_.peak_flops, log_.shows_rate), metrics_(metrics) {}
 
   /// Receives every step and evaluation from now on. Not owned.
   void also(RunListener* listener) { listeners_.push_back(listener); }
@@ -36,11 +48,14 @@ class RunReporter final : public RunReport {
   void checkpoint(const CheckpointCommitted& result) override;
 
  private:
-  void show(std::string_view text);
+  void show_step(const StepRecord& record);
+  void record_step(const StepRecord& record);
   [[nodiscard]] std::string closed_line();
   std::mutex mutex_;  // protects the output
-  bool terminal_;
+  const LogSettings log_;
   bool line_open_ = false;
+  bool any_step_ = false;          // a step was shown
+  double seconds_since_line_ = 0;  // of steps behind the last one whose line stays
   bool warned_of_rounds_ = false;
   LogLine line_;
   runtime::MetricsFile* metrics_;

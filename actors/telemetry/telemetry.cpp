@@ -23,7 +23,7 @@ LiveRun live_run(const TelemetrySetup& setup, const PipelinePlan& plan, const Se
   run.first_step = setup.first_step;
   run.steps = setup.steps;
   run.microbatches = plan.schedule.microbatches;
-  run.peak_flops = setup.peak_flops;
+  run.peak_flops = setup.log.peak_flops;
   return run;
 }
 
@@ -50,17 +50,14 @@ std::unique_ptr<cluster::StatusServer> status_server(const Session& session, con
 
 Telemetry::Telemetry(Session& session, const PipelinePlan& plan, const RankResources& needs, Pipeline& pipeline, TelemetrySetup setup,
                      std::unique_ptr<cluster::StatusServer> server)
-    : setup_(std::move(setup)),
-      reporter_(setup_.terminal, setup_.peak_flops, setup_.metrics),
-      gather_(session, pipeline),
-      server_(std::move(server)) {
+    : setup_(std::move(setup)), reporter_(setup_.log, setup_.metrics), gather_(session, pipeline), server_(std::move(server)) {
   if (!session.leads()) return;
   if (server_) reporter_.also(&live_.emplace(live_run(setup_, plan, session), session, pipeline));
   if (setup_.directory.empty()) return;
   if (setup_.tensorboard) reporter_.also(&tensorboard_.emplace(setup_.directory, setup_.first_step));
   if (!setup_.profiled) return;
   runtime::Machine job;  // operations are not timed, so there is nothing to compare a rank's share with
-  job.job_peak_flops = setup_.peak_flops;
+  job.job_peak_flops = setup_.log.peak_flops;
   reporter_.also(&profile_.emplace(plan, needs, session.topology(), setup_.build, gather_, job));
 }
 

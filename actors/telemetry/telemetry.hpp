@@ -27,10 +27,9 @@ using Ending = std::pair<ExitCode, std::string>;
 struct TelemetrySetup {
   std::string directory;     // run.directory, for event files and profiles; empty: none are written
   bool tensorboard = false;  // run.tensorboard
-  bool terminal = false;     // stdout is a terminal that somebody watches
-  std::string build;         // identifies the binary, for profiles
+  LogSettings log;
+  std::string build;  // identifies the binary, for profiles
   std::int64_t first_step = 0, steps = 0;
-  double peak_flops = 0;                    // of all ranks together, for fractions of it; 0: not known
   runtime::MetricsFile* metrics = nullptr;  // may be null; must outlive the telemetry
   /// Writes a requested profile to a folder (RunSettings::profiled); empty: profiles cannot be requested.
   std::function<std::string(runtime::Measured measured, const std::string& folder)> profiled;

@@ -7,6 +7,7 @@ Medians over the steps behind the first few, from the lines that the run prints;
 """
 import argparse
 import json
+import os
 import re
 import resource
 import statistics
@@ -14,7 +15,7 @@ import subprocess
 import sys
 
 SIZES = re.compile(r"(\d+) microbatches of (\d+) x (\d+) tokens")
-STEP = re.compile(r"step \d+/\d+ .*?([\d.]+) tok/s.*?\| (\d+) ms")
+STEP = re.compile(r"step \d+/\d+ .*?([\d.]+) tok/s.*?\| +(\d+) ms")
 
 
 def step_seconds(tokens, rate, milliseconds):
@@ -27,7 +28,7 @@ def main():
     parser.add_argument("--skip", type=int, default=3)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
-    done = subprocess.run(arguments.command, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(arguments.command, env={**os.environ, "MILLRACE_LOG_EVERY": "1"}, stdout=subprocess.PIPE, text=True)
     sizes, steps = SIZES.search(done.stdout), STEP.findall(done.stdout)
     if done.returncode or not sizes or len(steps) <= arguments.skip:
         sys.exit(f"status {done.returncode} and {len(steps)} steps, expected more than {arguments.skip}: {' '.join(arguments.command)}")

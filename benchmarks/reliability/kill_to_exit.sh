@@ -9,7 +9,7 @@ survivors=() launchers=()
 for ((trial = 0; trial < trials; ++trial)); do
   run=$folder/$trial
   mpirun --allow-run-as-root --oversubscribe --bind-to none -np 4 "$build/millrace" train configs/runs/tiny.toml run.directory="$run" \
-    data.text=configs train.steps=2000 train.batch=1 train.sequence=32 train.threads=1 pipeline.ranks=4 cluster.timeout_ms=20000 >"$run.out" 2>"$run.err" &
+    data.text=configs train.steps=2000 train.batch=1 train.sequence=32 train.threads=1 pipeline.ranks=4 cluster.timeout_ms=20000 log.every=1 >"$run.out" 2>"$run.err" &
   launcher=$!
   until grep -q "step $((trial + 2))/" "$run.out" 2>/dev/null; do sleep 0.01; kill -0 $launcher; done
   mapfile -t members < <(pgrep -P $launcher)

@@ -72,7 +72,7 @@ Outcome train(BenchOptions options) {
   const tests::TemporaryFolder folder;
   const auto path = folder / "metrics.jsonl";
   runtime::MetricsFile metrics(path);
-  RunReporter reporter(false, 0, &metrics);
+  RunReporter reporter({}, &metrics);
   CoordinatorSetup setup;
   setup.ranks = options.ranks;
   setup.model_stages = bench.plan.schedule.placement.model_stages();

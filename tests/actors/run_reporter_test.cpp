@@ -29,7 +29,7 @@ std::string told_of(RunReporter& reporter, const std::vector<CheckpointCommitted
 }
 
 TEST(RunReporter, WarnsOfWhatDoesNotWorkBesideACheckpointOnceWhileItLasts) {
-  RunReporter reporter(false, 0, nullptr);
+  RunReporter reporter({}, nullptr);
   const auto undeleted = [](std::int64_t step) {
     return CheckpointCommitted{step, "", {{Cause::deletion, fmt::format("an old checkpoint could not be deleted: step {}", step - 20)}}};
   };
@@ -48,7 +48,7 @@ TEST(RunReporter, WarnsOfWhatDoesNotWorkBesideACheckpointOnceWhileItLasts) {
 }
 
 TEST(RunReporter, AFailedAttemptDoesNotMeanThatDeletingWorksAgain) {
-  RunReporter reporter(false, 0, nullptr);
+  RunReporter reporter({}, nullptr);
   const CheckpointCommitted undeleted{30, "", {{Cause::deletion, "an old one"}}};
   const auto text = told_of(reporter, {undeleted, {40, "rank 0: disk full", {}}, undeleted});
   EXPECT_EQ(count_of(text, "an old one"), 1) << text;
@@ -62,7 +62,7 @@ TEST(RunReporter, TellsItsListenersOfEveryCheckpoint) {
     void checkpoint(const CheckpointCommitted& result) override { history.add_checkpoint(result); }
     LiveHistory history;
   } listener;
-  RunReporter reporter(false, 0, nullptr);
+  RunReporter reporter({}, nullptr);
   reporter.also(&listener);
   (void)told_of(reporter, {{10, "", {}}, {20, "disk full", {{Cause::deletion, "its folder is left"}}}});
   auto checkpoints = listener.history.read().checkpoints;
@@ -74,6 +74,50 @@ TEST(RunReporter, TellsItsListenersOfEveryCheckpoint) {
   checkpoints = listener.history.read().checkpoints;
   EXPECT_EQ(checkpoints.step, 30);
   EXPECT_TRUE(checkpoints.problems.empty());
+}
+
+/// What a run of `steps` steps prints, each of which takes `seconds`.
+std::string printed(const LogSettings& log, std::int64_t steps, double seconds) {
+  RunReporter reporter(log, nullptr);
+  ::testing::internal::CaptureStdout();
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    StepRecord record;
+    record.step = step;
+    record.steps = steps;
+    record.seconds = seconds;
+    reporter.step(record);
+  }
+  EXPECT_TRUE(cluster::drain_console(std::chrono::seconds(60)));
+  return ::testing::internal::GetCapturedStdout();
+}
+
+TEST(RunReporter, ShowsEveryTenthStepAndTheFirstAndTheLast) {
+  const std::string text = printed({}, 23, 0.5);
+  EXPECT_EQ(count_of(text, "\n"), 4) << text;
+  for (const char* step : {"step 1/23", "step 10/23", "step 20/23", "step 23/23"}) EXPECT_EQ(count_of(text, step), 1) << text;
+  EXPECT_EQ(count_of(printed({.every = 1}, 23, 0.5), "\n"), 23);
+  EXPECT_EQ(count_of(printed({.every = 100}, 23, 0.5), "\n"), 2);
+}
+
+TEST(RunReporter, ShowsASlowStepEachMinute) {
+  const std::string text = printed({.every = 100}, 8, 25);
+  EXPECT_EQ(count_of(text, "\n"), 4) << text;
+  for (const char* step : {"step 1/8", "step 4/8", "step 7/8", "step 8/8"}) EXPECT_EQ(count_of(text, step), 1) << text;
+}
+
+TEST(RunReporter, UpdatesALineOfATerminalInPlace) {
+  const auto columns = [] { return std::size_t{30}; };
+  const std::string text = printed({.columns = columns}, 12, 0.5);
+  EXPECT_EQ(count_of(text, "\r\033[K"), 12) << text;
+  EXPECT_EQ(count_of(text, "\n"), 0) << text;
+  std::size_t begin = 0;
+  while ((begin = text.find("\r\033[K", begin)) != std::string::npos) {
+    begin += 4;
+    EXPECT_LT(text.substr(begin, text.find('\r', begin) - begin).size(), 30U);
+  }
+  const std::string with_lines = printed({.every = 5, .columns = columns}, 12, 0.5);
+  EXPECT_EQ(count_of(with_lines, "\r\033[K"), 12) << with_lines;
+  EXPECT_EQ(count_of(with_lines, "\n"), 4) << with_lines;
 }
 
 }  // namespace

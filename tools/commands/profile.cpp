@@ -73,7 +73,8 @@ int profile(const Arguments& parsed) {
     if (session.leads()) print_warnings(*run);
     settings.run = settings_of(run->config, build_id());
     settings.stepped = [line = actors::LogLine(0)](const actors::StepRecord& record) mutable {
-      std::fputs((line.format(record) + "\n").c_str(), stdout);  // fmt::print would throw if stdout cannot be written
+      line.add(record);
+      std::fputs((line.aligned() + "\n").c_str(), stdout);  // fmt::print would throw if stdout cannot be written
       std::fflush(stdout);
     };
     if (auto measured = actors::profile_training(session, settings)) {

@@ -1,6 +1,8 @@
 #include "tools/commands/terminal.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,11 +11,26 @@
 
 namespace millrace::tools {
 
+namespace {
+
+/// Where mpirun's output goes.
+std::string output_of_mpirun(int descriptor) { return fmt::format("/proc/{}/fd/{}", getppid(), descriptor); }
+
+}  // namespace
+
 bool watched(const cluster::Launch& launch, int descriptor) {
   if (!launch.under_mpirun) return isatty(descriptor) != 0;
   std::error_code error;
-  const auto output = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", getppid(), descriptor), error).string();
+  const auto output = std::filesystem::read_symlink(output_of_mpirun(descriptor), error).string();
   return !error && (output.starts_with("/dev/pts/") || output.starts_with("/dev/tty"));
+}
+
+std::size_t terminal_columns(const cluster::Launch& launch, int descriptor) {
+  winsize size{};
+  const int opened = launch.under_mpirun ? open(output_of_mpirun(descriptor).c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK) : -1;
+  const bool known = ioctl(launch.under_mpirun ? opened : descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  if (opened >= 0) close(opened);
+  return known ? size.ws_col : 80;
 }
 
 void ProgressLine::show(std::string_view text) {

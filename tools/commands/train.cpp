@@ -47,7 +47,8 @@ int train(const Arguments& parsed) {
   session.carry_out([&] {
     if (session.leads()) print_warnings(*run);
     auto settings = settings_of(run->config, build_id());
-    settings.terminal = watched(session.launch(), STDOUT_FILENO);
+    if (watched(session.launch(), STDOUT_FILENO))
+      settings.terminal_columns = [&launch = session.launch()] { return terminal_columns(launch, STDOUT_FILENO); };
     settings.profiled = write_live_profile;
     actors::train(session, settings);
     if (session.leads() && !run->config.directory.empty()) draw_curves(run->config.directory);
