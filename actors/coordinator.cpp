@@ -305,7 +305,7 @@ void Coordinator::handle(const EvaluationReport& message) {
         fmt::format("{}, stage {}, {}: {} of held-out microbatch {} is {}; the step was not saved, and the run ends",
                     setup_.rank_text(rank), loss.bad->stage, describe(), term_text(loss), loss.bad->microbatch, loss.bad->value));
   }
-  port_.evaluated({step_, loss.main, setup_.evaluation_targets, loss.shown()});
+  port_.evaluated({step_, loss.main, setup_.evaluation_targets, loss.shown(), setup_.train.loss == "cross_entropy"});
   save_and_go_on();
 }
 

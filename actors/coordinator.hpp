@@ -66,9 +66,10 @@ struct StepRecord {
 /// One finished evaluation on the held-out microbatches.
 struct EvaluationRecord {
   std::int64_t step = 0;                        // number of steps done before it
-  double loss = 0;                              // without auxiliary terms: nats per token
+  double loss = 0;                              // without auxiliary terms
   std::int64_t targets = 0;                     // number of tokens that it is the mean over
   std::vector<runtime::StepLoss::Named> terms;  // of the loss; empty if it has only one
+  bool in_nats = true;                          // the loss is nats per token: train.loss is cross_entropy
 };
 
 /// The effects that the coordinator can have. The actor implements it; tests record the calls.

@@ -223,6 +223,9 @@ void train_keys(std::vector<Key>& keys) {
       between(bind("train.skip_factor", identity, "Number of standard deviations above the mean from which on a loss or norm is a spike.",
                    MEMBER(train.skip_factor)),
               0, 1e6));
+  keys.push_back(bind("train.loss", identity,
+                      "The loss of the output head: cross_entropy, or one that a program of your own adds (examples/outside).",
+                      MEMBER(train.loss)));
   keys.push_back(between(
       bind("train.z_loss", identity, "Weight of the squared logarithm of the softmax's sum. 0: none.", MEMBER(train.z_loss)), 0, 1000));
   keys.push_back(

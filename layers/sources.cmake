@@ -44,6 +44,7 @@ target_sources(millrace_layers PRIVATE
   hyper_connections.cpp
   initial_values.cpp
   losses/cross_entropy.cpp
+  losses/output_loss.cpp
   mlp.cpp
   moe/capacity.cpp
   moe/expert_sum.cpp

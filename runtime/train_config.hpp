@@ -57,6 +57,7 @@ struct TrainConfig {
   std::int64_t ramp_microbatches = 0;       // microbatches of the first steps; 0: all steps have train.microbatches
   std::int64_t ramp_increment = 1;          // by which they grow
   std::int64_t ramp_rows = 0;               // rows until they have grown to train.microbatches
+  std::string loss = "cross_entropy";       // a name of layers/losses/output_loss.hpp
   double z_loss = 0.0;                      // weight of log(Z)^2
   double balance_loss = 0.0;                // of routers, a mean over the layers with experts
   double router_z_loss = 0.0;               // weight of log(Z)^2 of routers

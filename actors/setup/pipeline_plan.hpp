@@ -73,7 +73,8 @@ struct ReplicaGroup {
 
 /// The weights of [train] in the form that programs are built with.
 [[nodiscard]] inline runtime::LossWeights loss_weights(const runtime::TrainConfig& train) {
-  return {.z_loss = train.z_loss,
+  return {.output = train.loss,
+          .z_loss = train.z_loss,
           .balance_loss = train.balance_loss,
           .router_z_loss = train.router_z_loss,
           .indexer_loss = train.indexer_loss,

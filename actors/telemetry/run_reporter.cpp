@@ -89,8 +89,10 @@ void RunReporter::record_step(const StepRecord& record) {
 
 void RunReporter::evaluation(const EvaluationRecord& record, bool recorded) {
   const double loss = record.loss;
-  say(fmt::format("evaluation after step {} | held-out loss {:.4f} nats per token ({:.4f} bits, perplexity {:.2f}) on {} targets{}",
-                  record.step, loss, loss / std::log(2.0), std::exp(loss), record.targets, terms_text(record.terms)));
+  const auto unit = record.in_nats ? fmt::format(" nats per token ({:.4f} bits, perplexity {:.2f})", loss / std::log(2.0), std::exp(loss))
+                                   : std::string();
+  say(fmt::format("evaluation after step {} | held-out loss {:.4f}{} on {} targets{}", record.step, loss, unit, record.targets,
+                  terms_text(record.terms)));
   for (auto* listener : listeners_) listener->evaluation(record, recorded);
   if (metrics_ == nullptr || recorded) return;
   runtime::MetricsRecord line;

@@ -8,7 +8,7 @@ runtime::ValueId head_weight(runtime::ProgramBuilder& builder, const HeadTable& 
   return builder.parameter(table.name, shape, {.stored = {{table.width, table.vocabulary}, true, {}}, .use = table.use});
 }
 
-runtime::ValueId output_loss(runtime::ProgramBuilder& builder, const HeadOperands& head, runtime::ValueId targets) {
+runtime::ValueId cross_entropy(runtime::ProgramBuilder& builder, const HeadOperands& head, runtime::ValueId targets) {
   return runtime::linear_cross_entropy(builder, head.h, head_weight(builder, head.table), targets, head.form, "cross_entropy");
 }
 

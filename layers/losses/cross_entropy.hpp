@@ -29,7 +29,7 @@ struct HeadOperands {
 
 /// Output projection of h, and the loss for targets i32 [T] in the same operation, summed over the valid ones: f64 [2] {loss
 /// sum, z-loss sum}. With head.form.z_loss > 0 each valid target adds z_loss · log(Z)² (PaLM, arXiv 2204.02311, section 5).
-[[nodiscard]] runtime::ValueId output_loss(runtime::ProgramBuilder& builder, const HeadOperands& head, runtime::ValueId targets);
+[[nodiscard]] runtime::ValueId cross_entropy(runtime::ProgramBuilder& builder, const HeadOperands& head, runtime::ValueId targets);
 
 /// fp32 logits [T, vocabulary], for sampling and comparison.
 [[nodiscard]] runtime::ValueId output_logits(runtime::ProgramBuilder& builder, const HeadOperands& head);

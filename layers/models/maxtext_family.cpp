@@ -18,6 +18,7 @@
 #include "layers/formats/maxtext/config.hpp"
 #include "layers/hyper_connections.hpp"
 #include "layers/losses/cross_entropy.hpp"
+#include "layers/losses/output_loss.hpp"
 #include "layers/models/shared_layers.hpp"
 #include "layers/per_layer_inputs.hpp"
 #include "runtime/program/operations.hpp"
@@ -396,7 +397,7 @@ HeadOperands MaxTextFamily::mtp_head(ProgramBuilder& builder, const ModelSpec& m
 
 ValueId MaxTextFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {
   const HeadOperands head = mtp_head(builder, model, 0, x);
-  return want_logits ? output_logits(builder, head) : output_loss(builder, head, builder.batch("targets"));
+  return want_logits ? output_logits(builder, head) : output_loss(builder, model.losses.output, head, builder.batch("targets"));
 }
 
 ValueId MaxTextFamily::mtp_embedding(ProgramBuilder& builder, const ModelSpec& model, int module) const {

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "kernels/base/check.hpp"
+#include "layers/losses/output_loss.hpp"
 #include "runtime/program/operations.hpp"
 
 namespace millrace::layers {
@@ -55,14 +56,14 @@ Streams mtp_module(runtime::ProgramBuilder& builder, const MtpFamily& family, co
 void mtp_losses(runtime::ProgramBuilder& builder, const MtpFamily& family, const ModelSpec& model, const Streams& in,
                 runtime::LossTerm lm_loss) {
   const HeadOperands main = family.mtp_head(builder, model, 0, in.at(runtime::hidden_port));
-  builder.loss_term(std::move(lm_loss), output_loss(builder, main, builder.batch("targets")));
+  builder.loss_term(std::move(lm_loss), output_loss(builder, model.losses.output, main, builder.batch("targets")));
   for (int module = 1; module <= model.modules; ++module) {
     builder.enter(-1, fmt::format("mtp_head.{}", module));
     const runtime::ValueId targets = mtp_shifted(builder, model, "targets", module, -1);
     const HeadOperands ahead = family.mtp_head(builder, model, module, in.at(mtp_stream(module)));
     builder.loss_term(
         {.name = "mtp_loss", .weight = model.losses.mtp_loss, .denominator = runtime::Denominator::mtp_targets, .auxiliary = true},
-        output_loss(builder, ahead, targets));
+        output_loss(builder, model.losses.output, ahead, targets));
     if (module == model.losses.mtp_eval_module) acceptance(builder, model, module, main, ahead, targets);
   }
   builder.enter(-1, "");

@@ -15,6 +15,7 @@
 #include "layers/attention/latent.hpp"
 #include "layers/embedding.hpp"
 #include "layers/losses/cross_entropy.hpp"
+#include "layers/losses/output_loss.hpp"
 #include "layers/mlp.hpp"
 #include "layers/models/layer_streams.hpp"
 #include "layers/models/shared_layers.hpp"
@@ -409,7 +410,7 @@ HeadOperands StandardFamily::mtp_head(ProgramBuilder& builder, const ModelSpec& 
 
 ValueId StandardFamily::head(ProgramBuilder& builder, const ModelSpec& model, const Streams& x, bool want_logits) const {
   const HeadOperands head = mtp_head(builder, model, 0, x);
-  return want_logits ? output_logits(builder, head) : output_loss(builder, head, builder.batch("targets"));
+  return want_logits ? output_logits(builder, head) : output_loss(builder, model.losses.output, head, builder.batch("targets"));
 }
 
 ValueId StandardFamily::mtp_embedding(ProgramBuilder& builder, const ModelSpec& model, int module) const {

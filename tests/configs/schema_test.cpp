@@ -44,10 +44,10 @@ TEST(Schema, HasTheKeysThatScriptsRelyOn) {
   // The number of keys for families and the mesh, with what trains their indexers and modules, for optimizers and for recipes grows with
   // these; all other sections stay small.
   const auto grows = [](const Key& key) {
-    const bool is_of_recipe =
-        std::ranges::any_of(std::vector<std::string>{"train.skip_", "train.ramp_", "train.qk_clip", "train.trainable", "train.group",
-                                                     "train.average_decay", "evaluate.average", "train.accumulation_steps", "train.leaf"},
-                            [&](const std::string& prefix) { return key.name.starts_with(prefix); });
+    const bool is_of_recipe = std::ranges::any_of(
+        std::vector<std::string>{"train.skip_", "train.ramp_", "train.qk_clip", "train.trainable", "train.group", "train.average_decay",
+                                 "evaluate.average", "train.loss", "train.accumulation_steps", "train.leaf"},
+        [&](const std::string& prefix) { return key.name.starts_with(prefix); });
     return is_of_recipe || section_of(key.name) == "model" || section_of(key.name) == "mesh" || section_of(key.name) == "experts" ||
            key.name.starts_with("train.indexer_") || key.name.starts_with("train.mtp_") ||
            std::ranges::any_of(runtime::optimizer_choices, [&](const auto& choice) { return choice.reads(key.name); });

@@ -3,7 +3,7 @@ millrace_add_test_library(millrace_model_fixture SOURCES model_fixture.cpp LIBRA
 millrace_add_test(layers_model_test
   SOURCES rounding_noise.cpp golden_test.cpp golden_bf16_test.cpp steps_test.cpp splits_test.cpp causality_test.cpp
           maxtext_rope_test.cpp model_folder_test.cpp llmc_file_test.cpp odd_sizes_test.cpp indexer_test.cpp loss_terms_test.cpp
-          streams_test.cpp
+          streams_test.cpp output_loss_test.cpp
   LIBRARIES millrace_model_fixture nlohmann_json::nlohmann_json)
 millrace_add_test(layers_experts_test
   SOURCES capacity_test.cpp expert_group_test.cpp mixture_of_experts_test.cpp router_bias_test.cpp

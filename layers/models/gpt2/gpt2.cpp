@@ -10,6 +10,7 @@
 #include "layers/embedding.hpp"
 #include "layers/formats/hugging_face/config.hpp"
 #include "layers/losses/cross_entropy.hpp"
+#include "layers/losses/output_loss.hpp"
 #include "layers/models/gpt2/config.hpp"
 #include "layers/models/model_family.hpp"
 #include "layers/norm.hpp"
@@ -146,7 +147,7 @@ class Gpt2 final : public ModelFamily {
                                       .width = model.width,
                                       .use = model.tied ? 1 : 0},
                             .form = {.z_loss = static_cast<float>(model.losses.z_loss)}};
-    return want_logits ? output_logits(builder, head) : output_loss(builder, head, builder.batch("targets"));
+    return want_logits ? output_logits(builder, head) : output_loss(builder, model.losses.output, head, builder.batch("targets"));
   }
 
   [[nodiscard]] Initial initial(const ModelSpec& model, const std::string& name, const kernels::Shape& shape) const override {
