@@ -36,15 +36,13 @@ std::string rate_text(const runtime::TrainConfig& train) {
 }  // namespace
 
 void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& session, const RankResources& needs,
-               const runtime::Machine& machine, const RunBeginning& beginning, const DatasetBatches& batches, const HeldOut& held_out,
+               const runtime::Machine& machine, const RunBeginning& beginning, const DataSource& batches, const HeldOut& held_out,
                const JobConfig& job) {
   auto& reporter = telemetry.reporter();
   reporter.say(fmt::format("model     {} | {} | {} layers, hidden {}, vocabulary {} | {}", layers::family_title(plan.model),
                            parameters_text(plan.parameters), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
                            runtime::dtype_text(plan.compute)));
-  const auto& data = batches.dataset();
-  reporter.say(fmt::format("data      {} tokens{} in {} files", runtime::count_text(static_cast<double>(data.train->size())),
-                           data.format.empty() ? "" : " (" + data.format + ")", data.train_files));
+  reporter.say(fmt::format("data      {}", batches.describe()));
   reporter.say(fmt::format("held out  {}{}", held_out.text,
                            held_out.microbatches > 0 ? fmt::format(" | {} microbatches per evaluation", held_out.microbatches) : ""));
   reporter.say(fmt::format("pipeline  {}{} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.copies_text(),

@@ -10,7 +10,7 @@ namespace millrace::actors {
 /// Prints the first lines of a run: model, data, pipeline, machine, optimizer, run directory and status page if there are any. In
 /// process 0.
 void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& session, const RankResources& needs,
-               const runtime::Machine& machine, const RunBeginning& beginning, const DatasetBatches& batches, const HeldOut& held_out,
+               const runtime::Machine& machine, const RunBeginning& beginning, const DataSource& batches, const HeldOut& held_out,
                const JobConfig& job);
 
 }  // namespace millrace::actors

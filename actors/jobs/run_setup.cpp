@@ -26,10 +26,10 @@ CoordinatorSetup coordinator_setup(const runtime::TrainConfig& train, const Pipe
   return setup;
 }
 
-IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DatasetBatches& batches, std::int64_t threads,
+IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DataSource& batches, std::int64_t threads,
                           const runtime::TokenCompression* compression) {
   keys["train.threads"] = std::to_string(threads);
-  keys["data"] = batches.dataset().fingerprint;
+  keys["data"] = batches.fingerprint();
   keys["train.accumulators"] = std::to_string(plan.parts());  // two directions always have separate sums of their own
   if (plan.has_experts()) keys["train.expert_accumulators"] = std::to_string(plan.expert_parts());
   if (compression != nullptr) keys["data.token_compression"] = compression_hash(*compression);
@@ -49,8 +49,8 @@ runtime::Dataset open_data(runtime::DataConfig data, std::int64_t vocabulary, bo
   return opened;
 }
 
-HeldOut held_out(const runtime::EvaluateConfig& evaluate, const DatasetBatches& batches) {
-  HeldOut result{batches.evaluation_microbatches(), batches.dataset().held_out_text};
+HeldOut held_out(const runtime::EvaluateConfig& evaluate, const DataSource& batches) {
+  HeldOut result{batches.evaluation_microbatches(), batches.held_out_text()};
   if (evaluate.batches > 0) result.microbatches = std::min(result.microbatches, evaluate.batches);
   if (result.microbatches > 0 && batches.evaluation_targets(result.microbatches) == 0) {
     result.microbatches = 0;

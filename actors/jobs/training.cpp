@@ -58,8 +58,20 @@ void check_evaluation(const Session& session, const runtime::EvaluateConfig& eva
   if (session.leads()) cluster::log_warning("{}", message);
 }
 
+/// A run has one source of data, which counts the targets of all losses.
+void check_source(const RunSettings& settings) {
+  if (!settings.data_source) return;
+  for (const auto& [key, files] : {std::pair("data.text", &settings.data.text), {"data.tokens", &settings.data.tokens}})
+    MILLRACE_CHECK(files->empty(), ExitCode::config, "actors.training",
+                   "{} = {}, but this program reads data of its own (RunSettings::data_source), expected neither data.text nor data.tokens",
+                   key, fmt::join(*files, ","));
+  MILLRACE_CHECK(settings.model.mtp_layers == 0 || settings.data_source->mtp_targets(0) > 0, ExitCode::config, "actors.training",
+                 "model.mtp_layers = {}, but the program's data source counts no targets for them, expected DataSource::mtp_targets()",
+                 settings.model.mtp_layers);
+}
+
 /// The coordinator of a training run, which also evaluates, saves and samples.
-CoordinatorSetup whole_run(const RunSettings& settings, const PipelinePlan& plan, const DatasetBatches& batches, std::int64_t first_step,
+CoordinatorSetup whole_run(const RunSettings& settings, const PipelinePlan& plan, const DataSource& batches, std::int64_t first_step,
                            std::int64_t evaluation_microbatches) {
   auto setup = coordinator_setup(settings.train, plan, batches, first_step);
   setup.evaluate = settings.evaluate;
@@ -89,16 +101,15 @@ RankResources resources(Session& session, const RunSettings& settings, std::int6
 }
 
 /// Checks that the data of all processes, and of the run that is resumed, are the same. Returns the run's complete identity.
-IdentityKeys agree_on_identity(Session& session, const RunSettings& settings, const PipelinePlan& plan, const DatasetBatches& batches,
+IdentityKeys agree_on_identity(Session& session, const RunSettings& settings, const PipelinePlan& plan, const DataSource& batches,
                                std::int64_t threads, const runtime::TokenCompression* compression, const RunDirectory* directory) {
   auto identity = run_identity(settings.identity.keys, plan, batches, threads, compression);
   if (directory != nullptr) directory->check_identity(identity);
   const auto check = [&](const DataContent& found) {
     if (directory != nullptr) directory->check_content(found);
   };
-  const auto& data = batches.dataset();
   const bool writes = !settings.directory.empty();
-  const auto content = agree_on_content(session, data.files, data.fingerprint, settings.directory, writes, check);
+  const auto content = agree_on_content(session, batches.files(), batches.fingerprint(), settings.directory, writes, check);
   identity[data_content_key] = content.hash();
   if (writes && !content.contents.empty()) record_content(content, settings.directory, session.launch().process);
   return identity;
@@ -166,15 +177,20 @@ void train(Session& session, const RunSettings& settings) {
 
   // The state from which the run continues, and its data.
   const auto shape = batch_shape(settings.train, settings.data, settings.model);
-  std::optional<DatasetBatches> opened(std::in_place, open_data(settings.data, settings.model.vocab_size, false), shape);
+  check_source(settings);
+  const auto open = [&](bool whole) -> std::shared_ptr<const DataSource> {
+    if (settings.data_source) return settings.data_source;
+    return std::make_shared<DatasetBatches>(open_data(settings.data, settings.model.vocab_size, whole), shape);
+  };
+  auto opened = open(false);
   std::unique_ptr<RunDirectory> directory;
   if (session.leads() && !settings.directory.empty())
     directory = std::make_unique<RunDirectory>(settings.directory, settings.checkpoint.keep, settings.identity);
   const auto* const newest = directory ? directory->checkpoint() : nullptr;
   const auto beginning = agree_on_beginning(session, settings.train.threads, newest);
   if (session.leads() && records) runtime::forget_hashes(settings.directory, beginning.step);
-  if (beginning.whole) opened.emplace(open_data(settings.data, settings.model.vocab_size, true), shape);
-  const DatasetBatches& batches = *opened;
+  if (beginning.whole) opened = open(true);
+  const DataSource& batches = *opened;
   const HeldOut held = held_out(settings.evaluate, batches);
   check_evaluation(session, settings.evaluate, beginning, held);
   const auto compression = open_compression(settings.model, compression_source(settings.data, settings.model_from));
@@ -199,7 +215,8 @@ void train(Session& session, const RunSettings& settings) {
                        .first_step = beginning.step,
                        .steps = settings.train.steps,
                        .metrics = start.checkpoint.metrics,
-                       .profiled = settings.profiled},
+                       .profiled = settings.profiled,
+                       .listeners = settings.listeners},
                       std::move(server));
   std::promise<Ending> outcome;
   caf::actor coordinator;

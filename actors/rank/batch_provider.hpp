@@ -1,12 +1,16 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/data/batch_source.hpp"
 #include "runtime/data/dataset.hpp"
+#include "runtime/units.hpp"
 
 namespace millrace::actors {
 
@@ -26,8 +30,24 @@ class BatchProvider {
   [[nodiscard]] virtual std::int64_t evaluation_mtp_targets(std::int64_t /*microbatches*/, int /*module*/) const { return 0; }
 };
 
+/// The data of a run: its batches, and what identifies them. A program with data of its own derives from it (RunSettings::data_source).
+class DataSource : public BatchProvider {
+ public:
+  /// Part of the run's identity: all processes must have the same, and so must the run that resumes this one.
+  [[nodiscard]] virtual std::string fingerprint() const = 0;
+  /// What training reads, for the lines at the start of a run: "1.2M tokens in 7 files".
+  [[nodiscard]] virtual std::string describe() const = 0;
+  /// The files behind it, whose content is hashed: resuming with other content is refused. Default: none.
+  [[nodiscard]] virtual std::vector<runtime::DataFile> files() const { return {}; }
+  /// What is held out for evaluations, or why nothing is. Default: nothing is.
+  [[nodiscard]] virtual std::string held_out_text() const { return "nothing"; }
+  [[nodiscard]] std::int64_t evaluation_microbatches() const override { return 0; }
+  void fill_evaluation(std::int64_t, const runtime::BatchView&) const override {}
+  [[nodiscard]] std::int64_t evaluation_targets(std::int64_t) const override { return 0; }
+};
+
 /// Batches from the run's data set.
-class DatasetBatches : public BatchProvider {
+class DatasetBatches : public DataSource {
  public:
   DatasetBatches(runtime::Dataset dataset, const runtime::BatchShape& shape)
       : dataset_(std::move(dataset)), train_(*dataset_.train, shape) {
@@ -35,6 +55,13 @@ class DatasetBatches : public BatchProvider {
   }
   [[nodiscard]] const runtime::Dataset& dataset() const noexcept { return dataset_; }
 
+  [[nodiscard]] std::string fingerprint() const override { return dataset_.fingerprint; }
+  [[nodiscard]] std::string describe() const override {
+    return fmt::format("{} tokens{} in {} files", runtime::count_text(static_cast<double>(dataset_.train->size())),
+                       dataset_.format.empty() ? "" : " (" + dataset_.format + ")", dataset_.train_files);
+  }
+  [[nodiscard]] std::vector<runtime::DataFile> files() const override { return dataset_.files; }
+  [[nodiscard]] std::string held_out_text() const override { return dataset_.held_out_text; }
   void fill(std::int64_t step, std::int64_t microbatch, const runtime::BatchView& batch) const override {
     train_.fill(step, microbatch, batch);
   }

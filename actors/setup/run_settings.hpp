@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/setup/job_config.hpp"
 #include "actors/setup/pipeline_plan.hpp"
@@ -11,7 +13,9 @@
 
 namespace millrace::actors {
 
+class DataSource;
 class Pipeline;
+class RunListener;
 
 /// A resolved run description and what the command adds to it (tools/commands/run_settings.hpp). Only the jobs read it (train(),
 /// profile_training(), SteppedRun); each component gets the section that it needs.
@@ -26,6 +30,12 @@ struct RunSettings : JobConfig {
   /// Called in process 0, on its main thread while the job runs, with a requested profile and the folder for it. Returns the
   /// message to print; an exception is printed as well and does not stop the run. Empty: profiles cannot be requested.
   std::function<std::string(runtime::Measured measured, const std::string& folder)> profiled;
+
+  /// The data in place of those of [data], in every process of the job. Null: data.text or data.tokens.
+  std::shared_ptr<const DataSource> data_source;
+
+  /// Called in process 0 with every step and every evaluation of a training run. Not owned.
+  std::vector<RunListener*> listeners;
 
   [[nodiscard]] PlanRequest plan_request() const {
     return {model, train, pipeline, rematerialize, kernels::device_kind(device), !data.packing, internal_metrics, mesh};

@@ -52,6 +52,7 @@ Telemetry::Telemetry(Session& session, const PipelinePlan& plan, const RankResou
                      std::unique_ptr<cluster::StatusServer> server)
     : setup_(std::move(setup)), reporter_(setup_.log, setup_.metrics), gather_(session, pipeline), server_(std::move(server)) {
   if (!session.leads()) return;
+  for (RunListener* listener : setup_.listeners) reporter_.also(listener);
   if (server_) reporter_.also(&live_.emplace(live_run(setup_, plan, session), session, pipeline));
   if (setup_.directory.empty()) return;
   if (setup_.tensorboard) reporter_.also(&tensorboard_.emplace(setup_.directory, setup_.first_step));

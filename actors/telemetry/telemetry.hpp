@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "actors/telemetry/live_profile.hpp"
 #include "actors/telemetry/live_status.hpp"
@@ -33,6 +34,7 @@ struct TelemetrySetup {
   runtime::MetricsFile* metrics = nullptr;  // may be null; must outlive the telemetry
   /// Writes a requested profile to a folder (RunSettings::profiled); empty: profiles cannot be requested.
   std::function<std::string(runtime::Measured measured, const std::string& folder)> profiled;
+  std::vector<RunListener*> listeners;  // of the program; not owned
 };
 
 /// The complete output of a training run: lines and metrics.jsonl, TensorBoard's files, the status port, requested profiles.
