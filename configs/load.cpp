@@ -413,6 +413,8 @@ LoadedRun load(const LoadRequest& request) {
   return run;
 }
 
+std::string toml_version() { return fmt::format("TOML++ {}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH); }
+
 std::vector<std::string> environment_of_process() {
   std::vector<std::string> environment;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) environment.emplace_back(*entry);

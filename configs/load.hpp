@@ -58,6 +58,9 @@ struct LoadedRun {
 /// wrong type, a value out of range, values that contradict each other; Error(usage) for an override without "=".
 [[nodiscard]] LoadedRun load(const LoadRequest& request);
 
+/// "TOML++ 3.3.0": the library that reads run descriptions.
+[[nodiscard]] std::string toml_version();
+
 /// The environment of this process, for LoadRequest::environment.
 [[nodiscard]] std::vector<std::string> environment_of_process();
 

@@ -1,6 +1,9 @@
 #include "configs/presets.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <system_error>
 
 #include "kernels/base/check.hpp"
@@ -8,21 +11,51 @@
 
 namespace millrace::configs {
 namespace fs = std::filesystem;
+namespace {
 
-fs::path find_configs_folder() {
+constexpr const char* presets_component = "configs.presets";
+
+bool has_presets(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_directory(folder / "models", error);
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+}  // namespace
+
+std::vector<fs::path> configs_folders() {
+  std::vector<fs::path> folders;
+  if (const char* share = std::getenv("MILLRACE_SHARE"); share != nullptr && *share != '\0') {
+    folders.push_back(fs::path(share) / "configs");
+    MILLRACE_CHECK(has_presets(folders.back()), ExitCode::config, presets_component,
+                   "MILLRACE_SHARE = {}, expected a folder with configs/models, such as /usr/share/millrace", share);
+  }
   std::error_code error;
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  for (fs::path folder = executable.parent_path(); !folder.empty(); folder = folder.parent_path()) {
-    for (const char* place : {"configs", "share/millrace/configs"}) {
-      if (fs::is_directory(folder / place / "models", error)) return folder / place;
-    }
+  const fs::path beside = executable.parent_path();
+  folders.push_back((beside.parent_path() / "share/millrace/configs").lexically_normal());
+  for (fs::path folder = beside; !folder.empty(); folder = folder.parent_path()) {
+    if (has_presets(folder / "configs")) folders.push_back(folder / "configs");
     if (folder == folder.root_path()) break;
   }
-  const fs::path source = MILLRACE_CONFIGS_FOLDER;
-  MILLRACE_CHECK(fs::is_directory(source / "models", error), ExitCode::config, "configs.presets",
-                 "no folder configs/models above {} and none at {}; keep the presets beside the executable", executable.string(),
-                 source.string());
-  return source;
+  for (const char* built_in : {MILLRACE_CONFIGS_FOLDER, MILLRACE_INSTALLED_CONFIGS})
+    if (std::ranges::find(folders, fs::path(built_in)) == folders.end()) folders.emplace_back(built_in);
+  return folders;
+}
+
+fs::path find_configs_folder() {
+  const auto folders = configs_folders();
+  const auto found = std::ranges::find_if(folders, has_presets);
+  if (found != folders.end()) return *found;
+  std::vector<std::string> searched;
+  for (const auto& folder : folders) searched.push_back(folder.string());
+  fail(ExitCode::config, presets_component,
+       "no presets: searched {}, expected one of them with models/ in it; MILLRACE_SHARE may name the folder above configs/",
+       fmt::join(searched, ", "));
 }
 
 std::vector<std::string> preset_names(const fs::path& folder) {
@@ -37,13 +70,29 @@ std::vector<std::string> preset_names(const fs::path& folder) {
 
 fs::path find_preset(const std::string& preset, const fs::path& folder, const std::string& place) {
   const bool is_path = preset.ends_with(".toml");
-  const fs::path file = is_path ? fs::path(preset) : folder / (preset + ".toml");
-  std::error_code error;
-  if (fs::is_regular_file(file, error)) return file;
+  fs::path file = is_path ? fs::path(preset) : folder / (preset + ".toml");
+  if (is_file(file)) return file;
   if (is_path) fail(ExitCode::config, "configs.load", "{}: model.preset = {}: no such file", place, preset);
   const auto names = preset_names(folder);
-  fail(ExitCode::config, "configs.load", "{}: model.preset = {}, expected one of {}{}", place, preset, fmt::join(names, ", "),
-       did_you_mean(preset, names));
+  fail(ExitCode::config, "configs.load", "{}: model.preset = {}, which is not in {}, expected one of {}{}", place, preset, folder.string(),
+       fmt::join(names, ", "), did_you_mean(preset, names));
+}
+
+fs::path find_run(const std::string& run, const fs::path& runs) {
+  std::error_code error;
+  if (fs::exists(run, error)) return run;  // what is no regular file is refused where it is read
+  const bool is_name = !fs::path(run).has_parent_path();
+  const std::string name = run.ends_with(".toml") ? run.substr(0, run.size() - 5) : run;
+  if (fs::path file = runs / (name + ".toml"); is_name && is_file(file)) return file;
+  const auto names = preset_names(runs);
+  fail(ExitCode::config, "configs.load", "{}: no such file{}, expected one, or one of the runs in {}: {}{}", run,
+       error && error != std::errc::no_such_file_or_directory ? " (" + error.message() + ")" : "", runs.string(), fmt::join(names, ", "),
+       did_you_mean(fs::path(name).filename().string(), names));
+}
+
+fs::path find_run(const std::string& run) {
+  std::error_code error;
+  return fs::exists(run, error) ? fs::path(run) : find_run(run, find_configs_folder() / "runs");
 }
 
 }  // namespace millrace::configs

@@ -42,7 +42,7 @@ int run(const std::vector<std::string>& words) {
   const bool leads = millrace::cluster::launch_from_environment().process == 0;
   millrace::tools::Invocation invocation;
   try {
-    invocation = millrace::tools::parse_command_line(millrace::tools::all_commands(), words, millrace::tools::build_id());
+    invocation = millrace::tools::parse_command_line(millrace::tools::all_commands(), words, millrace::tools::version_text());
     if (invocation.command != nullptr) set_log_level(*invocation.arguments);
   } catch (const millrace::Error& error) {
     if (leads) throw;

@@ -127,7 +127,7 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
       {"an unknown label put out", {"rematerialize.policy=offload:mlpwoo"}, {"rematerialize.policy", "did you mean offload:mlpwo?"}},
       {"a policy put out", {"rematerialize.policy=offload:full"}, {"rematerialize.policy = offload:full, expected some of"}},
       {"no policy", {"rematerialize.policy="}, {"rematerialize.policy = [], expected a policy"}},
-      {"unknown preset", {"model.preset=tny"}, {"command line: model.preset = tny, expected one of", "llama3-8b", "did you mean tiny?"}},
+      {"unknown preset", {"model.preset=tny"}, {"command line: model.preset = tny, which is not in ", "llama3-8b", "did you mean tiny?"}},
       {"preset file missing", {"model.preset=mine.toml"}, {"model.preset = mine.toml: no such file"}},
   };
   for (const Conflict& conflict : table) {

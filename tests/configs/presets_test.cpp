@@ -1,5 +1,7 @@
 #include "configs/presets.hpp"
 
+#include <cstdlib>
+
 #include "tests/configs/support.hpp"
 #include "tests/support/paths.hpp"
 
@@ -42,6 +44,32 @@ TEST(Presets, AndRunsAllLoad) {
 }
 
 TEST(Presets, AreFoundFromTheExecutable) { EXPECT_TRUE(std::filesystem::exists(find_configs_folder() / "models" / "tiny.toml")); }
+
+TEST(Presets, OfAFolderThatTheEnvironmentNamesComeFirst) {
+  const TemporaryFolder folder;
+  folder.write("mine.toml", "");
+  std::filesystem::create_directories(folder.path() / "share/configs/models");
+  setenv("MILLRACE_SHARE", (folder.path() / "share").c_str(), 1);
+  EXPECT_EQ(find_configs_folder(), folder.path() / "share/configs");
+  setenv("MILLRACE_SHARE", folder.path().c_str(), 1);
+  expect_error([] { (void)find_configs_folder(); }, ExitCode::config,
+               {"MILLRACE_SHARE = " + folder.path().string() + ", expected a folder with configs/models"});
+  unsetenv("MILLRACE_SHARE");
+  EXPECT_TRUE(configs_folders().back().string().ends_with("share/millrace/configs"))
+      << "the last place is the prefix that the build installs to";
+}
+
+TEST(Presets, OfRunsAreFoundByNameUnlessThereIsSuchAFile) {
+  const TemporaryFolder folder;
+  const auto own = folder.write("own.toml", ""), installed = folder.write("runs/quickstart.toml", "");
+  EXPECT_EQ(find_run(own, folder.path() / "runs"), own);
+  EXPECT_EQ(find_run("quickstart", folder.path() / "runs"), installed);
+  EXPECT_EQ(find_run("quickstart.toml", folder.path() / "runs"), installed);
+  for (const char* word : {"quickstrt", "runs/quickstrt.toml"})
+    expect_error([&] { (void)find_run(word, folder.path() / "runs"); }, ExitCode::config,
+                 {word, "no such file, expected one, or one of the runs in " + (folder.path() / "runs").string() + ": quickstart",
+                  "did you mean quickstart?"});
+}
 
 TEST(Presets, MayBeFilesOfTheUser) {
   const TemporaryFolder folder;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "configs/load.hpp"
@@ -37,8 +38,8 @@ inline constexpr const char* run_words = "RUN.toml [key=value …]";
 /// The completions that a shell offers for them.
 inline constexpr std::uint8_t offer_run = offer_files | offer_assignments;
 
-/// Splits positional words into files and "key=value" overrides and loads the run; MILLRACE_… variables of the environment are a layer
-/// between the two. `complete` false: values that a run needs may be missing.
+/// Splits positional words into files, or names of installed runs ("quickstart"), and "key=value" overrides and loads the run; MILLRACE_…
+/// variables of the environment are a layer between the two. `complete` false: values that a run needs may be missing.
 [[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete = true);
 
 /// Logs each text as a warning and waits until all are written. In a job of several processes only one of them calls it.
@@ -46,7 +47,12 @@ void print_warnings(const std::vector<std::string>& warnings);
 /// The same for the warnings about model.from and about values that have no effect.
 void print_warnings(const configs::LoadedRun& run);
 
-/// Identifies the build of this binary: version, compiler, libraries. It must be equal in all processes of a job.
+/// The commit that this binary was built from: "4c866c80a1b2", "4c866c80a1b2-dirty" if files of the repository had been changed, or
+/// "unknown" outside of a repository. Generated at each build (cmake/commit.cmake).
+[[nodiscard]] std::string_view source_commit();
+/// Identifies the build of this binary: version, commit, compiler. It must be equal in all processes of a job.
 [[nodiscard]] std::string build_id();
+/// What `millrace --version` prints: the same, with the build type and the versions of libraries.
+[[nodiscard]] std::string version_text();
 
 }  // namespace millrace::tools

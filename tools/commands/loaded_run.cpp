@@ -2,6 +2,7 @@
 
 #include "cluster/host/console.hpp"
 #include "cluster/host/log.hpp"
+#include "configs/presets.hpp"
 #include "kernels/base/check.hpp"
 #include "layers/formats/config_file.hpp"
 #include "tools/commands/command.hpp"
@@ -16,7 +17,12 @@ constexpr auto shown_limit = std::chrono::seconds(1);
 configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete) {
   MILLRACE_CHECK(!complete || !words.empty(), ExitCode::usage, "millrace", "no run description, expected RUN.toml or key=value");
   configs::LoadRequest request;
-  for (const auto& word : words) (word.find('=') != std::string::npos ? request.overrides : request.files).push_back(word);
+  for (const auto& word : words) {
+    if (word.find('=') != std::string::npos)
+      request.overrides.push_back(word);
+    else
+      request.files.push_back(configs::find_run(word).string());
+  }
   request.environment = configs::environment_of_process();
   request.read_model = [](const std::string& path) {
     auto file = layers::read_config_file(path);
