@@ -1,8 +1,10 @@
 # Compile options of all our targets.
 add_library(millrace_options INTERFACE)
 target_compile_features(millrace_options INTERFACE cxx_std_20)
-target_include_directories(millrace_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(millrace_options INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off)
+target_include_directories(millrace_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+# Programs that link an installed millrace choose their own warnings. Without contraction, because bits would depend on it.
+target_compile_options(millrace_options INTERFACE $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra> $<BUILD_INTERFACE:-Wshadow>
+  $<BUILD_INTERFACE:-Wno-missing-field-initializers> -fno-math-errno -ffp-contract=off)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
