@@ -148,10 +148,14 @@ class SvgPicture {
       for (int chunk = 0; chunk < chunks_; ++chunk)
         text += fmt::format(".{}{}{{fill:{}}}\n", letter_of(kind), chunk, colour_of(kind, chunk, chunks_).hex);
     text +=
-        "text{fill:#222b38}\n.l{fill:#fff}\n.m{text-anchor:middle}\n.e{text-anchor:end}\n.q{fill:#667085}\n</style>\n"
+        "text{fill:#222b38}\n.l{fill:#fff}\n.d{fill:#222b38}\n.m{text-anchor:middle}\n.e{text-anchor:end}\n.q{fill:#667085}\n"
+        ".p{fill:#fff}\n.i{fill:#f4f5f7}\n.j{fill:#dfe3e9}\n.t{stroke:#ccd2db}\ng g rect{stroke:#fff}\n"
+        ".h{fill:#c7d2e3;stroke:#5f7191;stroke-width:.8}\n"
+        "@media(prefers-color-scheme:dark){text{fill:#e6e9ee}.q{fill:#a5adba}.p{fill:#171a1f}.i{fill:#262b33}.j{fill:#414a57}"
+        ".t{stroke:#353b45}g g rect{stroke:#171a1f}.h{fill:#323a47;stroke:#b9c3d2}}\n</style>\n"
         "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
-        "<rect width=\"6\" height=\"6\" fill=\"#f4f5f7\"/><rect width=\"1.6\" height=\"6\" fill=\"#dfe3e9\"/></pattern></defs>\n"
-        "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
+        "<rect class=\"i\" width=\"6\" height=\"6\"/><rect class=\"j\" width=\"1.6\" height=\"6\"/></pattern></defs>\n"
+        "<rect class=\"p\" width=\"100%\" height=\"100%\"/>\n";
     text += fmt::format("<text x=\"{}\" y=\"24\" font-size=\"16\" font-weight=\"bold\">{}</text>\n", number(left), escaped(title()));
     text += fmt::format("<text x=\"{}\" y=\"43\" class=\"q\">{}</text>\n", number(left), escaped(subtitle(note)));
     return text;
@@ -207,8 +211,8 @@ class SvgPicture {
     const double step = simulation_.makespan > 0 ? round_step(70 / scale_) : 1;
     for (int tick = 0; tick * step <= simulation_.makespan * (1 + 1e-9); ++tick) {
       const double x = left + tick * step * scale_;
-      put("<path d=\"M{0} {1}V{2}M{0} {3}V{4}\" stroke=\"#ccd2db\"/>", number(x), number(top - 4), number(rows_end() + 4),
-          number(memory_top()), number(bottom));
+      put("<path d=\"M{0} {1}V{2}M{0} {3}V{4}\" class=\"t\"/>", number(x), number(top - 4), number(rows_end() + 4), number(memory_top()),
+          number(bottom));
       put("<text class=\"m q\" x=\"{}\" y=\"{}\">{}</text>\n", number(x), number(rows_end() + 17), number_text(tick * step));
     }
   }
@@ -234,13 +238,13 @@ class SvgPicture {
   void draw_box(const Action& action, std::size_t at, double y, double height) {
     const double x = simulation_.begin[at] * scale_, width = (simulation_.end[at] - simulation_.begin[at]) * scale_;
     const int chunk = schedule_.placement.chunk_of(action.stage);
-    put("<g><title>{}</title><rect class=\"{}{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" stroke=\"#fff\" stroke-width=\"{}\"/>",
+    put("<g><title>{}</title><rect class=\"{}{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" stroke-width=\"{}\"/>",
         escaped(story(action, at)), letter_of(action.kind), chunk, number(x), number(y), number(width), number(height),
         width > 8 ? "1" : ".4");
     const std::string label = fmt::format("{}", action.microbatch);
     const double size = std::min({11.0, height * 0.8, 0.92 * width / (glyph * static_cast<double>(label.size()))});
     if (size >= 3) {
-      put("<text class=\"m{}\" x=\"{}\" y=\"{}\"", colour_of(action.kind, chunk, chunks_).dark ? " l" : "", number(x + width / 2),
+      put("<text class=\"m{}\" x=\"{}\" y=\"{}\"", colour_of(action.kind, chunk, chunks_).dark ? " l" : " d", number(x + width / 2),
           number(y + height / 2 + 0.36 * size));
       if (size < 11) put(" font-size=\"{}\"", number(size));
       put(">{}</text>", label);
@@ -273,7 +277,7 @@ class SvgPicture {
         if (i + 1 < curve.size() && curve[i + 1].time == curve[i].time) continue;  // freed and allocated at the same moment
         path += fmt::format("H{}V{}", number(curve[i].time * scale_), number(strip_height * (1 - curve[i].held / peak)));
       }
-      put("<path d=\"{}H{}V{}Z\" fill=\"#c7d2e3\" stroke=\"#5f7191\" stroke-width=\".8\"/>", path, number(plot_), number(strip_height));
+      put("<path d=\"{}H{}V{}Z\" class=\"h\"/>", path, number(plot_), number(strip_height));
       put("<text class=\"q\" x=\"{}\" y=\"15\">peak {}</text></g>\n", number(plot_ + 8), number_text(measures_.peak[rank]));
     }
   }

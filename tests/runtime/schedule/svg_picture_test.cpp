@@ -59,6 +59,13 @@ TEST(SvgPicture, BoxesLieAtTheirTimes) {
   expect_contains(picture, "makespan 9, idle 33.3 % · span 9, idle 33.3 % · peak 2 microbatches");
 }
 
+/// A colour in an attribute would stay the same there.
+TEST(SvgPicture, FollowsADarkScheme) {
+  const std::string picture = picture_of(dualpipe_v(2, 4));
+  expect_contains(picture, "@media(prefers-color-scheme:dark){text{fill:#e6e9ee}");
+  EXPECT_EQ(count(picture, "=\"#"), 0);
+}
+
 TEST(SvgPicture, HalvesOfAPairShareTheirTime) {
   const std::string picture = picture_of(dualpipe_v(2, 4));
   const auto box_of = [&](const std::string& action) {
