@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace millrace::actors {
@@ -9,7 +10,10 @@ namespace millrace::actors {
 struct EmbeddedText {
   std::string_view name, text;
 };
-/// The only file is live_page.html.
+/// The only file is live_page.html, with marks for the texts that it shares with the profile page (runtime/profile/report).
 [[nodiscard]] std::span<const EmbeddedText> embedded_texts();
+
+/// The page of a running job.
+[[nodiscard]] std::string live_page();
 
 }  // namespace millrace::actors

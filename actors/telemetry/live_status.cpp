@@ -70,7 +70,7 @@ LiveView LiveStatus::view() const {
 
 std::vector<cluster::StatusPage> LiveStatus::pages() const {
   const auto max_age = std::chrono::milliseconds(100);  // what the other processes report is no newer
-  return {{"/", "text/html; charset=utf-8", [] { return std::string(embedded_texts().front().text); }, std::chrono::hours(24)},
+  return {{"/", "text/html; charset=utf-8", live_page, std::chrono::hours(24)},
           {"/status", "application/json", [this] { return status_json(view()); }, max_age},
           {"/metrics", "text/plain; version=0.0.4; charset=utf-8", [this] { return metrics_text(view()); }, max_age}};
 }

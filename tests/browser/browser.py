@@ -58,6 +58,23 @@ class Browser:
     def open(self, address):
         self.driver.get(address)
 
+    def resize(self, width, height=900):
+        """Shows the page as in a window of this size, without a scroll bar; None: as in its own window. Returns after two frames."""
+        if width is None:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        else:
+            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+        self.frames()
+
+    def prefer(self, scheme):
+        """Sets the colour scheme that the system prefers: light, dark, or None for its own."""
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme or ""}]})
+        self.frames()
+
+    def frames(self):
+        """Waits for two frames, after which a change is drawn."""
+        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
     def run(self, script, *arguments):
         """Returns the value of the script, which sees arguments[0] and so on."""
         return self.driver.execute_script(script, *arguments)

@@ -14,6 +14,7 @@ import tempfile
 import time
 
 from browser import Browser, missing
+from layout import look_at_widths
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 RANKS = 4
@@ -65,11 +66,23 @@ def look(browser, address, shots, name):
     places = browser.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     check(places and all(place.startswith(address) for place in places), f"the page asked for {set(places)}")
     check(browser.run("return document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window")
+    look_at_widths(browser, "the live page", {1400: ["ranks-box"]}, shots and (lambda what: browser.screenshot(str(shots / f"live_{what}.png"), True)))
+    same_colours(browser)
     bad = [line for line in browser.log() if line["level"] not in ("INFO", "DEBUG")]
     check(not bad, f"the console says {bad}")
-    if shots:
-        browser.screenshot(str(shots / f"live_{name}.png"), True)
     return browser.run("return getComputedStyle(document.body).backgroundColor")
+
+
+def same_colours(browser):
+    """A kind of time has the colour that it has on the profile page: that of the palette."""
+    palette = dict(re.findall(r"--(\w+): light-dark\((#\w+), ", (SOURCE / "runtime/profile/report/palette.css").read_text()))
+    browser.prefer("light")
+    shown = browser.run("return [...document.querySelectorAll('#legend span')].map((entry) => [entry.textContent, getComputedStyle(entry.querySelector('i')).backgroundColor])")
+    for text, colour in shown:
+        kind = {"transfer and credit": "transfer"}.get(text, text)
+        check(colour == "rgb({}, {}, {})".format(*bytes.fromhex(palette[kind][1:])), f"the legend shows {text} as {colour}, expected {palette[kind]}")
+    check(len(shown) == 7, f"the legend is {shown}")
+    browser.prefer(None)
 
 
 def main():

@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 from browser import Browser, missing
+from layout import look_at_widths
 
 PAGES = {"ranks4": 4, "split4": 4, "dualpipe8": 8, "ranks64": 64}
 BODY = "document.querySelector('.timeline-body')"
@@ -174,6 +175,14 @@ def switch_everything(page):
     check(colours[0] != colours[1], f"light and dark panels are both {colours[0]}")
 
 
+def read_what_costs_most(browser):
+    """In a narrow window the sentences have the whole width."""
+    browser.resize(500)
+    widths = browser.run("return [...document.querySelectorAll('.lateness > :nth-child(3n)')].map((text) => text.clientWidth || text.getBoundingClientRect().width)")
+    check(widths and min(widths) > 350, f"in a window of 500 pixels the reasons are {widths} pixels wide")
+    browser.resize(None)
+
+
 def visit(browser, path, ranks, shots):
     page = ReportPage(browser, path)
     name = path.stem
@@ -201,8 +210,18 @@ def visit(browser, path, ranks, shots):
     for theme in ("light", "dark"):
         browser.run(f"document.querySelector('#theme button[data-value={theme}]').click(); scrollTo(0, 0)")
         shoot(theme, whole=True)
+    browser.click("#theme button[data-value=auto]")
+    look_at_widths(browser, name, {1400: ["operations"]}, lambda what: shoot(what, whole=True))
+    read_what_costs_most(browser)
     page.quiet()
     print(f"{name}: {ranks} ranks, whole step {whole[1]:.1f} ms")
+
+
+def visit_run(browser, path, shots):
+    """The page of a run, which has curves and no script."""
+    browser.open(path.as_uri())
+    check(browser.run("return document.querySelectorAll('svg path').length") >= 4, "the page of a run has no curves")
+    look_at_widths(browser, "the page of a run", {}, shots and (lambda what: browser.screenshot(str(shots / f"run_{what}.png"), True)))
 
 
 def system_colours(path):
@@ -229,6 +248,7 @@ def main(arguments):
         with Browser() as browser:
             for name, ranks in PAGES.items():
                 visit(browser, pages / f"{name}.html", ranks, shots)
+            visit_run(browser, pages / "run.html", shots)
         system_colours(pages / "ranks4.html")
     return 0
 

@@ -23,7 +23,7 @@ function drawAttribution(profile, view, width) {
   const computing = (bar) => profile.causes.reduce((total, cause, index) => total + (computeCauses.has(cause) ? bar.causes[index] : 0), 0);
   const picture = svg("svg", {height: head + bars.length * pitch + 24, role: "img", "aria-label": "Time by cause"});
   picture.append(svgText(left + plot + 90, 14, "wall time", "quiet end"), svgText(width - 2, 14, "computing", "quiet end"));
-  const whole = view.unit === "share" ? 1 : most, marks = ticks(0, whole, 8);
+  const whole = view.unit === "share" ? 1 : most, marks = ticks(0, whole, Math.max(2, Math.min(8, Math.floor(plot / 70))));
   for (const mark of marks) {
     const x = left + plot * mark / whole;
     picture.append(svg("line", {x1: x, x2: x, y1: head - 2, y2: head + bars.length * pitch, class: "grid"}),

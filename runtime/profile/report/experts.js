@@ -3,7 +3,7 @@
 /** The colour of an expert with `share` times an even share: cold at 0, neutral at 1, hot from 4 on. */
 function heatColour(share) {
   const part = share < 1 ? 1 - share : Math.min(1, Math.log2(share) / 2);
-  return `color-mix(in srgb, var(--${share < 1 ? "forward" : "input_gradient"}) ${(100 * part).toFixed(1)}%, var(--grid))`;
+  return `color-mix(in srgb, var(--${share < 1 ? "cold" : "hot"}) ${(100 * part).toFixed(1)}%, var(--even))`;
 }
 
 function drawExperts(routers, width) {
@@ -29,6 +29,6 @@ function drawExperts(routers, width) {
 function showExperts(profile) {
   byId("experts-section").hidden = !profile.experts?.length;
   if (!profile.experts?.length) return;
-  showLegend(byId("experts-legend"), [["forward", "fewer tokens than an even share"], ["grid", "an even share"], ["input_gradient", "more, up to four times and above"]]);
+  showLegend(byId("experts-legend"), [["cold", "fewer tokens than an even share"], ["even", "an even share"], ["hot", "more, up to four times and above"]]);
   watchWidth(byId("experts"), (width) => drawExperts(profile.experts, width));
 }

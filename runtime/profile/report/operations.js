@@ -42,7 +42,7 @@ function operationRates(row, machine, wholeTime) {
 const operationNumbers = [
   ["ms", "time, ms", (row) => msColumn(row.ms)], ["share", "of the time", (row) => shareText(row.share)], ["count", "count", (row) => row.count.toLocaleString("en").replaceAll(",", thinSpace)],
   ["each", "ms each", (row) => isNumber(row.each) ? row.each.toFixed(row.each < 0.1 ? 4 : 3) : "–"], ["perSecond", "GFLOP/s", (row) => isNumber(row.perSecond) ? (row.perSecond / 1e9).toFixed(2) : "–"],
-  ["ofPeak", "of peak", (row) => shareText(row.ofPeak)], ["bandwidth", "GB/s", (row) => isNumber(row.bandwidth) ? (row.bandwidth / 1e9).toFixed(2) : "–"], ["ofBandwidth", "of bandwidth", (row) => shareText(row.ofBandwidth)],
+  ["ofPeak", "of peak", (row) => shareText(row.ofPeak)], ["bandwidth", "GB/s", (row) => isNumber(row.bandwidth) ? (row.bandwidth / 1e9).toFixed(2) : "–"], ["ofBandwidth", "of memory", (row) => shareText(row.ofBandwidth)],
 ];
 
 function operationCell(row, column) {

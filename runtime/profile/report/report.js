@@ -2,6 +2,7 @@
 
 function startReport() {
   startTheme();
+  for (const box of document.querySelectorAll(".table-box")) fadeCutEdges(box);
   const failure = (text) => {
     byId("failure").hidden = false;
     byId("failure").append(html("span", {}, text + " "));

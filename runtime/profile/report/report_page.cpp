@@ -47,23 +47,25 @@ std::string_view embedded_text(std::string_view name) {
   return found->text;
 }
 
-std::string report_page(std::string_view profile_json) {
-  MILLRACE_CHECK(nlohmann::json::accept(profile_json), ExitCode::data, "runtime.report",
-                 "a profile of {} bytes that is not JSON, expected the text of a profile.json", profile_json.size());
-  // Only the frame has placeholders {{name}}: inserted text is not scanned again.
-  const std::string_view frame = embedded_text("report.html");
+std::string page_of(std::string_view frame, const std::function<std::string(std::string_view name)>& text) {
   std::string page;
   std::size_t done = 0;
   for (std::size_t mark = frame.find("{{"); mark != std::string_view::npos; mark = frame.find("{{", done)) {
     const std::size_t end = frame.find("}}", mark);
     MILLRACE_CHECK(end != std::string_view::npos, ExitCode::internal, "runtime.report",
-                   "a mark without end in report.html, expected {{{{name}}}}");
+                   "a mark without end in a page, expected {{{{name}}}}");
     page += frame.substr(done, mark - done);
-    page += part(frame.substr(mark + 2, end - mark - 2), profile_json);
+    page += text(frame.substr(mark + 2, end - mark - 2));
     done = end + 2;
   }
   page += frame.substr(done);
   return page;
+}
+
+std::string report_page(std::string_view profile_json) {
+  MILLRACE_CHECK(nlohmann::json::accept(profile_json), ExitCode::data, "runtime.report",
+                 "a profile of {} bytes that is not JSON, expected the text of a profile.json", profile_json.size());
+  return page_of(embedded_text("report.html"), [profile_json](std::string_view name) { return part(name, profile_json); });
 }
 
 }  // namespace millrace::runtime

@@ -11,6 +11,8 @@
 #include <set>
 #include <vector>
 
+#include "runtime/profile/report/embedded_text.hpp"
+
 namespace millrace::runtime {
 namespace {
 
@@ -28,7 +30,7 @@ struct Chart {
   bool from_zero = false;
 };
 
-constexpr double width = 720, height = 200, left = 64, right = 12, top = 10, bottom = 24;
+constexpr double width = 720, height = 200, left = 76, right = 12, top = 10, bottom = 24;
 
 /// Characters that would be markup are written as entities.
 std::string escaped(std::string_view text) {
@@ -165,20 +167,21 @@ std::string draw(const Chart& chart) {
     const auto last =
         std::ranges::find_if(curve.points.rbegin(), curve.points.rend(), [](const Point& point) { return std::isfinite(point.value); });
     legend += fmt::format("<span class=\"c{}\">{}{}</span> ", index, escaped(curve.name),
-                          last == curve.points.rend() ? "" : fmt::format(": {:.4g}{}", last->value, chart.unit));
+                          last == curve.points.rend() ? "" : fmt::format(": {:.5g}{}", last->value, chart.unit));
   }
   return svg + "</svg><p class=\"legend\">" + legend + "</p>\n";
 }
 
-constexpr const char* style = R"(:root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--grid:#d8dde3}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--paper:#14171a;--grid:#343a41}}
-body{font:14px/1.4 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:780px;margin:24px auto;padding:0 16px}
-h1{font-size:20px}h2{font-size:15px;margin:20px 0 4px}svg{width:100%;height:auto;display:block}
-text{fill:var(--ink);font-size:11px}.y{text-anchor:end}.x{text-anchor:middle}.grid{stroke:var(--grid)}
-path{fill:none;stroke-width:1.5}.legend{margin:2px 0 0 64px}.legend span{margin-right:14px;white-space:nowrap}
-path.c0{stroke:#1f77b4}circle.c0{fill:#1f77b4}span.c0{color:#1f77b4}path.c1{stroke:#d6611a}circle.c1{fill:#d6611a}span.c1{color:#d6611a}
-path.c2{stroke:#2a8f3c}circle.c2{fill:#2a8f3c}span.c2{color:#2a8f3c}path.c3{stroke:#9350b4}circle.c3{fill:#9350b4}span.c3{color:#9350b4}
-path.c4{stroke:#8a6d1d}circle.c4{fill:#8a6d1d}span.c4{color:#8a6d1d})";
+/// After palette.css. The first curve and its dots have the colour of computing; further ones only need to be told apart.
+constexpr const char* style =
+    R"(:root{--c0:var(--compute);--c1:var(--imbalance);--c2:var(--backward);--c3:var(--weight_gradient);--c4:var(--transport)}
+body{font:14px/1.4 system-ui,sans-serif;color:var(--text);background:var(--page);max-width:780px;margin:24px auto;padding:0 16px}
+h1{font-size:20px;overflow-wrap:anywhere}h2{font-size:15px;margin:20px 0 4px}svg{width:100%;height:auto;display:block}
+text{fill:var(--quiet);font-size:11px}.y{text-anchor:end}.x{text-anchor:middle}.grid{stroke:var(--line)}
+path{fill:none;stroke-width:1.5}.legend{margin:2px 0 0 76px}.legend span{display:inline-flex;align-items:baseline;margin-right:14px;white-space:nowrap}
+.legend span::before{content:"";flex:none;width:10px;height:10px;border-radius:2px;margin-right:5px;background:var(--c)}
+.c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}path{stroke:var(--c)}circle{fill:var(--c)}
+@media(max-width:600px){text{font-size:17px}.legend{margin-left:0}.legend span{white-space:normal}})";
 
 }  // namespace
 
@@ -194,7 +197,7 @@ std::string run_page(std::string_view title, std::string_view metrics) {
     if (term != "loss" && term != "gradient_norm") add("Loss term " + term, "", {curves.curve(term, term)});
   add("Gradient norm, before clipping", "", {curves.curve("gradient_norm", "norm")}, true);
   add("Learning rate", "", {curves.curve("learning_rate", "rate")}, true);
-  add("Steps that were skipped", "", {curves.curve("step_skipped", "skipped: 1")}, true);
+  add("Steps that were skipped", "", {curves.curve("step_skipped", "1 if skipped")}, true);
   add("Balance of experts", "",
       {curves.curve("expert_evenness", "evenness of the choices, mean over the routers"),
        curves.curve("hottest_share", "share of the expert chosen most often, mean")},
@@ -203,8 +206,8 @@ std::string run_page(std::string_view title, std::string_view metrics) {
   add("Tokens of a step", "", {curves.curve("tokens", "tokens")}, true);
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
-      "<title>{}</title><style>{}</style></head><body><h1>{}</h1>\n<p>{} steps</p>\n",
-      escaped(title), style, escaped(title), curves.steps());
+      "<title>{}</title><style>{}{}</style></head><body><h1>{}</h1>\n<p>{} steps</p>\n",
+      escaped(title), embedded_text("palette.css"), style, escaped(title), curves.steps());
   if (charts.empty()) page += "<p>No step has been finished.</p>\n";
   for (const Chart& chart : charts) page += draw(chart);
   return page + "</body></html>\n";

@@ -22,8 +22,9 @@ function showSummary(profile) {
   byId("run-line").textContent = [run.kind, run.model, isNumber(run.parameters) && countText(run.parameters) + " parameters", run.dtype,
     `${run.schedule} on ${run.ranks} ranks in ${run.processes} process${run.processes === 1 ? "" : "es"}`, `${run.microbatches} microbatches`,
     `${steps.length} step${steps.length === 1 ? "" : "s"} profiled`].filter(Boolean).join(" · ");
+  // Utilisations of steps are averaged by their inverse, which is proportional to time: the result is that of the mean step.
   const duration = mean(steps.map((step) => step.duration)), predicted = mean(steps.map((step) => step.predicted));
-  const mfu = mean(steps.map((step) => step.mfu)), loss = steps.map((step) => step.loss).filter(isNumber).at(-1);
+  const mfu = ratio(1, mean(steps.map((step) => isNumber(step.mfu) && step.mfu > 0 ? 1 / step.mfu : null))), loss = steps.map((step) => step.loss).filter(isNumber).at(-1);
   const tiles = [
     ["step", timeText(duration), `mean of ${steps.length}`],
     ["planned step", timeText(predicted), isNumber(predicted) && isNumber(duration) ? `measured ${signedTime(duration - predicted)}` : ""],
@@ -46,7 +47,7 @@ function showFacts(profile) {
     ["tokens per step", countText(run.tokens_per_step)], ["FLOPs per step", countText(run.flops_per_step)],
     ["matmul peak of a rank", flopsText(machine?.peak_flops)], ["memory bandwidth of a rank", bandwidthText(machine?.memory_bandwidth)],
     ["step planned", timeText(prediction?.duration)], ["step measured", timeText(prediction?.measured_duration)],
-    ["bubble planned", timeText(prediction?.bubble)], ["bubble measured", timeText(prediction?.measured_bubble)],
+    ["idle planned", timeText(prediction?.bubble)], ["idle measured", timeText(prediction?.measured_bubble)],
     ["planned from", prediction?.source, "wide"], ["build", run.build, "wide"], ["layout", run.layout, "wide"],
   ];
   byId("run-facts").replaceChildren(...facts.filter(([, value]) => value !== undefined && value !== null && value !== "–")
