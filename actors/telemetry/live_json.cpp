@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "actors/telemetry/live_view.hpp"
+#include "actors/telemetry/step_fields.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -75,7 +76,7 @@ Json last_json(const LiveView& view) {
   if (!view.totals.last) return nullptr;
   const auto& last = *view.totals.last;
   const double left = static_cast<double>(last.steps - last.step) * view.totals.smooth_seconds;
-  const double peak = view.run.peak_flops;
+  const auto utilization = flops_utilization(last, view.run.peak_flops);
   Json json{{"step", last.step}, {"loss", number(last.loss)}};
   if (!last.terms.empty()) json["loss_terms"] = terms_json(last.terms);
   json.update({{"gradient_norm", number(last.gradient_norm)},
@@ -83,7 +84,7 @@ Json last_json(const LiveView& view) {
                {"tokens", last.tokens},
                {"seconds", last.seconds},
                {"tokens_per_second", number(static_cast<double>(last.tokens) / last.seconds)},
-               {"flops_utilization", peak > 0 ? number(last.flops / last.seconds / peak) : Json(nullptr)}});
+               {"flops_utilization", utilization ? number(*utilization) : Json(nullptr)}});
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
     if (is_shown(step_metrics[i], last.metrics)) json[std::string(step_metrics[i].name)] = metric_json(step_metrics[i], last.metrics[i]);
   json.update({{"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "actors/telemetry/live_view.hpp"
+#include "actors/telemetry/step_fields.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -111,10 +112,9 @@ void last_step_metrics(Exposition& text, const LiveView& view) {
                static_cast<double>(last.device_used));
     text.gauge("millrace_device_memory_total_bytes", "Total memory of that GPU.", static_cast<double>(last.device_total));
   }
-  if (view.run.peak_flops > 0)
+  if (const auto utilization = flops_utilization(last, view.run.peak_flops))
     text.gauge("millrace_flops_utilization_ratio",
-               "Model FLOPs utilisation of the last step: its model FLOP/s divided by the peak of its cores.",
-               last.flops / last.seconds / view.run.peak_flops);
+               "Model FLOPs utilisation of the last step: its model FLOP/s divided by the peak of its cores.", *utilization);
   if (!view.totals.held_out.empty())
     text.gauge("millrace_evaluation_loss", "Loss of the last evaluation on the held-out files, in nats per token.",
                view.totals.held_out.back().loss);

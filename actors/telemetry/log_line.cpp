@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "actors/telemetry/step_fields.hpp"
 #include "runtime/units.hpp"
 
 namespace millrace::actors {
@@ -94,12 +95,9 @@ void LogLine::add(const StepRecord& record) {
                      .unit = "tok/s",
                      .importance = 3,
                      .min_width = 5});
-  if (peak_flops_ > 0)
-    fields_.push_back({.name = "",
-                       .value = fmt::format("{:.1f}%", 100 * record.flops / record.seconds / peak_flops_),
-                       .unit = "MFU",
-                       .importance = 5,
-                       .min_width = 5});
+  if (const auto utilization = flops_utilization(record, peak_flops_))
+    fields_.push_back(
+        {.name = "", .value = fmt::format("{:.1f}%", 100 * *utilization), .unit = "MFU", .importance = 5, .min_width = 5});
   fields_.push_back({.name = "", .value = fmt::format("{:.0f}", record.seconds * 1e3), .unit = "ms", .importance = 6});
   add_metrics(record);
   std::int64_t more_rounds = 0;

@@ -79,6 +79,7 @@ void RunReporter::record_step(const StepRecord& record) {
                                          {"seconds", record.seconds},
                                          {"tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
                                          {"flops_per_second", record.flops / record.seconds}});
+  if (const auto utilization = flops_utilization(record, log_.peak_flops)) line.fields.emplace_back("flops_utilization", *utilization);
   for (std::size_t i = 0; i < step_metrics.size(); ++i)
     if (is_shown(step_metrics[i], record.metrics))
       line.fields.emplace_back(std::string(step_metrics[i].name), metric_value(i, record.metrics[i]));

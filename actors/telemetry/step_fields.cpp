@@ -33,6 +33,11 @@ constexpr Number<runtime::LayerActivation> activation_numbers[] = {
 
 }  // namespace
 
+std::optional<double> flops_utilization(const StepRecord& record, double peak_flops) {
+  if (peak_flops <= 0) return std::nullopt;
+  return record.flops / record.seconds / peak_flops;
+}
+
 void add_fields(const StepRecord& record, runtime::MetricsRecord& line) {
   const auto& experts = record.experts;
   if (!experts.empty()) {

@@ -1,11 +1,17 @@
 #pragma once
 
+#include <optional>
+
 #include "actors/coordinator.hpp"
 #include "runtime/io/event_file.hpp"
 #include "runtime/io/metrics_file.hpp"
 
-/// What a step's record says of routers and layers, in the forms of the files that a run writes.
+/// What a step's record says of routers, layers and the machine, in the forms of the files that a run writes.
 namespace millrace::actors {
+
+/// MFU, which every text, page and file shows: the model's FLOP/s of the step as a fraction of the job's peak. Nothing if the peak is not
+/// known (0).
+[[nodiscard]] std::optional<double> flops_utilization(const StepRecord& record, double peak_flops);
 
 /// Appends the fields of metrics.jsonl. Each is a list, an entry per router in the order of `routers` (their names, "layers.3"):
 /// expert_tokens (the choices of each expert), expert_entropy (nats), expert_evenness (entropy / ln E), hottest_expert, hottest_share,

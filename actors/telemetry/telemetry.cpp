@@ -55,7 +55,7 @@ Telemetry::Telemetry(Session& session, const PipelinePlan& plan, const RankResou
   for (RunListener* listener : setup_.listeners) reporter_.also(listener);
   if (server_) reporter_.also(&live_.emplace(live_run(setup_, plan, session), session, pipeline));
   if (setup_.directory.empty()) return;
-  if (setup_.tensorboard) reporter_.also(&tensorboard_.emplace(setup_.directory, setup_.first_step));
+  if (setup_.tensorboard) reporter_.also(&tensorboard_.emplace(setup_.directory, setup_.first_step, setup_.log.peak_flops));
   if (!setup_.profiled) return;
   runtime::Machine job;  // operations are not timed, so there is nothing to compare a rank's share with
   job.job_peak_flops = setup_.log.peak_flops;

@@ -13,8 +13,8 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 }  // namespace
 
-TensorboardLog::TensorboardLog(const std::string& run_directory, std::int64_t step)
-    : file_(runtime::join_path(run_directory, "tensorboard"), step + 1, now()) {}
+TensorboardLog::TensorboardLog(const std::string& run_directory, std::int64_t step, double peak_flops)
+    : file_(runtime::join_path(run_directory, "tensorboard"), step + 1, now()), peak_flops_(peak_flops) {}
 
 void TensorboardLog::step(const StepRecord& record) {
   runtime::EventScalars scalars = {{"train/loss", record.loss}};
@@ -23,6 +23,7 @@ void TensorboardLog::step(const StepRecord& record) {
                                  {"train/learning_rate", record.learning_rate},
                                  {"speed/tokens_per_second", static_cast<double>(record.tokens) / record.seconds},
                                  {"speed/step_seconds", record.seconds}});
+  if (const auto utilization = flops_utilization(record, peak_flops_)) scalars.emplace_back("speed/flops_utilization", *utilization);
   if (record.max_logits) scalars.emplace_back("train/max_logits", *record.max_logits);
   if (record.skipped_this) scalars.emplace_back("train/step_skipped", *record.skipped_this ? 1.0 : 0.0);
   for (std::size_t i = 0; i < step_metrics.size(); ++i)

@@ -34,8 +34,8 @@ std::vector<Json> records(const std::string& directory) {
   for (std::string line; std::getline(stream, line);) {
     auto record = Json::parse(line);
     if (!record.contains("learning_rate")) continue;
-    for (const char* name : {"seconds", "tokens_per_second", "flops_per_second", "bubble", "wait", "exchange", "exchange_bytes",
-                             "reduction", "reduction_bytes", "data", "resident_bytes"})
+    for (const char* name : {"seconds", "tokens_per_second", "flops_per_second", "flops_utilization", "bubble", "wait", "exchange",
+                             "exchange_bytes", "reduction", "reduction_bytes", "data", "resident_bytes"})
       record.erase(name);
     found.push_back(std::move(record));
   }

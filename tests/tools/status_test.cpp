@@ -60,6 +60,14 @@ class Status : public ::testing::Test {
     return found;
   }
 
+  /// The line of metrics.jsonl with a step.
+  nlohmann::json record_of(const std::string& name, int step) const {
+    std::ifstream stream(folder_ / name + "/metrics.jsonl");
+    for (std::string line; std::getline(stream, line);)
+      if (auto json = nlohmann::json::parse(line); json.contains("loss_hex") && json["step"] == step) return json;
+    return {};
+  }
+
   TemporaryFolder folder_;
 };
 
@@ -128,6 +136,16 @@ TEST_F(Status, ShowsARunOfTwoProcessesWithoutChangingIt) {
     EXPECT_NEAR(sum, times["wall"].get<double>(), 1e-9);
   }
   EXPECT_FALSE(actions.empty());
+  // The figures of a step are the same in the status, in metrics.jsonl and on the line.
+  const auto& last = status["last_step"];
+  const std::string step = std::to_string(last["step"].get<int>());
+  const auto record = record_of("watched", last["step"].get<int>());
+  for (const char* name : {"loss", "gradient_norm", "learning_rate", "tokens_per_second", "flops_utilization", "bubble", "wait"})
+    EXPECT_EQ(last[name], record[name]) << name << " of step " << step;
+  const auto line = end->out.substr(end->out.find("step " + step + "/120 "));
+  EXPECT_EQ(line.find(fmt::format(" | {:.1f}% MFU | ", 100 * last["flops_utilization"].get<double>())),
+            line.find(" | ", line.find("tok/s")))
+      << line.substr(0, line.find('\n'));
   EXPECT_FALSE(status["losses"].empty());
 
   for (const char* name : {"millrace_step", "millrace_steps_total", "millrace_tokens_total", "millrace_step_seconds_total", "millrace_loss",

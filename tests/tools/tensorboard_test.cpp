@@ -73,6 +73,7 @@ class Tensorboard : public ::testing::Test {
     EXPECT_EQ(curves["train/gradient_norm"], metrics("gradient_norm"));
     EXPECT_EQ(curves["train/learning_rate"], metrics("learning_rate"));
     EXPECT_EQ(curves["speed/tokens_per_second"], metrics("tokens_per_second"));
+    EXPECT_EQ(curves["speed/flops_utilization"], metrics("flops_utilization"));
     EXPECT_EQ(curves["pipeline/bubble"], metrics("bubble"));
     EXPECT_EQ(curves["pipeline/wait"], metrics("wait"));
     EXPECT_EQ(curves["pipeline/data"], metrics("data"));

@@ -9,9 +9,9 @@ namespace millrace::tests {
 namespace {
 
 /// Fields that depend on the clock, the machine or the layout.
-constexpr const char* measured[] = {"seconds",        "tokens_per_second", "flops_per_second", "bubble",      "wait",
-                                    "data",           "resident_bytes",    "device_bytes",     "more_rounds", "exchange",
-                                    "exchange_bytes", "reduction",         "reduction_bytes"};
+constexpr const char* measured[] = {"seconds",        "tokens_per_second", "flops_per_second", "bubble",           "wait",
+                                    "data",           "resident_bytes",    "device_bytes",     "more_rounds",      "exchange",
+                                    "exchange_bytes", "reduction",         "reduction_bytes",  "flops_utilization"};
 
 std::vector<std::string> numbers(const std::string& metrics) {
   std::vector<std::string> lines;
