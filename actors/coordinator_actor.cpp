@@ -34,6 +34,11 @@ caf::behavior CoordinatorActor::make_behavior() {
   };
 }
 
+void CoordinatorActor::to_ranks(const ToRank& message) {
+  if (const auto* begun = std::get_if<Evaluate>(&message)) setup_.reporter->evaluation_begins(begun->step, begun->microbatches);
+  setup_.to_ranks(message);
+}
+
 void CoordinatorActor::ready(std::uint64_t planned_bytes) {
   setup_.reporter->say(fmt::format("memory    planned: {} on the rank with the most", runtime::bytes_text(planned_bytes)));
 }

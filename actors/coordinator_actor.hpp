@@ -33,7 +33,7 @@ class CoordinatorActor : public MessageActor, private CoordinatorPort {
   [[nodiscard]] const char* name() const override { return "coordinator"; }
 
  private:
-  void to_ranks(const ToRank& message) override { setup_.to_ranks(message); }
+  void to_ranks(const ToRank& message) override;
   void ready(std::uint64_t planned_bytes) override;
   std::optional<std::string> begin_checkpoint(std::int64_t step) override;
   void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) override;

@@ -14,6 +14,8 @@ class RunReport {
   virtual ~RunReport() = default;
   virtual void say(std::string_view text) = 0;
   virtual void step(const StepRecord& record) = 0;
+  /// An evaluation of `microbatches` microbatches begins after `step` steps; 0: the running one is abandoned.
+  virtual void evaluation_begins(std::int64_t step, std::int64_t microbatches) = 0;
   /// `recorded`: the metrics file has this evaluation already (a finished run that was started again).
   virtual void evaluation(const EvaluationRecord& record, bool recorded) = 0;
   virtual void sample(std::string_view text) = 0;

@@ -47,9 +47,15 @@ void RunReporter::show_step(const StepRecord& record) {
   if (stays) seconds_since_line_ = 0;
   const std::string text = stays ? line_.aligned() : line_.within(log_.columns() - 1);  // no terminal wraps it
   const std::lock_guard lock(mutex_);
+  put(text, stays);
+}
+
+/// Writes a line. On a terminal it takes the place of the open line, and the next one takes its own unless it stays. With the lock.
+void RunReporter::put(std::string_view text, bool stays) {
+  const bool terminal = static_cast<bool>(log_.columns);
   // On a terminal: returns to the first column and clears the line.
-  cluster::console().out.put(fmt::format("{}{}{}", terminal ? "\r\033[K" : "", text, stays ? "\n" : ""));
-  line_open_ = !stays;
+  cluster::console().out.put(fmt::format("{}{}{}", terminal ? "\r\033[K" : "", text, terminal && !stays ? "" : "\n"));
+  line_open_ = terminal && !stays;
 }
 
 void RunReporter::step(const StepRecord& record) {
@@ -88,7 +94,20 @@ void RunReporter::record_step(const StepRecord& record) {
   metrics_->append(line);
 }
 
+void RunReporter::evaluation_begins(std::int64_t step, std::int64_t microbatches) {
+  const std::lock_guard lock(mutex_);
+  evaluated_step_ = step;
+  progress_.begin(microbatches, LongEvaluation::Clock::now());
+}
+
+void RunReporter::evaluating(std::int64_t done) {
+  const std::lock_guard lock(mutex_);
+  if (const auto text = progress_.show(done, LongEvaluation::Clock::now()))
+    put(fmt::format("evaluation after step {} | {}", evaluated_step_, *text), false);
+}
+
 void RunReporter::evaluation(const EvaluationRecord& record, bool recorded) {
+  evaluation_begins(record.step, 0);
   const double loss = record.loss;
   const auto unit = record.in_nats ? fmt::format(" nats per token ({:.4f} bits, perplexity {:.2f})", loss / std::log(2.0), std::exp(loss))
                                    : std::string();

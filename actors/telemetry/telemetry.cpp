@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "actors/pipeline.hpp"
 #include "actors/setup/run_signals.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/io/file_system.hpp"
@@ -50,7 +51,11 @@ std::unique_ptr<cluster::StatusServer> status_server(const Session& session, con
 
 Telemetry::Telemetry(Session& session, const PipelinePlan& plan, const RankResources& needs, Pipeline& pipeline, TelemetrySetup setup,
                      std::unique_ptr<cluster::StatusServer> server)
-    : setup_(std::move(setup)), reporter_(setup_.log, setup_.metrics), gather_(session, pipeline), server_(std::move(server)) {
+    : setup_(std::move(setup)),
+      reporter_(setup_.log, setup_.metrics),
+      pipeline_(pipeline),
+      gather_(session, pipeline),
+      server_(std::move(server)) {
   if (!session.leads()) return;
   for (RunListener* listener : setup_.listeners) reporter_.also(listener);
   if (server_) reporter_.also(&live_.emplace(live_run(setup_, plan, session), session, pipeline));
@@ -79,6 +84,7 @@ Ending Telemetry::oversee(std::future<Ending> ending, const std::function<void()
       reporter_.say("stop requested: the run saves after this step and ends; a second Ctrl-C ends it at once, without saving");
       stop();
     }
+    reporter_.evaluating(pipeline_.progress(0).progress.microbatch);
     if (profile_asked()) {
       if (profile_) profile_->request();
       if (!profile_) reporter_.warn(fmt::format("no profile: {}", no_place));

@@ -62,6 +62,7 @@ class Telemetry {
   void write_profile();
   const TelemetrySetup setup_;
   RunReporter reporter_;
+  const Pipeline& pipeline_;
   RecordGather gather_;
   std::optional<TensorboardLog> tensorboard_;
   std::optional<LiveStatus> live_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <thread>
 
 #include "actors/telemetry/live_history.hpp"
 #include "cluster/host/console.hpp"
@@ -118,6 +119,25 @@ TEST(RunReporter, UpdatesALineOfATerminalInPlace) {
   const std::string with_lines = printed({.every = 5, .columns = columns}, 12, 0.5);
   EXPECT_EQ(count_of(with_lines, "\r\033[K"), 12) << with_lines;
   EXPECT_EQ(count_of(with_lines, "\n"), 4) << with_lines;
+}
+
+TEST(RunReporter, ShowsHowFarALongEvaluationIsUntilItEnds) {
+  RunReporter reporter({.columns = [] { return std::size_t{80}; }}, nullptr);
+  const auto shown = [&](auto call) {
+    ::testing::internal::CaptureStdout();
+    call();
+    EXPECT_TRUE(cluster::drain_console(std::chrono::seconds(60)));
+    return ::testing::internal::GetCapturedStdout();
+  };
+  reporter.evaluation_begins(40, 100);
+  EXPECT_EQ(shown([&] { reporter.evaluating(1); }), "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  const auto line = shown([&] { reporter.evaluating(25); });
+  EXPECT_EQ(line.rfind("\r\033[Kevaluation after step 40 | 25 of 100 microbatches | ", 0), 0U) << line;
+  const auto end = shown([&] { reporter.evaluation({40, 1.0, 10, {}}, false); });
+  EXPECT_EQ(end.rfind("\nevaluation after step 40 | held-out loss 1.0000", 0), 0U) << end;
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(shown([&] { reporter.evaluating(100); }), "") << "it is over";
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "actors/jobs/data_content.hpp"
 #include "actors/jobs/evaluation_data.hpp"
 #include "actors/jobs/run_setup.hpp"
+#include "actors/telemetry/long_evaluation.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/models/model.hpp"
@@ -220,8 +221,16 @@ void measure(actors::Session& session, const EvaluationRequest& request) {
   if (session.leads()) introduce(request);
   const auto files = request.files();
   static_cast<void>(actors::agree_on_content(session, files, runtime::data_fingerprint(files), "", false));
-  ProgressLine line(session.leads() && watched(session.launch(), STDERR_FILENO));
-  const auto progress = [&](std::int64_t begun) { line.show(fmt::format("{} of {} microbatches", begun, request.microbatches)); };
+  const bool terminal = watched(session.launch(), STDERR_FILENO);
+  ProgressLine line(session.leads() && terminal);
+  actors::LongEvaluation shown(terminal);
+  shown.begin(request.microbatches, actors::LongEvaluation::Clock::now());
+  const auto progress = [&](std::int64_t begun) {
+    const auto text = shown.show(begun, actors::LongEvaluation::Clock::now());
+    if (!text) return;
+    line.show(*text);
+    if (!terminal) fmt::print(stderr, "evaluation  {}\n", *text);
+  };
   std::optional<actors::ChoiceData> choices;
   if (request.choices) choices.emplace(*request.choices);
   const actors::BatchProvider& batches = choices ? static_cast<const actors::BatchProvider&>(*choices) : *request.data;
