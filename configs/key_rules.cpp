@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "configs/schema.hpp"
 #include "kernels/base/check.hpp"
@@ -49,11 +50,30 @@ class Checker {
     }
     MILLRACE_CHECK(!complete_ || !data.text.empty() || !data.tokens.empty(), ExitCode::config, component,
                    "neither data.text nor data.tokens is given, expected one of them");
-    want(data.held_out != 0 || config_.evaluate.every == 0, "evaluate.every", "but data.held_out = 0 keeps nothing for evaluation");
+    const auto entries = std::max(data.text.size(), data.tokens.size());
+    want(data.weights.empty() || entries == 0 || data.weights.size() == entries, "data.weights",
+         "expected {} numbers, one for each entry of {}", entries, data.text.empty() ? "data.tokens" : "data.text");
+    refuse_megatrons_form(data.tokens);
+    want(data.validation.empty() || data.held_out == 0, "data.held_out",
+         "but data.validation (at {}) names what the run evaluates on, expected one of them", place("data.validation"));
+    want(data.evaluates() || config_.evaluate.every == 0, "evaluate.every", "but data.held_out = 0 keeps nothing for evaluation");
     if (config_.model.vocab_size == 0) return;
     want(data.text.empty() || config_.model.vocab_size >= 257, "model.vocab_size",
          "expected 257 or more for data.text (256 bytes and the end of a document)");
     want(data.separator < config_.model.vocab_size, "data.separator", "expected a token of the vocabulary of {}", config_.model.vocab_size);
+  }
+
+  /// Weights and paths in turn are Megatron's way to name a mixture.
+  void refuse_megatrons_form(const std::vector<std::string>& tokens) const {
+    std::vector<std::string> weights, paths;
+    for (std::size_t i = 0; i < tokens.size(); ++i) (i % 2 == 0 ? weights : paths).push_back(tokens[i]);
+    const auto is_number = [](const std::string& text) {
+      return !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
+    };
+    const bool form = !tokens.empty() && weights.size() == paths.size() && std::ranges::all_of(weights, is_number) &&
+                      std::ranges::none_of(paths, is_number);
+    want(!form, "data.tokens", "which has weights in it; expected data.tokens={} data.weights={}", fmt::join(paths, ","),
+         fmt::join(weights, ","));
   }
 
   void model() const {

@@ -394,6 +394,38 @@ void derive(RunConfig& config, Settings& settings) {
   repeat(model.mlp_kinds, "model.mlp_layer_types");
 }
 
+/// Where the run evaluates: on data.validation, on a part that it holds out, or, if neither is given, on validation data found beside
+/// the training data.
+void choose_evaluation(const LoadRequest& request, LoadedRun& run) {
+  auto& data = run.config.data;
+  const auto nothing_held_out = [&](const char* why) {
+    data.held_out = 0;
+    run.settings["data.held_out"] = {data.held_out, {Layer::built_in, fmt::format("built-in: 0, as data.validation is {}", why)}};
+  };
+  const Setting& given = run.settings.at("data.validation");
+  const Setting& share = run.settings.at("data.held_out");
+  if (run.given("data.validation")) {
+    // A share from a layer below is overridden, as the other values of that layer are.
+    if (!data.validation.empty() && share.origin.layer < given.origin.layer) nothing_held_out("given");
+    return;
+  }
+  if (data.tokens.empty() || !request.find_validation) return;
+  const auto found = request.find_validation(data);
+  if (found.files.empty()) return;
+  if (run.given("data.held_out")) {
+    if (found.in_training)
+      run.warnings.push_back(
+          fmt::format("{}: data.held_out = {} is given, so the run trains on {}, which data.tokens contains; "
+                      "data.validation would evaluate on it",
+                      share.origin.place, data.held_out, found.files.front()));
+    return;
+  }
+  data.validation = found.files;
+  data.validation_found = true;
+  run.settings["data.validation"] = {data.validation, {Layer::built_in, "built-in: found beside data.tokens"}};
+  nothing_held_out("found");
+}
+
 }  // namespace
 
 LoadedRun load(const LoadRequest& request) {
@@ -409,6 +441,7 @@ LoadedRun load(const LoadRequest& request) {
   for (const auto& [name, setting] : given) run.settings[name] = setting;
   for (const Key& key : schema()) key.store(run.config, run.settings.at(key.name).value);
   derive(run.config, run.settings);
+  choose_evaluation(request, run);
   check_key_rules(run, request.complete);
   return run;
 }

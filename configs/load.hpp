@@ -31,6 +31,12 @@ struct ModelFile {
   std::vector<std::string> warnings = {};
 };
 
+/// Validation data that lie beside the training data (runtime::find_validation).
+struct FoundValidation {
+  std::vector<std::string> files;
+  bool in_training = false;  // a folder of the training data contains one of them
+};
+
 /// The inputs of load().
 struct LoadRequest {
   std::vector<std::string> files;        // TOML; later files override earlier ones
@@ -38,6 +44,8 @@ struct LoadRequest {
   std::vector<std::string> environment;  // "MILLRACE_TRAIN_STEPS=200"; other names are ignored
   /// Reads the model folder or file that model.from names (layers::read_config_file does). Only called when model.from is given.
   std::function<ModelFile(const std::string& path)> read_model;
+  /// Finds validation data beside data.tokens; may be empty. Called if data.tokens is given and data.validation is not.
+  std::function<FoundValidation(const runtime::DataConfig& data)> find_validation;
   std::string presets;   // folder of the presets; empty: find_configs_folder() / models
   bool complete = true;  // model and data must be given; false: an incomplete description is accepted
 };

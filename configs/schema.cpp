@@ -44,6 +44,18 @@ void data_keys(std::vector<Key>& keys) {
                       "Token files of llm.c, nanoGPT or Megatron (.bin; Megatron's with its .idx beside it, or the common name without "
                       "both suffixes), or folders of them.",
                       MEMBER(data.tokens)));
+  keys.push_back(
+      between(bind("data.weights", identity,
+                   "A mixture: one weight for each entry of data.tokens or data.text, which is then a source by itself, with its "
+                   "own order and epochs. Samples are taken in proportion to the weights (Megatron: --data-path 0.3 A 0.7 B). "
+                   "Empty: all files are one source.",
+                   MEMBER(data.weights)),
+              above_zero, 1e15));
+  keys.push_back(
+      bind("data.validation", layout,
+           "Files and folders on which the run evaluates and never trains, of the same kind as data.text or data.tokens. If neither this "
+           "nor data.held_out is given, the val files of llm.c and nanoGPT beside the train files of data.tokens.",
+           MEMBER(data.validation)));
   keys.push_back(bind("data.suffixes", identity,
                       "Suffixes of the files taken from folders, such as [\".py\", \".md\"]. Empty: all files (for data.tokens: .bin).",
                       MEMBER(data.suffixes)));
@@ -51,7 +63,8 @@ void data_keys(std::vector<Key>& keys) {
       bind("data.separator", identity, "The token that ends a document in data.tokens. -1: none.", MEMBER(data.separator)), -1, 1 << 26));
   keys.push_back(between(
       bind("data.held_out", identity,
-           "Hold out every n-th file for evaluation; from a single file, the last n-th of its tokens, beginning with a document. 0: none.",
+           "Hold out every n-th file of each source for evaluation; from a single file, the last n-th of its tokens, beginning with a "
+           "document. 0: none, as with data.validation.",
            MEMBER(data.held_out)),
       0, many, "files"));
   keys.push_back(

@@ -79,13 +79,19 @@ struct TrainConfig {
 
 /// [data]: exactly one of text and tokens is given.
 struct DataConfig {
-  std::vector<std::string> text;      // files and folders, through the byte tokenizer
-  std::vector<std::string> suffixes;  // suffixes of the files taken from folders; empty: all files
-  std::vector<std::string> tokens;    // .bin files of llm.c, nanoGPT and Megatron
-  std::string token_compression;      // tokenizer or table file that compresses ids for n-gram memories; empty: that of the data
-  std::int64_t separator = -1;        // the token that ends a document in token files; -1: none
-  std::int64_t held_out = 10;         // every n-th file is held out for evaluation; 0: none
-  bool packing = true;                // documents in one row do not attend to each other
+  std::vector<std::string> text;        // files and folders, through the byte tokenizer
+  std::vector<std::string> suffixes;    // suffixes of the files taken from folders; empty: all files
+  std::vector<std::string> tokens;      // .bin files of llm.c, nanoGPT and Megatron
+  std::vector<double> weights;          // of the entries of text or tokens, each a source by itself; empty: together they are one source
+  std::vector<std::string> validation;  // files and folders of the same kind, on which the run evaluates and never trains
+  bool validation_found = false;        // validation was not given, but found beside the training files; no key
+  std::string token_compression;        // tokenizer or table file that compresses ids for n-gram memories; empty: that of the data
+  std::int64_t separator = -1;          // the token that ends a document in token files; -1: none
+  std::int64_t held_out = 10;           // every n-th file is held out for evaluation; 0: none
+  bool packing = true;                  // documents in one row do not attend to each other
+
+  /// Whether some data may be kept for evaluation.
+  [[nodiscard]] bool evaluates() const noexcept { return held_out > 0 || !validation.empty(); }
 
   bool operator==(const DataConfig&) const = default;
 };

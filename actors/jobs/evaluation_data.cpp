@@ -10,6 +10,7 @@
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/data/mapped_file.hpp"
+#include "runtime/data/run_files.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -55,52 +56,89 @@ std::string_view text_of(const runtime::MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
+/// Files that are evaluated together: whole, or the last part of a single one.
+struct Part {
+  std::vector<runtime::DataFile> files;
+  bool last_part = false;
+  std::string label;  // of their source
+};
+
+/// What training holds out: the validation data, or a part of every source; everything if data.held_out is 0.
+std::vector<Part> parts_of(const runtime::DataConfig& config) {
+  if (!config.validation.empty()) return {{runtime::list_validation_files(config), false, "data.validation"}};
+  auto files = runtime::list_run_files(config);
+  std::vector<Part> parts;
+  std::size_t listed = 0;
+  for (std::size_t i = 0; i < files.sources.size(); ++i) {
+    auto& own = files.sources[i].files;
+    listed += own.size();
+    const bool single = own.size() == 1 && config.held_out > 1;
+    if (config.held_out > 0 && !single) own = runtime::split_held_out(std::move(own), config.held_out).held_out;
+    if (!own.empty()) parts.push_back({std::move(own), single, runtime::source_label(files, i)});
+  }
+  MILLRACE_CHECK(!parts.empty(), ExitCode::data, evaluation_data_component,
+                 "data.held_out = {} holds out none of {} files, expected 0 (all of them) or at most {}", config.held_out, listed, listed);
+  return parts;
+}
+
 }  // namespace
 
 EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime::Tokenizer* tokenizer, std::int64_t vocabulary,
                                const runtime::BatchShape& shape) {
   const bool text = !config.text.empty();
-  auto files = runtime::data_files(config);
-  const auto listed = files.size();
-  const bool single = listed == 1 && config.held_out > 1;
-  if (config.held_out > 0 && !single) files = runtime::split_held_out(std::move(files), config.held_out).held_out;
-  MILLRACE_CHECK(!files.empty(), ExitCode::data, evaluation_data_component,
-                 "data.held_out = {} holds out none of {} files, expected 0 (all of them) or at most {}", config.held_out, listed, listed);
-  extent_ = fmt::format("{} files", files.size());
-  files_ = runtime::content_files(files, text);
   const bool bytes = text && tokenizer == nullptr;
   MILLRACE_CHECK(!bytes || vocabulary >= runtime::ByteTokenizer::vocabulary, ExitCode::data, evaluation_data_component,
                  "the byte vocabulary has {} tokens, the model's vocabulary has {}", +runtime::ByteTokenizer::vocabulary, vocabulary);
   if (text) target_bytes_ = 0;
 
-  // Training splits a text by its bytes, whatever the tokenizer, so the same is done here: the same bytes are held out.
-  std::int64_t begin = 0;
-  std::unique_ptr<runtime::TokenStream> stream;
-  if (!text) stream = runtime::open_token_stream(files, vocabulary, static_cast<std::int32_t>(config.separator));
-  if (bytes || (text && single)) stream = runtime::open_text_stream(files);
-  if (single) {
-    const auto part = runtime::last_part(*stream, config.held_out);
-    extent_ = runtime::describe(part, stream->size());
-    MILLRACE_CHECK(part.problem.empty(), ExitCode::data, evaluation_data_component,
-                   "data.held_out = {} holds out {}; expected 0 (all of it)", config.held_out, extent_);
-    begin = part.begin;
-  }
-  if (!text || bytes) {
-    for (const auto& file : files)
-      if (text) *target_bytes_ += std::max<std::int64_t>(static_cast<std::int64_t>(file.size) - begin, 1) - 1;
-    const auto size = stream->size();
-    stream_ = single ? runtime::part_of(std::move(stream), begin, size) : std::move(stream);
-  } else {
-    auto tokenized = std::make_unique<TokenizedText>();
-    for (const auto& file : files) {
+  auto tokenized = std::make_unique<TokenizedText>();
+  std::vector<std::unique_ptr<runtime::TokenStream>> streams;
+  std::vector<std::string> problems;
+  std::size_t whole = 0;
+  const auto parts = parts_of(config);
+  for (const Part& part : parts) {
+    const auto content = runtime::content_files(part.files, text);
+    // Training splits a text by its bytes, whatever the tokenizer, so the same is done here: the same bytes are held out.
+    std::unique_ptr<runtime::TokenStream> stream;
+    std::int64_t begin = 0;
+    runtime::labelled(part.label, [&] {
+      if (!text) stream = runtime::open_token_stream(part.files, vocabulary, static_cast<std::int32_t>(config.separator));
+      if (bytes || (text && part.last_part)) stream = runtime::open_text_stream(part.files);
+    });
+    if (part.last_part) {
+      const auto last = runtime::last_part(*stream, config.held_out);
+      const auto extent = (part.label.empty() ? "" : part.label + ": ") + runtime::describe(last, stream->size());
+      if (!last.problem.empty()) {
+        problems.push_back(extent);
+        continue;
+      }
+      extent_ += (extent_.empty() ? "" : "; ") + extent;
+      begin = last.begin;
+    } else {
+      whole += part.files.size();
+    }
+    files_.insert(files_.end(), content.begin(), content.end());
+    if (!text || bytes) {
+      for (const auto& file : part.files)
+        if (text) *target_bytes_ += std::max<std::int64_t>(static_cast<std::int64_t>(file.size) - begin, 1) - 1;
+      const auto size = stream->size();
+      if (parts.size() > 1 && size - begin < 2) continue;  // as in training
+      streams.push_back(part.last_part ? runtime::part_of(std::move(stream), begin, size) : std::move(stream));
+      continue;
+    }
+    for (const auto& file : part.files) {
       const runtime::MappedFile mapped(file.path);
       const auto first = static_cast<std::size_t>(tokenized->size());
-      const auto part = text_of(mapped).substr(static_cast<std::size_t>(begin));
-      if (!part.empty()) *target_bytes_ += tokenized->append(part, *tokenizer);
+      const auto rest = text_of(mapped).substr(static_cast<std::size_t>(begin));
+      if (!rest.empty()) *target_bytes_ += tokenized->append(rest, *tokenizer);
       tokenized->check(file, first, vocabulary);
     }
-    stream_ = std::move(tokenized);
   }
+  MILLRACE_CHECK(!files_.empty(), ExitCode::data, evaluation_data_component, "data.held_out = {} holds out {}; expected 0 (all of it)",
+                 config.held_out, fmt::join(problems, "; "));
+  if (whole > 0) extent_ += fmt::format("{}{} files", extent_.empty() ? "" : "; ", whole);
+  if (text && !bytes) streams.push_back(std::move(tokenized));
+  stream_ = runtime::join(std::move(streams));
   source_ = std::make_unique<runtime::EvaluationSource>(*stream_, shape);
 }
 

@@ -14,8 +14,8 @@
 
 namespace millrace::actors {
 
-/// The files on which a model is evaluated, as held-out batches. With data.held_out = n they contain what training holds out:
-/// every n-th file, or the last part of a single file; 0 takes everything.
+/// The files on which a model is evaluated, as held-out batches: those of data.validation. Without them, with data.held_out = n, what
+/// training holds out of each source: every n-th file, or the last part of a single file; 0 takes everything.
 class EvaluationData : public BatchProvider {
  public:
   /// Reads data.text through `tokenizer`: each file is a document, with the tokenizer's begin- and end-of-document tokens if it

@@ -142,10 +142,11 @@ void check_compression(const ParitySettings& settings, const layers::ModelConfig
 std::string reference_of(const std::string& folder) {
   auto path = runtime::join_path(folder, "golden.safetensors");
   std::error_code error;
-  MILLRACE_CHECK(std::filesystem::exists(path, error), ExitCode::model, "actors.parity",
-                 "{} has no golden.safetensors, expected the outputs of a reference that the model is compared with. PyTorch and transformers "
-                 "make them: python3 tools/reference/make_golden.py {} FOLDER, then millrace parity FOLDER (docs/models.md)",
-                 folder, folder);
+  MILLRACE_CHECK(
+      std::filesystem::exists(path, error), ExitCode::model, "actors.parity",
+      "{} has no golden.safetensors, expected the outputs of a reference that the model is compared with. PyTorch and transformers "
+      "make them: python3 tools/reference/make_golden.py {} FOLDER, then millrace parity FOLDER (docs/models.md)",
+      folder, folder);
   return path;
 }
 

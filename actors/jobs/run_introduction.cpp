@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/jobs/run_setup.hpp"
 #include "actors/setup/parameters_text.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/device_type.hpp"
@@ -42,7 +43,11 @@ void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& se
   reporter.say(fmt::format("model     {} | {} | {} layers, hidden {}, vocabulary {} | {}", layers::family_title(plan.model),
                            parameters_text(plan.parameters), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
                            runtime::dtype_text(plan.compute)));
-  reporter.say(fmt::format("data      {}", batches.describe()));
+  const std::int64_t steps = job.train.steps;
+  const auto read = batches.progress(steps).sources;
+  reporter.say(fmt::format("data      {}{}", batches.describe(),
+                           read.size() == 1 ? fmt::format(" | {:.2f} epochs in {} steps", read.front().epochs, steps) : ""));
+  for (const std::string& source : batches.sources_text(steps)) reporter.say(fmt::format("source    {}", source));
   reporter.say(fmt::format("held out  {}{}", held_out.text,
                            held_out.microbatches > 0 ? fmt::format(" | {} microbatches per evaluation", held_out.microbatches) : ""));
   reporter.say(fmt::format("pipeline  {}{} ranks in {} processes, {} | {} | {} microbatches of {} x {} tokens", plan.copies_text(),

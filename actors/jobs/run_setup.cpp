@@ -6,6 +6,7 @@
 #include "actors/rank/initial_state.hpp"
 #include "actors/setup/token_compression.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
+#include "runtime/units.hpp"
 
 namespace millrace::actors {
 

@@ -52,7 +52,8 @@ void check_evaluation(const Session& session, const runtime::EvaluateConfig& eva
                       const HeldOut& held_out) {
   if (evaluate.every == 0 || held_out.microbatches > 0) return;
   const auto message = fmt::format(
-      "evaluate.every = {}, but there is nothing to evaluate: held out is {}; expected another data.held_out, or evaluate.every = 0",
+      "evaluate.every = {}, but there is nothing to evaluate: held out is {}; expected another data.held_out, data.validation, or "
+      "evaluate.every = 0",
       evaluate.every, held_out.text);
   MILLRACE_CHECK(beginning.step > 0, ExitCode::config, "actors.training", "{}", message);
   if (session.leads()) cluster::log_warning("{}", message);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/check.hpp"
 #include "runtime/data/batch_source.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/units.hpp"
@@ -28,6 +29,8 @@ class BatchProvider {
   [[nodiscard]] virtual std::int64_t evaluation_targets(std::int64_t microbatches) const = 0;
   /// The number of targets that `module` (from 1; 0: all modules together) has in the first `microbatches` held-out ones.
   [[nodiscard]] virtual std::int64_t evaluation_mtp_targets(std::int64_t /*microbatches*/, int /*module*/) const { return 0; }
+  /// What the first `steps` steps of the run read; empty from a provider that reads no files.
+  [[nodiscard]] virtual runtime::DataProgress progress(std::int64_t /*steps*/) const { return {}; }
 };
 
 /// The data of a run: its batches, and what identifies them. A program with data of its own derives from it (RunSettings::data_source).
@@ -37,6 +40,8 @@ class DataSource : public BatchProvider {
   [[nodiscard]] virtual std::string fingerprint() const = 0;
   /// What training reads, for the lines at the start of a run: "1.2M tokens in 7 files".
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// A line for each source of a mixture: its share, its size, and how often `steps` steps read it. Default: there is no mixture.
+  [[nodiscard]] virtual std::vector<std::string> sources_text(std::int64_t /*steps*/) const { return {}; }
   /// The files behind it, whose content is hashed: resuming with other content is refused. Default: none.
   [[nodiscard]] virtual std::vector<runtime::DataFile> files() const { return {}; }
   /// What is held out for evaluations, or why nothing is. Default: nothing is.
@@ -49,16 +54,32 @@ class DataSource : public BatchProvider {
 /// Batches from the run's data set.
 class DatasetBatches : public DataSource {
  public:
+  /// Errors: Error(data) if the training data, or data.validation, have fewer tokens than one row.
   DatasetBatches(runtime::Dataset dataset, const runtime::BatchShape& shape)
-      : dataset_(std::move(dataset)), train_(*dataset_.train, shape) {
-    if (dataset_.held_out) evaluation_ = std::make_unique<runtime::EvaluationSource>(*dataset_.held_out, shape);
+      : dataset_(std::move(dataset)), train_(dataset_.streams(), shape) {
+    if (!dataset_.held_out) return;
+    MILLRACE_CHECK(!dataset_.validation || dataset_.held_out->size() > shape.sequence, ExitCode::data, "data",
+                   "data.validation: {}; expected {} tokens or more (a row of train.sequence and its last target)", dataset_.held_out_text,
+                   shape.sequence + 1);
+    evaluation_ = std::make_unique<runtime::EvaluationSource>(*dataset_.held_out, shape);
   }
   [[nodiscard]] const runtime::Dataset& dataset() const noexcept { return dataset_; }
+  [[nodiscard]] runtime::DataProgress progress(std::int64_t steps) const override { return train_.progress(steps); }
 
   [[nodiscard]] std::string fingerprint() const override { return dataset_.fingerprint; }
   [[nodiscard]] std::string describe() const override {
-    return fmt::format("{} tokens{} in {} files", runtime::count_text(static_cast<double>(dataset_.train->size())),
+    return fmt::format("{} tokens{} in {} files", runtime::count_text(static_cast<double>(dataset_.train_tokens())),
                        dataset_.format.empty() ? "" : " (" + dataset_.format + ")", dataset_.train_files);
+  }
+  [[nodiscard]] std::vector<std::string> sources_text(std::int64_t steps) const override {
+    std::vector<std::string> lines;
+    const auto& sources = dataset_.sources;
+    const auto read = train_.progress(steps).sources;
+    for (std::size_t i = 0; sources.size() > 1 && i < sources.size(); ++i)
+      lines.push_back(fmt::format("{} | {:.4g} % of the samples | {} tokens in {} files | {:.2f} epochs in {} steps", sources[i].name,
+                                  100 * train_.share(i), runtime::count_text(static_cast<double>(sources[i].stream->size())),
+                                  sources[i].files, read[i].epochs, steps));
+    return lines;
   }
   [[nodiscard]] std::vector<runtime::DataFile> files() const override { return dataset_.files; }
   [[nodiscard]] std::string held_out_text() const override { return dataset_.held_out_text; }

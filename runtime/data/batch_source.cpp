@@ -79,24 +79,46 @@ std::int64_t count_of_modules(const TokenStream& stream, std::int64_t first, std
 
 // -- training ---------------------------------------------------------------
 
-BatchSource::BatchSource(const TokenStream& stream, const BatchShape& shape)
-    : stream_(stream), shape_(shape), windows_((stream.size() - 1) / shape.sequence) {
-  MILLRACE_CHECK(windows_ >= 1, ExitCode::data, "data",
-                 "{} tokens for training, expected {} or more (one window of train.sequence and its last target)", stream.size(),
-                 shape.sequence + 1);
+namespace {
+
+std::vector<double> weights_of(const std::vector<WeightedStream>& streams) {
+  std::vector<double> weights;
+  for (const WeightedStream& stream : streams) weights.push_back(stream.weight);
+  return weights;
 }
 
-std::int64_t BatchSource::window_of(std::int64_t sample) const noexcept {
-  const std::int64_t epoch = sample / windows_;
-  return Permutation(windows_, shape_.seed, static_cast<std::uint64_t>(epoch))(sample % windows_);
+}  // namespace
+
+BatchSource::BatchSource(const std::vector<WeightedStream>& streams, const BatchShape& shape) : shape_(shape), blend_(weights_of(streams)) {
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    const auto& [stream, weight, name] = streams[i];
+    const std::int64_t windows = (stream->size() - 1) / shape.sequence;
+    MILLRACE_CHECK(windows >= 1, ExitCode::data, "data",
+                   "{}{} tokens for training, expected {} or more (one window of train.sequence and its last target)",
+                   streams.size() > 1 ? fmt::format("source {}: ", name) : "", stream->size(), shape.sequence + 1);
+    sources_.push_back({stream, windows, shape.seed ^ mix(i), name});  // mix(0) is 0: the first has the seed itself
+  }
+}
+
+std::int64_t BatchSource::windows() const noexcept {
+  std::int64_t windows = 0;
+  for (const Source& source : sources_) windows += source.windows;
+  return windows;
+}
+
+BatchSource::Window BatchSource::window_of(std::int64_t sample) const noexcept {
+  const auto [number, index] = blend_(sample);
+  const Source& source = sources_[number];
+  const auto epoch = static_cast<std::uint64_t>(index / source.windows);
+  return {*source.stream, Permutation(source.windows, source.seed, epoch)(index % source.windows) * shape_.sequence};
 }
 
 void BatchSource::fill(std::int64_t step, std::int64_t microbatch, const BatchView& batch) const {
   const std::int64_t first_sample = (shape_.microbatches.before(step) + microbatch) * shape_.rows;
   for (std::int64_t row = 0; row < shape_.rows; ++row) {
-    const std::int64_t window = window_of(first_sample + row);
+    const Window window = window_of(first_sample + row);
     const BatchView out = row_of(batch, row, shape_.sequence);
-    fill_row(stream_, window * shape_.sequence, shape_.sequence, shape_.packing, out);
+    fill_row(window.stream, window.first, shape_.sequence, shape_.packing, out);
     std::ranges::fill(out.samples, sample_key(shape_.seed, first_sample + row));
   }
 }
@@ -104,20 +126,32 @@ void BatchSource::fill(std::int64_t step, std::int64_t microbatch, const BatchVi
 template <class Body>
 void BatchSource::for_each_window(std::int64_t step, Body body) const {
   const std::int64_t first = shape_.microbatches.before(step) * shape_.rows, samples = shape_.microbatches.microbatches(step) * shape_.rows;
-  for (std::int64_t i = 0; i < samples; ++i) body(window_of(first + i) * shape_.sequence);
+  for (std::int64_t i = 0; i < samples; ++i) body(window_of(first + i));
 }
 
 std::int64_t BatchSource::valid_targets(std::int64_t step) const {
   std::int64_t valid = 0;
-  for_each_window(step, [&](std::int64_t first) { valid += count_targets(stream_, first, shape_.sequence); });
+  for_each_window(step, [&](const Window& window) { valid += count_targets(window.stream, window.first, shape_.sequence); });
   return valid;
 }
 
 std::int64_t BatchSource::mtp_targets(std::int64_t step) const {
   std::int64_t found = 0;
-  for_each_window(step,
-                  [&](std::int64_t first) { found += count_of_modules(stream_, first, shape_.sequence, shape_.packing, shape_.modules); });
+  for_each_window(step, [&](const Window& window) {
+    found += count_of_modules(window.stream, window.first, shape_.sequence, shape_.packing, shape_.modules);
+  });
   return found;
+}
+
+DataProgress BatchSource::progress(std::int64_t steps) const {
+  const std::int64_t samples = shape_.microbatches.before(steps) * shape_.rows;
+  DataProgress progress{samples * shape_.sequence, {}};
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    const std::int64_t own = blend_.count(i, samples);
+    progress.sources.push_back(
+        {sources_[i].name, own * shape_.sequence, static_cast<double>(own) / static_cast<double>(sources_[i].windows)});
+  }
+  return progress;
 }
 
 // -- evaluation -------------------------------------------------------------

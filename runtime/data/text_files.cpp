@@ -44,14 +44,6 @@ void list_folder(const fs::path& folder, std::span<const std::string> suffixes, 
   }
 }
 
-/// The canonical path of a file, however it was reached. Two links to one file count as two files.
-fs::path place_of(const fs::path& file) {
-  std::error_code error;
-  const fs::path folder = fs::canonical(file.has_parent_path() ? file.parent_path() : ".", error);
-  if (error) refuse(file, error);
-  return folder / file.filename();
-}
-
 void refuse_twice(std::span<const DataFile> files) {
   std::map<fs::path, const DataFile*> known;
   for (const DataFile& file : files) {
@@ -62,6 +54,13 @@ void refuse_twice(std::span<const DataFile> files) {
 }
 
 }  // namespace
+
+fs::path place_of(const fs::path& file) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(file.has_parent_path() ? file.parent_path() : ".", error);
+  if (error) refuse(file, error);
+  return folder / file.filename();
+}
 
 std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes) {
   std::vector<DataFile> files;

@@ -24,6 +24,9 @@ struct DataFile {
 /// result, and for a file that is listed twice.
 [[nodiscard]] std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes = {});
 
+/// Where a file lies, however its path was written. Two links to one file lie at two places. Errors: Error(data).
+[[nodiscard]] std::filesystem::path place_of(const std::filesystem::path& file);
+
 /// The files for training and the files held out for evaluation.
 struct SplitFiles {
   std::vector<DataFile> train;

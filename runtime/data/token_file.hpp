@@ -28,6 +28,7 @@ class TokenFile {
 
   [[nodiscard]] TokenFormat format() const noexcept { return format_; }
   [[nodiscard]] std::int64_t size() const noexcept { return count_; }  // in tokens
+  [[nodiscard]] int width() const noexcept { return width_; }          // bytes per token
 
   /// The .idx of a Megatron file; null for the other formats.
   [[nodiscard]] const MegatronIndex* index() const noexcept { return index_ ? &*index_ : nullptr; }

@@ -100,7 +100,37 @@ class TokenFileStream final : public TokenStream {
   std::int32_t separator_;
 };
 
+class JoinedStream final : public TokenStream {
+ public:
+  explicit JoinedStream(std::vector<std::unique_ptr<TokenStream>> streams) : streams_(std::move(streams)) {
+    for (const auto& stream : streams_) starts_.append(stream->size());
+  }
+
+  [[nodiscard]] std::int64_t size() const noexcept override { return starts_.size(); }
+
+  void read(std::int64_t first, std::span<std::int32_t> tokens) const override {
+    read_by_file(starts_, first, tokens,
+                 [this](std::size_t stream, std::int64_t offset, std::span<std::int32_t> part) { streams_[stream]->read(offset, part); });
+  }
+
+  [[nodiscard]] std::int64_t next_border(std::int64_t first, std::int64_t last) const override {
+    if (first >= last) return last;
+    const std::size_t stream = starts_.file_of(first);
+    const std::int64_t begin = starts_.begin_of(stream);
+    return begin + streams_[stream]->next_border(first - begin, std::min(last, starts_.end_of(stream) - 1) - begin);
+  }
+
+ private:
+  std::vector<std::unique_ptr<TokenStream>> streams_;
+  FileStarts starts_;
+};
+
 }  // namespace
+
+std::unique_ptr<TokenStream> join(std::vector<std::unique_ptr<TokenStream>> streams) {
+  if (streams.size() == 1) return std::move(streams.front());
+  return std::make_unique<JoinedStream>(std::move(streams));
+}
 
 std::unique_ptr<TokenStream> open_text_stream(std::span<const DataFile> files) { return std::make_unique<TextStream>(files); }
 

@@ -37,4 +37,7 @@ class TokenStream {
 [[nodiscard]] std::unique_ptr<TokenStream> open_token_stream(std::span<const DataFile> files, std::int64_t vocabulary,
                                                              std::int32_t separator);
 
+/// Several streams, one after another; the last token of each is a border.
+[[nodiscard]] std::unique_ptr<TokenStream> join(std::vector<std::unique_ptr<TokenStream>> streams);
+
 }  // namespace millrace::runtime

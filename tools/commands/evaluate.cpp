@@ -49,18 +49,23 @@ struct EvaluationRequest {
 };
 
 bool names_data(const std::string& word) { return word.starts_with("data.text=") || word.starts_with("data.tokens="); }
+bool is_validation(const std::string& word) { return word.starts_with("data.validation=") && !word.ends_with('='); }
+bool is_share(const std::string& word) { return word.starts_with("data.held_out="); }
 
 /// Data, rows and dtype of the checkpoint's run, overridden by the command line.
 configs::RunConfig config_of(const TrainedModel& model, const Arguments& arguments) {
   const auto& words = arguments.positional();
-  static constexpr std::array known = {"data.text", "data.tokens", "data.suffixes", "data.separator", "data.held_out", "data.packing"};
+  static constexpr std::array known = {"data.text",     "data.tokens",    "data.weights",  "data.validation",
+                                       "data.suffixes", "data.separator", "data.held_out", "data.packing"};
   for (const auto& word : words) {
     const auto key = word.substr(0, word.find('='));
     MILLRACE_CHECK(key != word && std::find(known.begin(), known.end(), key) != known.end(), ExitCode::usage, evaluate_component,
                    "{}: expected options and data.…=… alone{}", word,
                    did_you_mean(key, std::vector<std::string>(known.begin(), known.end())));
   }
-  const bool given = std::any_of(words.begin(), words.end(), names_data);
+  const bool given = std::ranges::any_of(words, names_data);
+  // What the command line says of the evaluated part replaces what the run says of it.
+  const bool part_given = std::ranges::any_of(words, is_validation) || std::ranges::any_of(words, is_share);
   MILLRACE_CHECK(given || !model.run.empty(), ExitCode::usage, evaluate_component,
                  "neither data.text=… nor data.tokens=… is given, and {} is in no run directory whose files could be taken", model.path());
   configs::LoadRequest request;
@@ -81,10 +86,10 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     const bool rows = key == "train.batch" || key == "train.sequence" || key == "train.z_loss" || key == "train.balance_loss" ||
                       key == "train.router_z_loss" || key == "train.mtp_loss" || key == "train.indexer_loss" ||
                       key == "train.indexer_warmup" || key == "data.packing";
-    if (rows || key == "data.separator" || (!given && (key == "data.held_out" || key == "data.suffixes")))
-      request.overrides.push_back(fmt::format("{}={}", key, value));
+    const bool data = key == "data.suffixes" || key == "data.weights" || (key == "data.held_out" && !part_given);
+    if (rows || key == "data.separator" || (!given && data)) request.overrides.push_back(fmt::format("{}={}", key, value));
   }
-  if (given) request.overrides.emplace_back("data.held_out=0");
+  if (given && !part_given) request.overrides.emplace_back("data.held_out=0");
   request.overrides.insert(request.overrides.end(), words.begin(), words.end());
   for (const auto& [option, key] :
        {std::pair{"sequence", "train.sequence"}, {"batch", "train.batch"}, {"microbatches", "evaluate.batches"}})
@@ -94,8 +99,10 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     const auto data = data_of_run(model);
     config.data.text = data.text;
     config.data.tokens = data.tokens;
-    MILLRACE_CHECK(config.data.held_out > 0 && !actors::held_nothing_out(model.identity), ExitCode::usage, evaluate_component,
-                   "{} held nothing out, expected data.text=… or data.tokens=…", model.run);
+    if (!part_given) config.data.validation = data.validation;
+    const bool whole = config.data.validation.empty() && actors::held_nothing_out(model.identity);
+    MILLRACE_CHECK(config.data.evaluates() && !whole, ExitCode::usage, evaluate_component,
+                   "{} held nothing out, expected data.text=…, data.tokens=… or data.validation=…", model.run);
   }
   return config;
 }
@@ -256,7 +263,8 @@ Command evaluate_command() {
       .notes =
           "data.text names text files and folders, each file a document; data.tokens names token files. data.suffixes, "
           "data.separator and data.packing are as in a run; data.held_out=N takes the part that a run holds out: every N-th file, or the "
-          "last part of a single one. Without data, a run directory's own held-out data is taken.",
+          "last part of a single one. Without data, a run directory's own validation or held-out data are taken; data.validation=FILES "
+          "takes files of the same kind instead.",
       .options = with_model_options(
           {{.name = "sequence",
             .value = "S",

@@ -47,15 +47,17 @@ struct Inspection {
 void look_at_data(Inspection& run) {
   const auto& config = run.config;
   auto& evaluated = run.options.evaluation_microbatches;
-  if (config.data.held_out > 0) evaluated = config.evaluate.batches > 0 ? config.evaluate.batches : config.train.microbatches;
+  if (config.data.evaluates()) evaluated = config.evaluate.batches > 0 ? config.evaluate.batches : config.train.microbatches;
   try {
     const actors::DatasetBatches batches(runtime::open_dataset(config.data, config.model.vocab_size),
                                          actors::batch_shape(config.train, config.data, config.model));
     const auto& data = batches.dataset();
     evaluated = batches.evaluation_microbatches();
     if (config.evaluate.batches > 0) evaluated = std::min(evaluated, config.evaluate.batches);
-    run.data = fmt::format("data      {} tokens in {} files\nheld out  {}{}", data.train->size(), data.train_files, data.held_out_text,
-                           data.held_out ? fmt::format(" | {} microbatches per evaluation", evaluated) : "");
+    std::string sources;
+    for (const std::string& source : batches.sources_text(config.train.steps)) sources += fmt::format("source    {}\n", source);
+    run.data = fmt::format("data      {} tokens in {} files\n{}held out  {}{}", data.train_tokens(), data.train_files, sources,
+                           data.held_out_text, data.held_out ? fmt::format(" | {} microbatches per evaluation", evaluated) : "");
   } catch (const Error& error) {
     run.data = fmt::format("data      not read: {}", error.what());
     if (evaluated > 0 && config.evaluate.batches == 0)

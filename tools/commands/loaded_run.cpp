@@ -5,6 +5,7 @@
 #include "configs/presets.hpp"
 #include "kernels/base/check.hpp"
 #include "layers/formats/config_file.hpp"
+#include "runtime/data/run_files.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
@@ -27,6 +28,10 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
   request.read_model = [](const std::string& path) {
     auto file = layers::read_config_file(path);
     return configs::ModelFile{std::move(file.model), file.losses, std::move(file.warnings)};
+  };
+  request.find_validation = [](const runtime::DataConfig& data) {
+    auto found = runtime::find_validation(data);
+    return configs::FoundValidation{std::move(found.files), found.in_training};
   };
   request.complete = complete;
   return configs::load(request);

@@ -44,7 +44,7 @@ actors::RankResources needs_of(const configs::RunConfig& config) {
   needs.threads = static_cast<int>(config.train.threads > 0 ? config.train.threads : std::max<std::int64_t>(1, cores / config.ranks()));
   needs.staging = !config.directory.empty();
   needs.logits = config.sample.tokens > 0;
-  if (config.data.held_out > 0)
+  if (config.data.evaluates())
     needs.evaluation_microbatches = config.evaluate.batches > 0 ? config.evaluate.batches : config.train.microbatches;
   return needs;
 }

@@ -172,8 +172,129 @@ TEST(BatchSource, CountsTheTargetsOfModules) {
       }
 }
 
+/// How often each sample of some steps began at each token of each stream. The streams count from different numbers on.
+std::vector<std::map<std::int32_t, int>> windows_seen(const BatchSource& source, const std::vector<std::int32_t>& firsts,
+                                                      std::int64_t steps) {
+  std::vector<std::map<std::int32_t, int>> seen(firsts.size());
+  Batch batch(2, 8);
+  for (std::int64_t step = 0; step < steps; ++step)
+    for (std::int64_t microbatch = 0; microbatch < 3; ++microbatch) {
+      source.fill(step, microbatch, batch.view());
+      for (std::size_t row = 0; row < 2; ++row) {
+        const std::int32_t token = batch.tokens[row * 8];
+        const auto stream = static_cast<std::size_t>(std::ranges::upper_bound(firsts, token) - firsts.begin()) - 1;
+        ++seen[stream][token];
+      }
+    }
+  return seen;
+}
+
+/// A stream of the tokens first, first + 1, ….
+class ShiftedStream final : public TokenStream {
+ public:
+  ShiftedStream(std::int64_t size, std::int32_t first) : counting_(size, {}), first_(first) {}
+  [[nodiscard]] std::int64_t size() const noexcept override { return counting_.size(); }
+  void read(std::int64_t first, std::span<std::int32_t> tokens) const override {
+    counting_.read(first, tokens);
+    for (auto& token : tokens) token += first_;
+  }
+  [[nodiscard]] std::int64_t next_border(std::int64_t, std::int64_t last) const override { return last; }
+
+ private:
+  CountingStream counting_;
+  std::int32_t first_;
+};
+
+TEST(TokenStream, JoinedStreamsDoNotRunIntoEachOther) {
+  std::vector<std::unique_ptr<TokenStream>> streams;
+  for (const std::int32_t first : {0, 100, 200}) streams.push_back(std::make_unique<ShiftedStream>(first == 100 ? 0 : 4, first));
+  const auto joined = join(std::move(streams));
+  ASSERT_EQ(joined->size(), 8);
+  std::vector<std::int32_t> tokens(6);
+  joined->read(1, tokens);
+  EXPECT_EQ(tokens, (std::vector<std::int32_t>{1, 2, 3, 200, 201, 202}));
+  EXPECT_EQ(joined->next_border(0, 8), 3);
+  EXPECT_EQ(joined->next_border(0, 3), 3);
+  EXPECT_EQ(joined->next_border(4, 8), 7);
+  EXPECT_EQ(joined->next_border(4, 6), 6);
+}
+
+TEST(BatchSource, MixesStreamsByTheirWeightsEachWithItsOwnEpochs) {
+  const ShiftedStream web(81, 0), code(33, 1000), talk(17, 2000);  // 10, 4 and 2 windows
+  const BatchShape shape{.rows = 2, .sequence = 8, .microbatches = 3, .seed = 4};
+  const BatchSource source({{&web, 0.5, "web"}, {&code, 0.3, "code"}, {&talk, 0.2, "talk"}}, shape);
+  EXPECT_EQ(source.windows(), 16);
+  // 20 steps are 120 samples: 60, 36 and 24, which are 6, 9 and 12 epochs.
+  const auto seen = windows_seen(source, {0, 1000, 2000}, 20);
+  const std::vector<std::size_t> windows = {10, 4, 2};
+  const std::vector<int> epochs = {6, 9, 12};
+  for (std::size_t stream = 0; stream < 3; ++stream) {
+    EXPECT_EQ(seen[stream].size(), windows[stream]);
+    for (const auto& [token, times] : seen[stream]) EXPECT_EQ(times, epochs[stream]) << token;
+  }
+  const auto progress = source.progress(20);
+  EXPECT_EQ(progress.tokens, 120 * 8);
+  ASSERT_EQ(progress.sources.size(), 3U);
+  EXPECT_EQ(progress.sources[1].name, "code");
+  EXPECT_EQ(progress.sources[1].tokens, 36 * 8);
+  for (std::size_t stream = 0; stream < 3; ++stream) EXPECT_DOUBLE_EQ(progress.sources[stream].epochs, epochs[stream]);
+  EXPECT_DOUBLE_EQ(source.share(2), 0.2);
+  EXPECT_EQ(source.progress(0).tokens, 0);
+  EXPECT_EQ(source.valid_targets(3), 48);
+}
+
+TEST(BatchSource, AMixtureIsAFunctionOfSeedAndSample) {
+  const ShiftedStream web(801, 0), code(801, 1000);
+  const std::vector<WeightedStream> streams = {{&web, 0.3, "web"}, {&code, 0.7, "code"}};
+  const auto rows_of = [&](const BatchShape& shape, std::int64_t step) {
+    const BatchSource source(streams, shape);
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t microbatch = 0; microbatch < shape.microbatches.microbatches(step); ++microbatch) {
+      Batch batch(static_cast<std::size_t>(shape.rows), 8);
+      source.fill(step, microbatch, batch.view());
+      tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
+    }
+    return tokens;
+  };
+  const auto tokens = rows_of({.rows = 4, .sequence = 8, .microbatches = 3, .seed = 4}, 11);
+  EXPECT_EQ(rows_of({.rows = 1, .sequence = 8, .microbatches = 12, .seed = 4}, 11), tokens);
+  const auto other = rows_of({.rows = 4, .sequence = 8, .microbatches = 3, .seed = 5}, 11);
+  EXPECT_NE(other, tokens);
+  for (std::size_t i = 0; i < tokens.size(); i += 8)
+    EXPECT_EQ(other[i] >= 1000, tokens[i] >= 1000) << "the seed does not choose the source";
+  // Streams of the same size are not read in the same order.
+  const BatchSource even({{&web, 1, "web"}, {&code, 1, "code"}}, {.rows = 2, .sequence = 8, .microbatches = 1, .seed = 4});
+  int same = 0;
+  for (std::int64_t step = 0; step < 50; ++step) {
+    Batch batch(2, 8);
+    even.fill(step, 0, batch.view());
+    if (batch.tokens[0] + 1000 == batch.tokens[8]) ++same;
+  }
+  EXPECT_LT(same, 10);
+}
+
+TEST(BatchSource, AWeightDoesNotChangeASingleStream) {
+  const CountingStream stream(1000, {100, 500});
+  const BatchShape shape{.rows = 4, .sequence = 10, .microbatches = 3, .seed = 4};
+  const BatchSource plain(stream, shape), weighted({{&stream, 0.2, "only"}}, shape);
+  Batch a(4, 10), b(4, 10);
+  for (const std::int64_t step : {0, 7, 40}) {
+    plain.fill(step, 1, a.view());
+    weighted.fill(step, 1, b.view());
+    EXPECT_EQ(values(a.tokens), values(b.tokens));
+    EXPECT_EQ(values(a.samples), values(b.samples));
+  }
+  EXPECT_DOUBLE_EQ(plain.progress(1).sources.front().epochs, 12.0 / 99);
+}
+
 TEST(BatchSource, WantsAWholeWindow) {
   const CountingStream stream(8, {});
+  const CountingStream longer(9, {});
+  expect_error(
+      [&] {
+        const BatchSource source({{&longer, 1, "web"}, {&stream, 1, "code"}}, {.rows = 1, .sequence = 8});
+      },
+      ExitCode::data, {"source code: 8 tokens for training, expected 9 or more"});
   expect_error([&] { const BatchSource source(stream, {.rows = 1, .sequence = 8}); }, ExitCode::data,
                {"8 tokens for training, expected 9 or more"});
 }

@@ -35,13 +35,13 @@ TEST(Dataset, TextIsBytesWithAnEndForEachDocument) {
   folder.write("b", "");
   folder.write("c", "\xff");
   const Dataset data = open_dataset({.text = {folder.path().string()}, .held_out = 0}, 257);
-  EXPECT_EQ(all_tokens(*data.train), (std::vector<std::int32_t>{'h', 'i', 256, 255, 256}));
+  EXPECT_EQ(all_tokens(*data.sources.front().stream), (std::vector<std::int32_t>{'h', 'i', 256, 255, 256}));
   EXPECT_EQ(data.held_out, nullptr);
-  EXPECT_EQ(data.train->next_border(0, 5), 2);
-  EXPECT_EQ(data.train->next_border(2, 5), 2);
-  EXPECT_EQ(data.train->next_border(3, 5), 4);
-  EXPECT_EQ(data.train->next_border(3, 4), 4);
-  EXPECT_EQ(data.train->next_border(5, 5), 5);
+  EXPECT_EQ(data.sources.front().stream->next_border(0, 5), 2);
+  EXPECT_EQ(data.sources.front().stream->next_border(2, 5), 2);
+  EXPECT_EQ(data.sources.front().stream->next_border(3, 5), 4);
+  EXPECT_EQ(data.sources.front().stream->next_border(3, 4), 4);
+  EXPECT_EQ(data.sources.front().stream->next_border(5, 5), 5);
 }
 
 TEST(Dataset, TextIsReadFromAnyTokenOn) {
@@ -49,12 +49,13 @@ TEST(Dataset, TextIsReadFromAnyTokenOn) {
   for (int i = 0; i < 20; ++i)
     folder.write(std::to_string(100 + i), std::string(static_cast<std::size_t>(1 + i * 3 % 7), static_cast<char>('a' + i)));
   const Dataset data = open_dataset({.text = {folder.path().string()}, .held_out = 0}, 257);
-  const auto all = all_tokens(*data.train);
+  const auto all = all_tokens(*data.sources.front().stream);
   for (std::size_t first = 0; first < all.size(); ++first) {
     std::vector<std::int32_t> part(all.size() - first);
-    data.train->read(static_cast<std::int64_t>(first), part);
+    data.sources.front().stream->read(static_cast<std::int64_t>(first), part);
     ASSERT_TRUE(std::equal(part.begin(), part.end(), all.begin() + static_cast<std::ptrdiff_t>(first)));
-    const std::int64_t border = data.train->next_border(static_cast<std::int64_t>(first), data.train->size());
+    const std::int64_t border =
+        data.sources.front().stream->next_border(static_cast<std::int64_t>(first), data.sources.front().stream->size());
     ASSERT_EQ(all[static_cast<std::size_t>(border)], ByteTokenizer::end_of_document);
     for (std::size_t i = first; i < static_cast<std::size_t>(border); ++i) ASSERT_NE(all[i], ByteTokenizer::end_of_document);
   }
@@ -64,7 +65,7 @@ TEST(Dataset, HoldsOutEveryNthFile) {
   const TemporaryFolder folder;
   for (const char* name : {"a", "b", "c", "d", "e"}) folder.write(name, name);
   const Dataset data = open_dataset({.text = {folder.path().string()}, .held_out = 2}, 300);
-  EXPECT_EQ(all_tokens(*data.train), (std::vector<std::int32_t>{'a', 256, 'c', 256, 'e', 256}));
+  EXPECT_EQ(all_tokens(*data.sources.front().stream), (std::vector<std::int32_t>{'a', 256, 'c', 256, 'e', 256}));
   EXPECT_EQ(all_tokens(*data.held_out), (std::vector<std::int32_t>{'b', 256, 'd', 256}));
   EXPECT_EQ(data.train_files, 3);
   EXPECT_EQ(data.held_out_files, 2);
@@ -77,11 +78,11 @@ TEST(Dataset, HoldsOutTheLastPartOfASingleText) {
   const DataConfig config{.text = {folder.write("only", text)}, .held_out = 10};
   const Dataset data = open_dataset(config, 257);
   ASSERT_NE(data.held_out, nullptr);
-  auto all = all_tokens(*data.train);
+  auto all = all_tokens(*data.sources.front().stream);
   EXPECT_EQ(all.size(), 54U);  // 59 bytes and the end of the document, of which one part is held out
   const auto last = all_tokens(*data.held_out);
   all.insert(all.end(), last.begin(), last.end());
-  EXPECT_EQ(all, all_tokens(*open_dataset({.text = config.text, .held_out = 0}, 257).train));
+  EXPECT_EQ(all, all_tokens(*open_dataset({.text = config.text, .held_out = 0}, 257).sources.front().stream));
   EXPECT_EQ(data.held_out->next_border(0, 6), 5) << "the document ends with the part";
   EXPECT_EQ(data.held_out_text, "the last 6 tokens of 60 (10.0 %), cut in its only document");
   EXPECT_TRUE(data.fingerprint.ends_with("-54-6")) << data.fingerprint;
@@ -115,9 +116,9 @@ TEST(Dataset, HoldsOutWholeDocumentsOfASingleTokenFile) {
     const Dataset data = open_dataset(config, 10);
     EXPECT_EQ(data.held_out ? data.held_out->size() : 0, c.held) << data.held_out_text;
     EXPECT_NE(data.held_out_text.find(c.text), std::string::npos) << data.held_out_text;
-    EXPECT_EQ(data.train->size(), static_cast<std::int64_t>(tokens.size()) - c.held);
+    EXPECT_EQ(data.sources.front().stream->size(), static_cast<std::int64_t>(tokens.size()) - c.held);
     if (c.held > 0 && c.lengths.size() > 1) {
-      EXPECT_EQ(all_tokens(*data.train).back(), 9) << "no document is split";
+      EXPECT_EQ(all_tokens(*data.sources.front().stream).back(), 9) << "no document is split";
     }
   }
   // Without a separator there are no documents.
@@ -146,9 +147,10 @@ TEST(Dataset, TokenFilesEndTheirDocumentsAtSeparators) {
   folder.write("meta.pkl", "odd");
   const DataConfig config{.tokens = {folder.path().string()}, .separator = 9, .held_out = 0};
   const Dataset data = open_dataset(config, 10);
-  EXPECT_EQ(all_tokens(*data.train), (std::vector<std::int32_t>{5, 9, 6, 7, 9, 8}));
+  EXPECT_EQ(all_tokens(*data.sources.front().stream), (std::vector<std::int32_t>{5, 9, 6, 7, 9, 8}));
   std::vector<std::int64_t> borders;
-  for (std::int64_t i = data.train->next_border(0, 6); i < 6; i = data.train->next_border(i + 1, 6)) borders.push_back(i);
+  for (std::int64_t i = data.sources.front().stream->next_border(0, 6); i < 6; i = data.sources.front().stream->next_border(i + 1, 6))
+    borders.push_back(i);
   EXPECT_EQ(borders, (std::vector<std::int64_t>{1, 3, 4, 5}));  // the separators, and the ends of the files
 }
 
@@ -165,6 +167,94 @@ TEST(Dataset, RefusesWhatIsNoData) {
   expect_error(open({.text = {folder / "text"}, .held_out = 1}, 257), ExitCode::data, {"no tokens for training"});
   expect_error(open({.text = {folder / "text"}}, 256), ExitCode::data, {"257 tokens", "vocabulary has 256"});
   expect_error(open({.text = {folder / "text"}, .suffixes = {".md"}}, 257), ExitCode::data, {"no files found"});
+}
+
+TEST(Dataset, EvaluatesOnValidationDataAndTrainsOnAllOthers) {
+  const TemporaryFolder folder;
+  for (const char* name : {"text/a", "text/b", "text/c", "held/x", "held/y"}) folder.write(name, name);
+  const DataConfig config{.text = {folder / "text"}, .validation = {folder / "held"}, .held_out = 10};
+  const Dataset data = open_dataset(config, 257);
+  EXPECT_EQ(data.train_files, 3);
+  EXPECT_EQ(data.held_out_files, 2);
+  EXPECT_TRUE(data.validation);
+  EXPECT_EQ(data.held_out->size(), 14);
+  EXPECT_EQ(data.files.size(), 5U) << "the content of all files is part of the run's identity";
+  EXPECT_TRUE(data.held_out_text.starts_with("2 files with 14 tokens: ")) << data.held_out_text;
+  // A file of the training folder: it is not trained on.
+  const Dataset within = open_dataset({.text = {folder / "text"}, .validation = {folder / "text/b"}}, 257);
+  EXPECT_EQ(within.train_files, 2);
+  EXPECT_EQ(within.train_tokens(), 14);
+  EXPECT_NE(within.held_out_text.find("(1 of them in folders of training data, and not trained on)"), std::string::npos);
+  EXPECT_NE(data.fingerprint, within.fingerprint);
+  EXPECT_TRUE(within.fingerprint.ends_with("-14-7")) << within.fingerprint;
+}
+
+TEST(Dataset, RefusesWhatIsNoValidationData) {
+  const TemporaryFolder folder;
+  const auto train = folder.write("train.bin", tokens_of_16_bits({1, 2, 3, 4})),
+             other = folder.write("other.bin", tokens_of_16_bits({1, 12}));
+  std::string wide(1024 + 8, '\0');
+  const std::int32_t header[] = {20240801, 7, 2};
+  std::memcpy(wide.data(), header, sizeof(header));
+  folder.write("wide.bin", wide);
+  folder.write("odd.bin", "abc");
+  std::filesystem::create_directories(folder / "none");
+  const auto open = [&](const std::string& validation, std::int64_t vocabulary = 10) {
+    return [=] { (void)open_dataset({.tokens = {train}, .validation = {validation}}, vocabulary); };
+  };
+  expect_error(open(folder / "none"), ExitCode::data, {"[data] data.validation: no files found in ", "/none"});
+  expect_error(open(folder / "missing"), ExitCode::data, {"data.validation: ", "missing: no such file or folder"});
+  expect_error(open(other), ExitCode::data, {"data.validation: ", "other.bin: token 1 is 12, the model's vocabulary has 10"});
+  expect_error(open(folder / "odd.bin"), ExitCode::data, {"data.validation: ", "odd.bin: 3 bytes"});
+  expect_error(open(folder / "wide.bin"), ExitCode::data,
+               {"data.validation: ", "wide.bin has 32 bits per token, ", "train.bin has 16; expected files of one tokenizer"});
+  expect_error(open(train), ExitCode::data, {"train.bin: named as training data by data.tokens and as validation data by data.validation"});
+  const auto text = folder.write("text/a", "words");
+  expect_error([&] { (void)open_dataset({.text = {folder / "text"}, .validation = {text}}, 257); }, ExitCode::data,
+               {"text: nothing is left to train on: data.validation names all 1 files"});
+  const auto empty = folder.write("empty", "");
+  expect_error([&] { (void)open_dataset({.text = {text}, .validation = {empty}}, 257); }, ExitCode::data,
+               {"data.validation: 0 tokens in 1 files"});
+}
+
+TEST(Dataset, WeightsMakeSourcesOfTheEntries) {
+  const TemporaryFolder folder;
+  for (const char* name : {"web/1", "web/2", "web/3", "code/1"}) folder.write(name, std::string(40, 'x'));
+  const DataConfig config{.text = {folder / "web", folder / "code"}, .weights = {0.3, 0.7}, .held_out = 3};
+  const Dataset data = open_dataset(config, 257);
+  ASSERT_EQ(data.sources.size(), 2U);
+  EXPECT_EQ(data.sources[0].name, "web");
+  EXPECT_EQ(data.sources[1].name, "code");
+  EXPECT_EQ(data.sources[1].weight, 0.7);
+  EXPECT_EQ(data.sources[0].files, 2);
+  EXPECT_EQ(data.sources[0].stream->size(), 82);
+  EXPECT_EQ(data.sources[1].stream->size(), 28);
+  // Every source holds out a part of its own: a file of three, and the last third of the only one. Neither runs into the other.
+  EXPECT_EQ(data.held_out->size(), 41 + 13);
+  EXPECT_EQ(data.held_out->next_border(0, 54), 40);
+  EXPECT_EQ(data.held_out->next_border(41, 54), 53);
+  EXPECT_EQ(all_tokens(*data.held_out)[40], 256);
+  EXPECT_EQ(data.held_out_text, "web: 1 files with 41 tokens; code: the last 13 tokens of 41 (31.7 %), cut in its only document");
+  // Files of the same name are told apart.
+  EXPECT_EQ(data.files.size(), 4U);
+  EXPECT_NE(data.files.front().name, data.files.back().name);
+  DataConfig turned = config;
+  std::swap(turned.text[0], turned.text[1]);
+  EXPECT_NE(open_dataset(turned, 257).fingerprint, data.fingerprint);
+}
+
+TEST(Dataset, AnErrorNamesTheSource) {
+  const TemporaryFolder folder;
+  const auto good = folder.write("good/train.bin", tokens_of_16_bits({1, 2})),
+             bad = folder.write("bad/train.bin", tokens_of_16_bits({1, 99}));
+  std::filesystem::create_directories(folder / "none");
+  const auto open = [&](const std::vector<std::string>& tokens, const std::vector<double>& weights) {
+    return [=] { (void)open_dataset({.tokens = tokens, .weights = weights, .held_out = 0}, 10); };
+  };
+  expect_error(open({good, bad}, {1, 2}), ExitCode::data, {"[data] source bad/train: ", "bad/train.bin: token 1 is 99"});
+  expect_error(open({good, folder / "none"}, {1, 2}), ExitCode::data, {"[data] source none: no files found in "});
+  expect_error(open({good, folder / "good"}, {1, 2}), ExitCode::data, {"good/train.bin: a file of two sources, train and good"});
+  expect_error(open({good, bad}, {1}), ExitCode::config, {"data.weights has 1 numbers, data.tokens has 2 entries"});
 }
 
 TEST(Dataset, FingerprintFollowsTheTokens) {

@@ -124,11 +124,11 @@ TEST(Megatron, IsTrainingDataByItsPrefix) {
     config.tokens = {folder / name};
     config.held_out = 0;
     const Dataset data = open_dataset(config, 100);
-    EXPECT_EQ(data.train->size(), 5);
-    EXPECT_EQ(data.train->next_border(0, 5), 1);
-    EXPECT_EQ(data.train->next_border(2, 5), 4);
+    EXPECT_EQ(data.sources.front().stream->size(), 5);
+    EXPECT_EQ(data.sources.front().stream->next_border(0, 5), 1);
+    EXPECT_EQ(data.sources.front().stream->next_border(2, 5), 4);
     config.separator = 12;  // a separator within a sequence is a border too
-    EXPECT_EQ(open_dataset(config, 100).train->next_border(2, 5), 2);
+    EXPECT_EQ(open_dataset(config, 100).sources.front().stream->next_border(2, 5), 2);
   }
   expect_error([&] { (void)open_dataset({.tokens = {folder / "a.idx"}}, 100); }, ExitCode::data, {"index of Megatron", ".bin"});
 }

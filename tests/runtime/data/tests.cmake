@@ -9,6 +9,7 @@ millrace_add_test(runtime_data_test
     ${CMAKE_CURRENT_LIST_DIR}/mapped_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/megatron_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/permutation_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/run_files_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/text_files_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/token_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/token_writer_power_loss_test.cpp
