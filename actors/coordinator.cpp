@@ -157,6 +157,7 @@ StepRecord Coordinator::record() const {
   if (rule_.skips()) record.skipped_this = update_.skipped;
   record.tokens = setup_.train.batch * setup_.train.sequence * ramp_.microbatches(step_);
   record.targets = setup_.valid_targets(step_);
+  record.data = setup_.data_progress(step_ + 1);
   record.seconds = static_cast<double>(port_.now() - step_begin_) * 1e-9;
   record.flops = setup_.flops_per_step * static_cast<double>(ramp_.microbatches(step_)) / static_cast<double>(setup_.train.microbatches);
   for (std::size_t metric = 0; metric < step_metrics.size(); ++metric) record.metrics[metric] = combined(metric);

@@ -9,6 +9,7 @@
 #include "actors/messages/messages.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/batch_ramp.hpp"
+#include "runtime/data/data_progress.hpp"
 #include "runtime/engine/expert_load.hpp"
 #include "runtime/engine/layer_activation.hpp"
 #include "runtime/engine/observation_sums.hpp"
@@ -41,6 +42,7 @@ struct CoordinatorSetup {
   double flops_per_step = 0;
   std::function<std::int64_t(std::int64_t step)> valid_targets;
   std::function<std::int64_t(std::int64_t step)> mtp_targets = [](std::int64_t) { return std::int64_t{0}; };
+  std::function<runtime::DataProgress(std::int64_t steps)> data_progress = [](std::int64_t) { return runtime::DataProgress(); };
   std::function<double(std::int64_t step)> learning_rate;
   runtime::RunState run_state = {};  // of the checkpoint that was resumed
 };
@@ -53,6 +55,7 @@ struct StepRecord {
   std::vector<runtime::ExpertLoad> experts;           // of all routers, in model order
   std::vector<runtime::LayerActivation> activations;  // of all layers, with run.record_internal_metrics
   std::int64_t tokens = 0, targets = 0;
+  runtime::DataProgress data;  // read by this step and all before it
   double seconds = 0;
   double flops = 0;
   MetricValues metrics{};                           // of step_metrics, over all ranks

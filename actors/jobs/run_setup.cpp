@@ -23,6 +23,7 @@ CoordinatorSetup coordinator_setup(const runtime::TrainConfig& train, const Pipe
   setup.flops_per_step = plan.model_flops(train.microbatches);
   setup.valid_targets = [&batches](std::int64_t step) { return batches.valid_targets(step); };
   setup.mtp_targets = [&batches](std::int64_t step) { return batches.mtp_targets(step); };
+  setup.data_progress = [&batches](std::int64_t steps) { return batches.progress(steps); };
   setup.learning_rate = [rule = runtime::learning_rate(train)](std::int64_t step) { return rule.at(step); };
   return setup;
 }

@@ -72,6 +72,15 @@ Json tiles_json() {
   return tiles;
 }
 
+/// What the run has read; null for a run that reads no files.
+Json data_json(const runtime::DataProgress& data) {
+  if (data.sources.empty()) return nullptr;
+  Json sources = Json::array();
+  for (const auto& source : data.sources)
+    sources.push_back({{"name", source.name}, {"tokens", source.tokens}, {"epochs", number(source.epochs)}});
+  return {{"tokens_seen", data.tokens}, {"sources", std::move(sources)}};
+}
+
 Json last_json(const LiveView& view) {
   if (!view.totals.last) return nullptr;
   const auto& last = *view.totals.last;
@@ -89,7 +98,8 @@ Json last_json(const LiveView& view) {
     if (is_shown(step_metrics[i], last.metrics)) json[std::string(step_metrics[i].name)] = metric_json(step_metrics[i], last.metrics[i]);
   json.update({{"device_bytes", last.device_total > 0 ? Json(last.device_used) : Json(nullptr)},
                {"device_total_bytes", last.device_total > 0 ? Json(last.device_total) : Json(nullptr)},
-               {"seconds_left", number(left)}});
+               {"seconds_left", number(left)},
+               {"data_read", data_json(last.data)}});
   return json;
 }
 

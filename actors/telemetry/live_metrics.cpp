@@ -95,12 +95,24 @@ void expert_metrics(Exposition& text, const std::vector<runtime::ExpertLoad>& ex
        [](const auto& load) { return static_cast<double>(load.more_rounds); });
 }
 
+void source_metrics(Exposition& text, const runtime::DataProgress& data) {
+  if (data.sources.empty()) return;
+  const auto each = [&](const char* name, const char* help, auto value) {
+    text.family(name, "gauge", help);
+    for (const auto& source : data.sources) text.sample(value(source), fmt::format("source=\"{}\"", escaped(source.name)));
+  };
+  each("millrace_source_tokens", "Tokens that the run has read of a source of its data, including those before a resume.",
+       [](const auto& source) { return static_cast<double>(source.tokens); });
+  each("millrace_source_epochs", "How often it has read that source.", [](const auto& source) { return source.epochs; });
+}
+
 void last_step_metrics(Exposition& text, const LiveView& view) {
   if (!view.totals.last) return;
   const auto& last = *view.totals.last;
   text.gauge("millrace_loss", "Mean loss of the last step over its valid targets, in nats.", last.loss);
   terms_of(text, "millrace_loss_term", "A term of the loss of the last step, by name, times its weight.", last.terms);
   expert_metrics(text, last.experts);
+  source_metrics(text, last.data);
   text.gauge("millrace_gradient_norm", "Norm of all gradients of the last step, before clipping.", last.gradient_norm);
   text.gauge("millrace_learning_rate", "Learning rate of the last step.", last.learning_rate);
   text.gauge("millrace_last_step_seconds", "Time of the last step.", last.seconds);

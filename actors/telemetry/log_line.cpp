@@ -96,8 +96,7 @@ void LogLine::add(const StepRecord& record) {
                      .importance = 3,
                      .min_width = 5});
   if (const auto utilization = flops_utilization(record, peak_flops_))
-    fields_.push_back(
-        {.name = "", .value = fmt::format("{:.1f}%", 100 * *utilization), .unit = "MFU", .importance = 5, .min_width = 5});
+    fields_.push_back({.name = "", .value = fmt::format("{:.1f}%", 100 * *utilization), .unit = "MFU", .importance = 5, .min_width = 5});
   fields_.push_back({.name = "", .value = fmt::format("{:.0f}", record.seconds * 1e3), .unit = "ms", .importance = 6});
   add_metrics(record);
   std::int64_t more_rounds = 0;
@@ -109,6 +108,19 @@ void LogLine::add(const StepRecord& record) {
   ++seen_;
   smooth_seconds_ = seen_ <= 2 ? record.seconds : 0.9 * smooth_seconds_ + 0.1 * record.seconds;
   const double left = static_cast<double>(record.steps - record.step) * smooth_seconds_;
+  if (const auto& sources = record.data.sources; !sources.empty()) {
+    // Of a mixture the least and the most of its sources.
+    const auto [least, most] = std::ranges::minmax(sources, {}, &runtime::SourceProgress::epochs);
+    const bool one = sources.size() == 1;
+    fields_.push_back({.name = one ? "epoch" : "epochs",
+                       .value = one ? fmt::format("{:.2f}", least.epochs) : fmt::format("{:.2f}-{:.2f}", least.epochs, most.epochs),
+                       .importance = 8});
+    fields_.push_back({.name = "",
+                       .value = runtime::count_text(static_cast<double>(record.data.tokens)),
+                       .unit = "tokens",
+                       .importance = 9,
+                       .min_width = 5});
+  }
   fields_.push_back({.name = "eta", .value = runtime::duration_text(left), .importance = 2, .left = true});
 
   for (std::size_t i = 0; i < step_metrics.size(); ++i)

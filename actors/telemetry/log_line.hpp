@@ -16,8 +16,8 @@ namespace millrace::actors {
 [[nodiscard]] std::string terms_text(const std::vector<runtime::StepLoss::Named>& terms);
 
 /// The line of a step, with the same fields in every layout:
-///   step 120/5000 | loss 3.4821 (+0.3z) | gnorm 0.91 | lr 3.0e-04 | 182.4k tok/s | 41.7% MFU | 1437 ms | bubble 8.9% wait 1.2% | eta 3h12m
-///   | 61.2 GiB | gpu 91.2 of 139.8 GiB
+///   step 120/5000 | loss 3.4821 (+0.3z) | gnorm 0.91 | lr 3.0e-04 | 182.4k tok/s | 41.7% MFU | 1437 ms | bubble 8.9% wait 1.2% | epoch
+///   0.31 | 9.8M tokens | eta 3h12m | 61.2 GiB | gpu 91.2 of 139.8 GiB
 /// z is the loss's deviation from the mean of the last 128 steps, in their standard deviations. A loss of several terms is followed by
 /// each of them: "| loss 3.4941 (+0.3z) | lm_loss 3.4821 | moe_lb_loss 0.0120 |". What says nothing is left out: fractions and counts
 /// that were 0 in all steps so far, the learning rate if the run's is constant, and behind the eta memory that is what it was.

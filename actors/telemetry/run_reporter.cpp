@@ -78,6 +78,7 @@ void RunReporter::record_step(const StepRecord& record) {
                                          {"learning_rate", record.learning_rate},
                                          {"tokens", record.tokens},
                                          {"targets", record.targets}});
+  add_data(record.data, line);
   if (record.max_logits) line.fields.emplace_back("max_logits", *record.max_logits);
   if (record.skipped_this) line.fields.emplace_back("step_skipped", static_cast<std::int64_t>(*record.skipped_this));
   add_fields(record, line);

@@ -38,6 +38,15 @@ std::optional<double> flops_utilization(const StepRecord& record, double peak_fl
   return record.flops / record.seconds / peak_flops;
 }
 
+void add_data(const runtime::DataProgress& data, runtime::MetricsRecord& line) {
+  if (data.sources.empty()) return;
+  line.fields.emplace_back("tokens_seen", data.tokens);
+  if (data.sources.size() == 1) return static_cast<void>(line.fields.emplace_back("epoch", data.sources.front().epochs));
+  line.fields.emplace_back("sources", list_of(data.sources, [](const auto& source) { return source.name; }));
+  line.fields.emplace_back("source_tokens", list_of(data.sources, [](const auto& source) { return source.tokens; }));
+  line.fields.emplace_back("source_epochs", list_of(data.sources, [](const auto& source) { return source.epochs; }));
+}
+
 void add_fields(const StepRecord& record, runtime::MetricsRecord& line) {
   const auto& experts = record.experts;
   if (!experts.empty()) {
@@ -71,6 +80,13 @@ std::string rounds_warning(const StepRecord& record) {
 }
 
 void add_scalars(const StepRecord& record, runtime::EventScalars& scalars) {
+  const auto& sources = record.data.sources;
+  if (!sources.empty()) scalars.emplace_back("data/tokens_seen", static_cast<double>(record.data.tokens));
+  if (sources.size() == 1) scalars.emplace_back("data/epoch", sources.front().epochs);
+  for (std::size_t i = 0; sources.size() > 1 && i < sources.size(); ++i) {
+    scalars.emplace_back("data/tokens/" + sources[i].name, static_cast<double>(sources[i].tokens));
+    scalars.emplace_back("data/epochs/" + sources[i].name, sources[i].epochs);
+  }
   for (const auto& [name, value] : expert_numbers)
     for (const auto& load : record.experts) scalars.emplace_back(fmt::format("{}/{}", name, load.scope), value(load));
   for (const auto& load : record.experts)

@@ -13,6 +13,10 @@ namespace millrace::actors {
 /// known (0).
 [[nodiscard]] std::optional<double> flops_utilization(const StepRecord& record, double peak_flops);
 
+/// Appends what the run has read since its first step: tokens_seen, and epoch; of a mixture the lists sources (names), source_tokens and
+/// source_epochs in place of epoch.
+void add_data(const runtime::DataProgress& data, runtime::MetricsRecord& line);
+
 /// Appends the fields of metrics.jsonl. Each is a list, an entry per router in the order of `routers` (their names, "layers.3"):
 /// expert_tokens (the choices of each expert), expert_entropy (nats), expert_evenness (entropy / ln E), hottest_expert, hottest_share,
 /// dropped_tokens; and with run.record_internal_metrics an entry per layer: activ_fraction_zero, activ_mean, activ_stdev.

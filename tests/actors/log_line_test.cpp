@@ -51,6 +51,15 @@ TEST(LogLine, OfARunOnCores) {
       "step 3/10  | loss 2.5000 | gnorm 0.00 | lr 0.0e+00 |  2000 tok/s | 25.0% MFU | 500 ms | bubble 31.7% wait 13.2% | eta 4s | 1.5 GiB");
 }
 
+TEST(LogLine, CountsTokensAndEpochs) {
+  auto read = record();
+  read.data = {2'500'000, {{"web", 1'500'000, 0.312}}};
+  EXPECT_NE(first_line(read).find(" | 500 ms | epoch 0.31 | 2.5M tokens | eta 4s"), std::string::npos);
+  read.data.sources.push_back({"code", 1'000'000, 2.5});
+  read.data.sources.push_back({"talk", 0, 1});
+  EXPECT_NE(first_line(read).find(" | 500 ms | epochs 0.31-2.50 | 2.5M tokens | eta 4s"), std::string::npos);
+}
+
 TEST(LogLine, TellsOfAGpusMemoryAndOfNoUtilisationThatIsNotKnown) {
   auto on_device = record();
   on_device.device_used = static_cast<std::uint64_t>(91.2 * 0x1p30);

@@ -24,6 +24,18 @@ TEST(RunPage, DrawsWhatTheMetricsHave) {
   for (const char* absent : {"attention score", "http", "<script", "nan", "inf"}) EXPECT_FALSE(has(page, absent)) << absent;
 }
 
+TEST(RunPage, ShowsWhatWasReadOfEachSource) {
+  const std::string page = run_page("a", R"({"step":1,"loss":2,"sources":["web","<b>"],"source_tokens":[60,20],"source_epochs":[0.5,2.25]}
+{"step":2,"loss":1,"sources":["web","<b>"],"source_tokens":[1200,400],"source_epochs":[1.5,4.25]}
+{"step":3,"loss":1,"sources":["web"],"source_tokens":[1,2],"source_epochs":[]}
+)");
+  for (const char* part : {"<h2>Epochs of the data</h2>", ">web: 1.5<", ">&lt;b&gt;: 4.25<", "<h2>Sources of the data</h2>",
+                           "<tr><td>web</td><td>1200</td><td>75.00 %</td><td>1.50</td></tr>", "<td>400</td><td>25.00 %</td><td>4.25</td>"})
+    EXPECT_TRUE(has(page, part)) << part << page;
+  EXPECT_TRUE(has(run_page("a", "{\"step\":1,\"loss\":2,\"epoch\":0.75}\n"), "epoch: 0.75<"));
+  EXPECT_FALSE(has(run_page("a", "{\"step\":1,\"loss\":2,\"epoch\":0.75}\n"), "Sources"));
+}
+
 TEST(RunPage, ShowsATitleAsText) {
   const std::string page = run_page("<b>&", "");
   EXPECT_TRUE(has(page, "&lt;b&gt;&amp;"));

@@ -30,7 +30,14 @@ struct Chart {
   bool from_zero = false;
 };
 
+/// What a run has read of a source of its data.
+struct Source {
+  std::string name;
+  double tokens = 0, epochs = 0;
+};
+
 constexpr double width = 720, height = 200, left = 76, right = 12, top = 10, bottom = 24;
+constexpr std::size_t colours = 5;  // of curves, c0 … c4 in the style; further curves use them again
 
 /// Characters that would be markup are written as entities.
 std::string escaped(std::string_view text) {
@@ -65,6 +72,8 @@ class Curves {
     return {name, found == curves_.end() ? std::vector<Point>{} : found->second, dots};
   }
   [[nodiscard]] const std::set<std::string>& terms() const { return terms_; }
+  /// What the newest step read of each source of a mixture; empty for data of one source.
+  [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }
 
  private:
   void add(std::string_view line) {
@@ -73,6 +82,7 @@ class Curves {
     const auto step = json.find("step");
     if (step == json.end() || !step->is_number()) return;
     if (json.contains("loss")) ++steps_;
+    add_sources(json, step->get<double>());
     for (const auto& [field, value] : json.items()) {
       std::optional<double> number;
       if (value.is_number()) number = value.get<double>();
@@ -87,7 +97,21 @@ class Curves {
     }
   }
 
+  /// Every source has a curve of its own: "source_epochs/web".
+  void add_sources(const nlohmann::json& json, double step) {
+    const auto names = json.find("sources"), tokens = json.find("source_tokens"), epochs = json.find("source_epochs");
+    for (const auto& list : {names, tokens, epochs})
+      if (list == json.end() || !list->is_array() || list->size() != names->size()) return;
+    sources_.clear();
+    for (std::size_t i = 0; i < names->size(); ++i) {
+      if (!(*names)[i].is_string() || !(*tokens)[i].is_number() || !(*epochs)[i].is_number()) return sources_.clear();
+      sources_.push_back({(*names)[i].get<std::string>(), (*tokens)[i].get<double>(), (*epochs)[i].get<double>()});
+      curves_["source_epochs/" + sources_.back().name].push_back({step, sources_.back().epochs});
+    }
+  }
+
   std::map<std::string, std::vector<Point>> curves_;
+  std::vector<Source> sources_;
   std::set<std::string> terms_;
   std::size_t steps_ = 0;
 };
@@ -163,13 +187,25 @@ std::string draw(const Chart& chart) {
   std::string legend;
   for (std::size_t index = 0; index < chart.curves.size(); ++index) {
     const Curve& curve = chart.curves[index];
-    svg += draw(curve, index, across, up);
+    svg += draw(curve, index % colours, across, up);
     const auto last =
         std::ranges::find_if(curve.points.rbegin(), curve.points.rend(), [](const Point& point) { return std::isfinite(point.value); });
-    legend += fmt::format("<span class=\"c{}\">{}{}</span> ", index, escaped(curve.name),
+    legend += fmt::format("<span class=\"c{}\">{}{}</span> ", index % colours, escaped(curve.name),
                           last == curve.points.rend() ? "" : fmt::format(": {:.5g}{}", last->value, chart.unit));
   }
   return svg + "</svg><p class=\"legend\">" + legend + "</p>\n";
+}
+
+/// Empty without sources.
+std::string table_of(const std::vector<Source>& sources) {
+  if (sources.empty()) return {};
+  double all = 0;
+  for (const Source& source : sources) all += source.tokens;
+  std::string table = "<h2>Sources of the data</h2><table><tr><th>source</th><th>tokens</th><th>of all</th><th>epochs</th></tr>\n";
+  for (const auto& [name, tokens, epochs] : sources)
+    table += fmt::format("<tr><td>{}</td><td>{:.0f}</td><td>{:.2f} %</td><td>{:.2f}</td></tr>\n", escaped(name), tokens,
+                         all > 0 ? 100 * tokens / all : 0, epochs);
+  return table + "</table>\n";
 }
 
 /// After palette.css. The first curve and its dots have the colour of computing; further ones only need to be told apart.
@@ -181,7 +217,8 @@ text{fill:var(--quiet);font-size:11px}.y{text-anchor:end}.x{text-anchor:middle}.
 path{fill:none;stroke-width:1.5}.legend{margin:2px 0 0 76px}.legend span{display:inline-flex;align-items:baseline;margin-right:14px;white-space:nowrap}
 .legend span::before{content:"";flex:none;width:10px;height:10px;border-radius:2px;margin-right:5px;background:var(--c)}
 .c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}path{stroke:var(--c)}circle{fill:var(--c)}
-@media(max-width:600px){text{font-size:17px}.legend{margin-left:0}.legend span{white-space:normal}})";
+table{margin-left:76px;border-spacing:14px 2px}td+td,th+th{text-align:right}th{font-weight:600}
+@media(max-width:600px){table{margin-left:0}text{font-size:17px}.legend{margin-left:0}.legend span{white-space:normal}})";
 
 }  // namespace
 
@@ -204,12 +241,16 @@ std::string run_page(std::string_view title, std::string_view metrics) {
       true);
   add("Largest attention score", "", {curves.curve("max_logits", "score")});
   add("Tokens of a step", "", {curves.curve("tokens", "tokens")}, true);
+  std::vector<Curve> epochs = {curves.curve("epoch", "epoch")};
+  for (const Source& source : curves.sources()) epochs.push_back(curves.curve("source_epochs/" + source.name, source.name));
+  add("Epochs of the data", "", std::move(epochs), true);
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
       "<title>{}</title><style>{}{}</style></head><body><h1>{}</h1>\n<p>{} steps</p>\n",
       escaped(title), embedded_text("palette.css"), style, escaped(title), curves.steps());
   if (charts.empty()) page += "<p>No step has been finished.</p>\n";
   for (const Chart& chart : charts) page += draw(chart);
+  page += table_of(curves.sources());
   return page + "</body></html>\n";
 }
 
