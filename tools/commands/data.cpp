@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "kernels/base/check.hpp"
+#include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/tokenize_data.hpp"
 
@@ -31,9 +34,19 @@ int compress_tokens(const Arguments& given) {
   return compress_vocabulary(tokenizer, out);
 }
 
-int inspect_file(const Arguments& given) {
-  MILLRACE_CHECK(given.positional().size() == 1, ExitCode::usage, data_component, "inspect with {} names, expected one token file",
-                 given.positional().size());
+/// A run description, a folder of token files, or one token file.
+int inspect(const Arguments& given) {
+  const auto& words = given.positional();
+  MILLRACE_CHECK(!words.empty(), ExitCode::usage, data_component, "inspect without a name, expected a token file, a folder, or RUN.toml");
+  const auto describes = [](const std::string& word) { return word.ends_with(".toml") || word.find('=') != std::string::npos; };
+  if (std::ranges::any_of(words, describes)) {
+    const auto run = load_run(words, false);
+    print_warnings(run);
+    return inspect_data(run.config.data, run.config.model.vocab_size);
+  }
+  MILLRACE_CHECK(words.size() == 1, ExitCode::usage, data_component, "inspect with {} names, expected one token file or folder",
+                 words.size());
+  if (runtime::kind_of(words.front()) == runtime::PathKind::directory) return inspect_data({.tokens = {words.front()}, .held_out = 0}, 0);
   return inspect_tokens(given.positional().front(), given.text("tokenizer"), given.integer("tokens", 1, 1 << 20));
 }
 
@@ -81,11 +94,12 @@ Command data_command() {
                  .offer = 0,
                  .run = compress_tokens},
                 {.name = "inspect",
-                 .words = "FILE",
-                 .summary = "Print a token file's format, tokens, documents and first ids, with --tokenizer their text.",
+                 .words = "FILE | FOLDER | RUN.toml [data.…=… …]",
+                 .summary = "Print a token file's format, tokens, documents and first ids, with --tokenizer their text; or the files of a "
+                            "folder, or of each source of a run, and what is held out.",
                  .options = {tokenizer, {.name = "tokens", .value = "N", .help = "Ids to print.", .fallback = "64"}},
-                 .offer = offer_files,
-                 .run = inspect_file}}};
+                 .offer = offer_run | offer_folders,
+                 .run = inspect}}};
 }
 
 }  // namespace millrace::tools
