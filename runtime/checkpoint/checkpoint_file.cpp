@@ -1,12 +1,12 @@
 #include "runtime/checkpoint/checkpoint_file.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <charconv>
 #include <map>
 
+#include "runtime/checkpoint/checkpoint_names.hpp"
 #include "runtime/checkpoint/component.hpp"
+#include "runtime/checkpoint/found_checkpoint.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -17,37 +17,11 @@ void check_space(const std::string& folder, std::uint64_t bytes) {
                  bytes);
 }
 
-/// Parses the step of a name such as "step-00000040"; returns nothing for other names.
-std::optional<std::uint64_t> step_of(std::string_view name) {
-  constexpr std::string_view prefix = "step-";
-  std::uint64_t step = 0;
-  if (!name.starts_with(prefix)) return std::nullopt;
-  const auto digits = name.substr(prefix.size());
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (result.ec != std::errc{} || result.ptr != digits.data() + digits.size() || checkpoint_name(step) != name) return std::nullopt;
-  return step;
-}
-
 bool is_temporary(std::string_view name) { return name.starts_with("step-") && name.find(".tmp-") != std::string_view::npos; }
 
 /// Suffix of an old checkpoint that is about to be deleted. It differs from the suffix of temporary folders, which ends in an
 /// epoch.
 constexpr std::string_view retired_suffix = ".tmp-removed";
-
-std::string name_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
-}
-
-/// The steps that have a checkpoint in a folder, ascending.
-std::vector<std::uint64_t> steps_in(const std::string& folder) {
-  std::vector<std::uint64_t> steps;
-  if (kind_of(folder) == PathKind::missing) return steps;  // a link to a folder on another disk counts as a folder
-  for (const auto& name : list_directory(folder))
-    if (const auto step = step_of(name)) steps.push_back(*step);
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
 
 void write_new_file(const std::string& path, std::string_view text) {
   auto file = File::create(path);
@@ -257,7 +231,7 @@ Manifest CheckpointStore::assemble(std::span<const ShardReport> reports, const C
 }
 
 CommitResult CheckpointStore::commit(const std::string& folder, std::span<const ShardReport> reports, const CheckpointMeta& meta) {
-  const auto name = name_of(folder);
+  const auto name = file_name_of(folder);
   const auto dash = name.rfind('-');
   std::uint64_t epoch = 0;
   std::from_chars(name.data() + dash + 1, name.data() + name.size(), epoch);
@@ -286,7 +260,7 @@ CommitResult CheckpointStore::commit(const std::string& folder, std::span<const 
 
 std::vector<CheckpointWarning> CheckpointStore::discard(const std::string& folder) noexcept {
   std::vector<CheckpointWarning> warnings;
-  const auto name = name_of(folder);
+  const auto name = file_name_of(folder);
   const auto dot = name.find(".tmp-");
   if (kind_of(folder) != PathKind::directory || dot == std::string::npos) return warnings;
   std::uint64_t epoch = 0;
@@ -305,7 +279,7 @@ void CheckpointStore::retire(std::vector<CheckpointWarning>& warnings) {
   constexpr auto cause = CheckpointWarning::Cause::deletion;
   constexpr auto words = "an old checkpoint could not be deleted";
   attempt(warnings, cause, words, [&] {
-    const auto steps = steps_in(folder_);
+    const auto steps = checkpoint_steps(folder_);
     const auto keep = std::max<std::uint64_t>(retention_.keep_last, 2);
     for (std::size_t index = 0; index + keep < steps.size(); ++index) {
       if (retention_.keep_every != 0 && steps[index] % retention_.keep_every == 0) continue;
@@ -343,7 +317,7 @@ std::string damage(const CheckpointReader& reader, std::uint64_t step) {
 
 FoundCheckpoint CheckpointStore::newest_usable() {
   FoundCheckpoint found;
-  auto steps = steps_in(folder_);
+  auto steps = checkpoint_steps(folder_);
   std::reverse(steps.begin(), steps.end());
   for (const auto step : steps) {
     const auto name = checkpoint_name(step);
@@ -362,15 +336,17 @@ FoundCheckpoint CheckpointStore::newest_usable() {
     quarantine(name, reason);
     found.warnings.push_back(fmt::format("checkpoint of step {} is damaged and was put aside: {}", step, reason));
   }
-  MILLRACE_CHECK(!ever_committed(), ExitCode::checkpoint, checkpoint_component, "{}: checkpoints were committed, but none is usable{}{}",
-                 folder_, found.warnings.empty() ? "" : ": ", fmt::join(found.warnings, "; "));
-  return found;
+  if (!ever_committed()) return found;
+  const auto damaged = put_aside_text(run_directory_);
+  fail(ExitCode::checkpoint, checkpoint_component, "{}: checkpoints were committed, but none is usable. {}. {}", folder_,
+       damaged.empty() ? "The folder has none: somebody moved or deleted them" : "These were damaged and put aside: " + damaged,
+       restore_advice);
 }
 
 bool CheckpointStore::ever_committed() const {
   if (journal_.says_committed()) return true;
   const auto names = list_directory(folder_);
-  return std::any_of(names.begin(), names.end(), [](const auto& name) { return name.find(".bad") != std::string::npos; });
+  return std::any_of(names.begin(), names.end(), [](const auto& name) { return step_put_aside(name).has_value(); });
 }
 
 void CheckpointStore::quarantine(const std::string& name, const std::string& reason) {
@@ -379,22 +355,6 @@ void CheckpointStore::quarantine(const std::string& name, const std::string& rea
   rename_path(join_path(folder_, name), target);
   sync_directory(folder_);
   journal_.append({JournalEvent::quarantined, step_of(name).value_or(0), 0, reason});
-}
-
-std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory) {
-  std::vector<ListedCheckpoint> listed;
-  const auto folder = checkpoints_folder(run_directory);
-  for (const auto step : steps_in(folder)) {
-    ListedCheckpoint line{step, join_path(folder, checkpoint_name(step)), 0, {}};
-    try {
-      const CheckpointReader reader(line.folder);
-      for (const auto& shard : reader.manifest().shards) line.bytes += shard.bytes;
-    } catch (const Error& error) {
-      line.problem = error.what();
-    }
-    listed.push_back(std::move(line));
-  }
-  return listed;
 }
 
 }  // namespace millrace::runtime

@@ -87,8 +87,8 @@ class CheckpointStore {
   std::vector<CheckpointWarning> discard(const std::string& folder) noexcept;
 
   /// Verifies checkpoints from the newest on, every byte, and returns the first intact one. Damaged ones are renamed to step-…
-  /// .bad and journaled with the reason. Error(checkpoint) with all reasons if something was committed but nothing is usable;
-  /// Error(storage) if the disk cannot be read, in which case nothing is renamed.
+  /// .bad and journaled with the reason. Error(checkpoint) with all reasons, those of earlier starts too, if something was committed but
+  /// nothing is usable; Error(storage) if the disk cannot be read, in which case nothing is renamed.
   [[nodiscard]] FoundCheckpoint newest_usable();
 
   [[nodiscard]] RunJournal& journal() noexcept { return journal_; }
@@ -109,16 +109,5 @@ class CheckpointStore {
   File lock_;
   RunJournal journal_;
 };
-
-/// One line of `millrace ckpt ls`.
-struct ListedCheckpoint {
-  std::uint64_t step = 0;
-  std::string folder;
-  std::uint64_t bytes = 0;
-  std::string problem;  // empty if the checkpoint is committed and its manifest and headers are complete
-};
-
-/// Lists the committed checkpoints, oldest first, without reading their data, changing anything or taking the lock.
-[[nodiscard]] std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory);
 
 }  // namespace millrace::runtime

@@ -56,6 +56,19 @@ File open_journal(const std::string& run_directory) {
 std::string_view to_string(JournalEvent event) noexcept { return event_names[static_cast<std::size_t>(event)]; }
 std::string journal_path(const std::string& run_directory) { return join_path(run_directory, "journal.jsonl"); }
 
+std::vector<JournalRecord> read_journal(const std::string& run_directory) {
+  std::vector<JournalRecord> records;
+  const auto path = journal_path(run_directory);
+  if (kind_of(path) == PathKind::missing) return records;
+  const auto text = read_text_file(path, max_journal_bytes, ExitCode::storage);
+  for (std::string_view rest = text; !rest.empty();) {
+    const auto end = std::min(rest.find('\n'), rest.size());
+    if (auto record = parse_line(rest.substr(0, end))) records.push_back(std::move(*record));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return records;
+}
+
 RunJournal::RunJournal(const std::string& run_directory) : file_(open_journal(run_directory)) {
   auto text = read_text_file(file_.path(), max_journal_bytes, ExitCode::storage);
   const auto whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;

@@ -51,6 +51,9 @@ class RunJournal {
   bool damaged_ = false;
 };
 
+/// The records of a run's journal, for listings: nothing is created or changed. Unreadable lines, and a missing file, are skipped.
+[[nodiscard]] std::vector<JournalRecord> read_journal(const std::string& run_directory);
+
 [[nodiscard]] std::string journal_path(const std::string& run_directory);
 
 }  // namespace millrace::runtime

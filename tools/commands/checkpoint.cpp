@@ -3,7 +3,7 @@
 #include "kernels/base/check.hpp"
 #include "layers/formats/model_folder.hpp"
 #include "layers/models/model.hpp"
-#include "runtime/checkpoint/checkpoint_file.hpp"
+#include "runtime/checkpoint/found_checkpoint.hpp"
 #include "runtime/optimizers/averaged.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/atomic_folder.hpp"
@@ -16,12 +16,17 @@ namespace {
 constexpr const char* checkpoint_component = "millrace ckpt";
 
 int list(const std::string& path) {
-  const auto listed = committed_checkpoints(path, checkpoint_component);
-  if (listed.empty()) fmt::print("no checkpoints\n");
+  const auto listed = runtime::committed_checkpoints(path, checkpoint_component);
+  const auto damaged = runtime::put_aside(path);
+  if (listed.empty() && damaged.empty()) fmt::print("no checkpoints\n");
+  for (const auto& line : damaged)
+    fmt::print("step {:>8}  {:>10}  {}  damaged, put aside{}\n", line.step, "?", line.folder,
+               line.reason.empty() ? " (the journal does not say why)" : ": " + line.reason);
   for (const auto& line : listed) {
     fmt::print("step {:>8}  {:>10}  {}  {}\n", line.step, line.problem.empty() ? runtime::bytes_text(line.bytes) : "?", line.folder,
                line.problem.empty() ? "complete (data not read: ckpt verify does)" : line.problem);
   }
+  if (listed.empty() && !damaged.empty()) fmt::print("No checkpoint is usable. {}.\n", runtime::restore_advice);
   return 0;
 }
 
@@ -40,8 +45,7 @@ int verify(const std::string& path) {
   std::vector<std::string> folders{path};
   if (!is_checkpoint(path)) {
     folders.clear();
-    for (const auto& line : committed_checkpoints(path, checkpoint_component)) folders.push_back(line.folder);
-    MILLRACE_CHECK(!folders.empty(), ExitCode::checkpoint, checkpoint_component, "{}: no checkpoint was committed", path);
+    for (const auto& line : runtime::some_checkpoints(path, checkpoint_component)) folders.push_back(line.folder);
   }
   bool good = true;
   for (const auto& folder : folders) good = verify_one(folder) && good;
@@ -121,7 +125,7 @@ Command checkpoint_command() {
       .parts = {
           {.name = "ls",
            .words = "RUN_DIRECTORY",
-           .summary = "List the committed checkpoints of a run directory.",
+           .summary = "List the committed checkpoints of a run directory, and those that were damaged and put aside.",
            .offer = offer_folders,
            .run = [](const Arguments& given) { return list(single_path(given, "ls", "RUN_DIRECTORY")); }},
           {.name = "verify",

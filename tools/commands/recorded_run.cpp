@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
-#include "runtime/checkpoint/checkpoint_file.hpp"
+#include "runtime/checkpoint/found_checkpoint.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/run_settings.hpp"

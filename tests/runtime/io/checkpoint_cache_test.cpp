@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/checkpoint/found_checkpoint.hpp"
 #include "tests/runtime/io/checkpoint_state.hpp"
 #include "tests/support/temporary_folder.hpp"
 

@@ -1,5 +1,6 @@
 #include <random>
 
+#include "runtime/checkpoint/found_checkpoint.hpp"
 #include "tests/runtime/io/checkpoint_state.hpp"
 
 namespace millrace::runtime {
@@ -176,13 +177,43 @@ TEST(CheckpointDamage, WhenAllAreDamagedTheRunStops) {
   const Scratch scratch;
   const auto folder = saved_folder(scratch, 10);
   testing::spill(folder + "/COMMIT", "");
-  for (int start = 0; start < 2; ++start) {
+  for (int start = 0; start < 3; ++start) {
     CheckpointStore store(scratch / "run");
-    EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)store.newest_usable(); }), "none is usable"));
+    const auto error = error_of(ExitCode::checkpoint, [&] { (void)store.newest_usable(); });
+    EXPECT_TRUE(contains(error, "none is usable. These were damaged and put aside: step-00000010.bad (")) << error;
+    EXPECT_TRUE(contains(error, "COMMIT") && contains(error, restore_advice)) << "why, at every start: " << error;
   }
   fs::remove_all(scratch / "run/checkpoints");
   CheckpointStore store(scratch / "run");
-  EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)store.newest_usable(); }), "none is usable"));
+  const auto error = error_of(ExitCode::checkpoint, [&] { (void)store.newest_usable(); });
+  EXPECT_TRUE(contains(error, "none is usable. The folder has none: somebody moved or deleted them")) << error;
+}
+
+TEST(CheckpointDamage, WhatWasPutAsideIsListedWithItsReason) {
+  const Scratch scratch;
+  EXPECT_TRUE(put_aside(scratch / "run").empty());
+  for (int time = 0; time < 3; ++time) {
+    const auto folder = saved_folder(scratch, 10);
+    EXPECT_TRUE(time > 0 || put_aside(scratch / "run").empty());
+    if (time == 2) fs::remove_all(folder + ".bad");
+    testing::spill(folder + (time == 1 ? "/manifest.json" : "/COMMIT"), "");
+    CheckpointStore store(scratch / "run");
+    EXPECT_THROW((void)store.newest_usable(), Error);
+  }
+  save(*std::make_unique<CheckpointStore>(scratch / "run"), State(20));
+  fs::rename(scratch / "run/checkpoints/step-00000020", scratch / "run/checkpoints/step-00000020.bad");
+  // The first of step 10 was deleted, and its name used again.
+  const auto listed = put_aside(scratch / "run");
+  ASSERT_EQ(listed.size(), 3U);
+  EXPECT_EQ(listed[0].folder, scratch / "run/checkpoints/step-00000010.bad");
+  EXPECT_EQ(listed[1].folder, scratch / "run/checkpoints/step-00000010.bad-2");
+  EXPECT_EQ(listed[0].step, 10U);
+  EXPECT_FALSE(listed[0].reason.empty());
+  EXPECT_TRUE(contains(listed[1].reason, "COMMIT")) << listed[1].reason;
+  EXPECT_EQ(listed[2].step, 20U);
+  EXPECT_TRUE(listed[2].reason.empty()) << "nobody journaled it";
+  EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)open_checkpoint(scratch / "run", "test"); }),
+                       "no checkpoint is usable. These were damaged and put aside: step-00000010.bad ("));
 }
 
 TEST(CheckpointDamage, WithoutItsJournalAPutAsideCheckpointStillStopsTheRun) {

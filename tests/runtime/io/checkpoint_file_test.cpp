@@ -1,4 +1,5 @@
 #include "runtime/checkpoint/checkpoint_file.hpp"
+#include "runtime/checkpoint/found_checkpoint.hpp"
 
 #include <algorithm>
 

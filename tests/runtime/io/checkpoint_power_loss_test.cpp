@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "runtime/checkpoint/found_checkpoint.hpp"
 #include "runtime/io/metrics_file.hpp"
 #include "tests/runtime/io/checkpoint_state.hpp"
 #include "tests/runtime/io/power_loss.hpp"

@@ -1,0 +1,92 @@
+#include "runtime/checkpoint/found_checkpoint.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "runtime/checkpoint/checkpoint_names.hpp"
+#include "runtime/checkpoint/run_journal.hpp"
+
+namespace millrace::runtime {
+namespace {
+
+[[noreturn]] void refuse(const std::string& path, const char* component) {
+  MILLRACE_CHECK(kind_of(path) != PathKind::missing, ExitCode::checkpoint, component, "{}: there is no such folder", path);
+  fail(ExitCode::checkpoint, component, "{}: neither a run directory (it has no folder checkpoints/) nor a checkpoint (it has no {})", path,
+       manifest_name);
+}
+
+}  // namespace
+
+std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory) {
+  std::vector<ListedCheckpoint> listed;
+  const auto folder = checkpoints_folder(run_directory);
+  for (const auto step : checkpoint_steps(folder)) {
+    ListedCheckpoint line{step, join_path(folder, checkpoint_name(step)), 0, {}};
+    try {
+      const CheckpointReader reader(line.folder);
+      for (const auto& shard : reader.manifest().shards) line.bytes += shard.bytes;
+    } catch (const Error& error) {
+      line.problem = error.what();
+    }
+    listed.push_back(std::move(line));
+  }
+  return listed;
+}
+
+std::vector<PutAside> put_aside(const std::string& run_directory) {
+  const auto folder = checkpoints_folder(run_directory);
+  if (kind_of(folder) == PathKind::missing) return {};
+  std::map<std::uint64_t, std::vector<PutAside>> by_step;
+  for (const auto& name : list_directory(folder))
+    if (const auto step = step_put_aside(name)) by_step[*step].push_back({*step, join_path(folder, name), {}});
+  std::map<std::uint64_t, std::vector<std::string>> reasons;
+  for (const auto& record : read_journal(run_directory))
+    if (record.event == JournalEvent::quarantined) reasons[record.step].push_back(record.note);
+  std::vector<PutAside> result;
+  for (auto& [step, folders] : by_step) {
+    // "step-….bad" is older than "….bad-2". Earlier ones may have been deleted, so the newest record is that of the newest folder.
+    std::ranges::sort(folders, {}, [](const PutAside& one) { return std::pair(one.folder.size(), one.folder); });
+    const auto& known = reasons[step];
+    for (std::size_t back = 0; back < std::min(folders.size(), known.size()); ++back)
+      folders[folders.size() - 1 - back].reason = known[known.size() - 1 - back];
+    std::ranges::move(folders, std::back_inserter(result));
+  }
+  return result;
+}
+
+std::string put_aside_text(const std::string& run_directory) {
+  std::string text;
+  for (const auto& one : put_aside(run_directory))
+    text += fmt::format("{}{}{}", text.empty() ? "" : "; ", file_name_of(one.folder),
+                        one.reason.empty() ? "" : fmt::format(" ({})", one.reason));
+  return text;
+}
+
+bool is_run_directory(const std::string& path) { return kind_of(join_path(checkpoints_folder(path), ".")) == PathKind::directory; }
+
+bool is_checkpoint(const std::string& path) {
+  return kind_of(join_path(path, manifest_name)) != PathKind::missing || kind_of(join_path(path, commit_name)) != PathKind::missing;
+}
+
+std::vector<ListedCheckpoint> committed_checkpoints(const std::string& path, const char* component) {
+  if (!is_run_directory(path)) refuse(path, component);
+  return list_checkpoints(path);
+}
+
+std::vector<ListedCheckpoint> some_checkpoints(const std::string& path, const char* component) {
+  auto listed = committed_checkpoints(path, component);
+  const auto damaged = listed.empty() ? put_aside_text(path) : std::string();
+  MILLRACE_CHECK(damaged.empty(), ExitCode::checkpoint, component, "{}: no checkpoint is usable. These were damaged and put aside: {}. {}",
+                 path, damaged, restore_advice);
+  MILLRACE_CHECK(!listed.empty(), ExitCode::checkpoint, component, "{}: no checkpoint was committed", path);
+  return listed;
+}
+
+CheckpointReader open_checkpoint(const std::string& path, const char* component) {
+  if (is_checkpoint(path)) return CheckpointReader(path);
+  return CheckpointReader(some_checkpoints(path, component).back().folder);
+}
+
+}  // namespace millrace::runtime

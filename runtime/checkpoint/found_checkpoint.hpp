@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint_reader.hpp"
+
+/// Finds the checkpoints that a user names, by a checkpoint's folder or by the run directory that contains it, without changing anything or
+/// taking the lock. Errors: Error(checkpoint), with the component `component`.
+namespace millrace::runtime {
+
+/// One line of `millrace ckpt ls`.
+struct ListedCheckpoint {
+  std::uint64_t step = 0;
+  std::string folder;
+  std::uint64_t bytes = 0;
+  std::string problem;  // empty if the checkpoint is committed and its manifest and headers are complete
+};
+/// Lists the committed checkpoints of a run, oldest first, without reading their data.
+[[nodiscard]] std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory);
+
+/// A checkpoint that was found damaged when a run was to be resumed, and renamed to step-….bad.
+struct PutAside {
+  std::uint64_t step = 0;
+  std::string folder;
+  std::string reason;  // from the run's journal; empty if that does not say
+};
+/// What to do about it: for messages.
+inline constexpr const char* restore_advice =
+    "To resume, put an intact copy of one into that folder under its name (step-…, without .bad); to begin anew, use another run.directory";
+/// Lists those that are still there, oldest step first.
+[[nodiscard]] std::vector<PutAside> put_aside(const std::string& run_directory);
+/// "step-00000012.bad (…); step-00000009.bad (…)": for messages. Empty without any.
+[[nodiscard]] std::string put_aside_text(const std::string& run_directory);
+
+[[nodiscard]] bool is_run_directory(const std::string& path);
+[[nodiscard]] bool is_checkpoint(const std::string& path);
+
+/// The committed checkpoints of a path that must be a run directory, oldest first.
+[[nodiscard]] std::vector<ListedCheckpoint> committed_checkpoints(const std::string& path, const char* component);
+/// The same; that there is none is an error, which says whether some were put aside.
+[[nodiscard]] std::vector<ListedCheckpoint> some_checkpoints(const std::string& path, const char* component);
+/// Opens the named checkpoint, or the newest committed one of a run directory. Its manifest and headers have been verified.
+[[nodiscard]] CheckpointReader open_checkpoint(const std::string& path, const char* component);
+
+}  // namespace millrace::runtime
