@@ -3,6 +3,7 @@ millrace_add_test(runtime_data_test
     ${CMAKE_CURRENT_LIST_DIR}/../batch_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/batch_ramp_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/batch_source_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/blend_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/choice_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/content_hash_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/dataset_test.cpp
