@@ -62,7 +62,9 @@ Command train_command() {
   return {.name = "train",
           .words = run_words,
           .summary = "Train a model; the same command again resumes the run. Alone or under mpirun.",
-          .notes = "`millrace config keys` prints every key. docs/errors.md says which signals save and end a run.",
+          .notes =
+              "RUN.toml may be the name of an installed run, such as quickstart. `millrace config keys` prints every key. docs/errors.md "
+              "says which signals save and end a run.",
           .options = {{.name = "record",
                        .value = "WHAT",
                        .help = "The same as run.record: hashes of every tensor, for `millrace compare`.",
