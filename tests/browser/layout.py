@@ -7,7 +7,7 @@ CUT = """return [...document.querySelectorAll('body *')].filter((element) => ele
 # Of each box that scrolls: its name, and how much it hides on the right and below; how far these edges fade out, and whether it has a mask.
 BOXES = """return [...document.querySelectorAll('.fades')].filter((box) => box.clientWidth > 0).map((box) => [box.id,
     [box.scrollWidth - box.clientWidth - box.scrollLeft, box.scrollHeight - box.clientHeight - box.scrollTop],
-    ['right', 'bottom'].map((side) => parseFloat(getComputedStyle(box).getPropertyValue('--fade-' + side))), getComputedStyle(box).maskImage !== 'none'])"""
+    ['right', 'bottom'].map((side) => parseFloat(getComputedStyle(box).getPropertyValue('--fade-' + side)) || 0), getComputedStyle(box).maskImage !== 'none'])"""
 TILES = "return [...document.querySelectorAll('.tile')].map((tile) => Math.round(tile.getBoundingClientRect().height * 2) / 2)"
 # Brightness of the text of pictures and of what is behind them, from 0 to 255.
 LEGIBLE = """const bright = (colour) => { const [red, green, blue] = colour.match(/[\\d.]+/g).map(Number); return 0.3 * red + 0.59 * green + 0.11 * blue; };
