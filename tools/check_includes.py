@@ -32,7 +32,7 @@ PARTS = {
     "actors": ["setup", "messages", "rank", ".", "telemetry", "jobs", "planning", "debug"],
     "tools": ["commands", "."],
 }
-EVERYWHERE = ["kernels/base/check.hpp", "kernels/base/nearest.hpp"]  # needed to throw errors
+EVERYWHERE = ["kernels/base/check.hpp", "kernels/base/nearest.hpp", "kernels/base/count.hpp"]  # needed to throw errors
 
 # Library -> pattern of its headers, and the only places that may include them.
 LIBRARY_PLACES = {
