@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <limits>
-#include <sstream>
 #include <utility>
 
 #include "actors/debug/component.hpp"
+#include "actors/debug/cut_lines.hpp"
 #include "actors/debug/routing_text.hpp"
 #include "actors/debug/session_text.hpp"
+#include "actors/debug/tensor_slice.hpp"
 #include "actors/debug/tensor_text.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
@@ -24,13 +24,6 @@ constexpr std::size_t max_kept_steps = 2;
 
 /// Thrown out of an operation to abandon it; the stepper that ran it is discarded.
 struct Leave {};
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream stream(line.substr(0, line.find('#')));
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
 
 std::int64_t count_of(const std::vector<std::string>& words, std::int64_t default_count, std::int64_t min_count = 1) {
   if (words.size() < 2) return default_count;
@@ -53,36 +46,6 @@ std::string hash_of(const kernels::Tensor& tensor) {
 }
 
 }  // namespace
-
-const std::vector<DebugSession::Command>& DebugSession::commands() {
-  static const std::vector<Command> all{
-      {"step", "[N]", "run N actions, in the recorded order over all ranks", 1, &DebugSession::step},
-      {"next", "[N]", "run until this rank has run N more actions", 1, &DebugSession::next},
-      {"op", "[N]", "run N operations; begins the next action if none is running", 1, &DebugSession::operation},
-      {"run", "", "run until a break point, or the end", 0, &DebugSession::go},
-      {"until", "2F3 | step N", "run until that action, or the first one of that step, is next", 2, &DebugSession::until},
-      {"back", "[N]", "go back N actions, by running again up to there", 1, &DebugSession::back},
-      {"break", "[step N] [stage N] [forward|backward|…] [microbatch N] [op NAME | layer N] | nan | when norm(layer 5) > 1e3",
-       "set a break point; without arguments: list them", std::numeric_limits<std::size_t>::max() - 1, &DebugSession::break_at},
-      {"delete", "N | all", "remove a break point", 1, &DebugSession::remove},
-      {"watch", "[TENSOR]", "stop after an action that changes it; without arguments: list them", 1, &DebugSession::watch},
-      {"rank", "N", "select another rank", 1, &DebugSession::turn_to},
-      {"where", "", "all ranks: actions done and running, and waits", 0, &DebugSession::where},
-      {"queue", "", "messages and free slots of every edge", 0, &DebugSession::queue},
-      {"ops", "", "the program of the current action", 0, &DebugSession::operations},
-      {"print", "TENSOR", "shape, type, statistics, corner", 1, &DebugSession::print},
-      {"stats", "[PART]", "statistics of all weights and gradients with PART in their names", 1, &DebugSession::statistics},
-      {"hist", "TENSOR", "histogram of the magnitudes", 1, &DebugSession::histogram},
-      {"dump", "TENSOR FILE.safetensors", "write it", 2, &DebugSession::dump},
-      {"diff", "TENSOR FILE.safetensors", "compare it with one in a file", 2, &DebugSession::difference},
-      {"set", "TENSOR ELEMENT VALUE", "change one element, by its index in memory; `back` undoes it", 3, &DebugSession::set},
-      {"show", "routing [TOKEN]", "what the routers of this stage chose: tokens per expert, and the experts of a token with their weights",
-       2, &DebugSession::show},
-      {"help", "", "this list", 0, &DebugSession::help},
-      {"quit", "", "end the session", 0, &DebugSession::quit},
-  };
-  return all;
-}
 
 DebugSession::DebugSession(const actors::StepperSetup& setup, std::unique_ptr<LineReader> reader)
     : setup_(setup), reader_(std::move(reader)) {
@@ -143,37 +106,7 @@ bool DebugSession::read_commands() {
   }
 }
 
-bool DebugSession::carry_out(const std::string& line) {
-  const auto words = words_of(line);
-  if (words.empty()) return false;
-  std::vector<std::string> names;
-  const Command* chosen = nullptr;
-  for (const auto& command : commands()) {
-    names.emplace_back(command.name);
-    if (words[0] == command.name) chosen = &command;
-  }
-  MILLRACE_CHECK(chosen != nullptr, ExitCode::usage, debugger, "unknown command {}{}; `help` lists the commands", words[0],
-                 did_you_mean(words[0], names));
-  MILLRACE_CHECK(words.size() <= chosen->most + 1, ExitCode::usage, debugger, "{}, expected {}{}{}", line, chosen->name,
-                 *chosen->usage != 0 ? " " : " alone", chosen->usage);
-  return (this->*chosen->run)(words);
-}
-
-std::vector<std::string> DebugSession::words_after(const std::string& before) const {
-  const auto words = words_of(before);
-  std::vector<std::string> found;
-  if (words.empty()) {
-    for (const auto& command : commands()) found.emplace_back(command.name);
-    return found;
-  }
-  for (const char* command : {"print", "hist", "dump", "diff", "watch", "set"})
-    if (words[0] == command && words.size() == 1) return finder().names();
-  if (words[0] == "break")
-    return {"stage", "microbatch", "layer", "op", "step", "nan", "forward", "backward", "input_gradient", "weight_gradient", "when"};
-  if (words[0] == "until") return {"step"};
-  if (words[0] == "show") return {"routing"};
-  return found;
-}
+void DebugSession::show_lines(const std::string& text) const { fmt::print("{}", cut_lines(text, reader_->width())); }
 
 // -- commands that continue
 // -----------------------------------------------------------------------------------------------------------------------------
@@ -234,7 +167,7 @@ void DebugSession::advance() {
     const auto rank = stepper_->next_rank();
     if (rank == runtime::no_rank) {
       if (stepper_->ended()) return stop("");
-      fmt::print("{}", where_text(*stepper_, standing_));
+      show_lines(where_text(*stepper_, standing_));
       return stop("no rank can continue");
     }
     if (!first && stops_before(*stepper_->next(rank), rank)) return;
@@ -242,11 +175,7 @@ void DebugSession::advance() {
     run_one(rank);
     if (watched_changes(stepper_->step() != finished)) return;
     const bool counts = goal_.kind == Goal::actions || (goal_.kind == Goal::actions_of_rank && goal_.rank == rank);
-    if (counts && --goal_.count <= 0) {
-      stand_before_next();
-      if (goal_.kind == Goal::actions_of_rank) standing_.rank = rank;
-      return stop("");
-    }
+    if (counts && --goal_.count <= 0) return stop("");
   }
 }
 
@@ -272,6 +201,7 @@ void DebugSession::run_one(runtime::RankId rank) {
   standing_.rank = rank;
   standing_.action = *stepper_->next(rank);
   standing_.inside = true;
+  standing_.behind = false;
   try {
     stepper_->run(rank);
   } catch (const Error& error) {
@@ -279,6 +209,7 @@ void DebugSession::run_one(runtime::RankId rank) {
     fmt::print("{}\n", error.what());
   }
   standing_.inside = false;
+  standing_.behind = true;
   last_.resize(static_cast<std::size_t>(stepper_->plan().ranks()));
   last_[rank.index()] = standing_.action;
   path_.push_back(rank);
@@ -299,6 +230,7 @@ void DebugSession::print_finished_steps() {
 }
 
 void DebugSession::stand_before_next() {
+  standing_.behind = false;
   const auto rank = stepper_->next_rank();
   if (rank != runtime::no_rank) standing_.rank = rank;
   standing_.action.reset();
@@ -321,10 +253,7 @@ bool DebugSession::watched_changes(bool updated) {
       changed = true;
     }
   }
-  if (changed) {
-    stand_before_next();
-    stop("");
-  }
+  if (changed) stop("");
   return changed;
 }
 
@@ -343,7 +272,6 @@ void DebugSession::rebuild(std::size_t actions) {
   for (std::size_t at = from; at < actions; ++at) run_one(path[at]);
   replaying_ = false;
   for (auto& watch : watches_) watch.hash = hash_of(finder().find(watch.name).tensor);
-  stand_before_next();
   stop("");
 }
 
@@ -412,8 +340,13 @@ bool DebugSession::break_at(const std::vector<std::string>& words) {
     fmt::print("break point {}: {}\n", breakpoints_.size(), point.text());
     return false;
   }
-  for (std::size_t index = 0; index < breakpoints_.size(); ++index)
-    if (breakpoints_[index]) fmt::print("break point {}: {}\n", index + 1, breakpoints_[index]->text());
+  bool any = false;
+  for (std::size_t index = 0; index < breakpoints_.size(); ++index) {
+    if (!breakpoints_[index]) continue;
+    fmt::print("break point {}: {}\n", index + 1, breakpoints_[index]->text());
+    any = true;
+  }
+  if (!any) fmt::print("no break points; `help break` describes them\n");
   return false;
 }
 
@@ -431,47 +364,56 @@ bool DebugSession::remove(const std::vector<std::string>& words) {
 }
 
 bool DebugSession::turn_to(const std::vector<std::string>& words) {
-  MILLRACE_CHECK(!standing_.inside, ExitCode::usage, debugger, "rank {} is within an action, expected one between actions: step",
-                 standing_.rank);
+  MILLRACE_CHECK(!standing_.inside, ExitCode::usage, debugger, "rank {} is within {}, expected a stop between actions: `step` ends it",
+                 standing_.rank, standing_.action->action);
   MILLRACE_CHECK(words.size() == 2, ExitCode::usage, debugger, "rank which? expected 0 to {}", stepper_->plan().ranks() - 1);
   const auto rank = count_of(words, 0, 0);
   MILLRACE_CHECK(rank < stepper_->plan().ranks(), ExitCode::usage, debugger, "rank {}, expected 0 to {}", rank,
                  stepper_->plan().ranks() - 1);
   standing_.rank = runtime::RankId(static_cast<int>(rank));
+  standing_.behind = false;
   stop("");
   return false;
 }
 
 bool DebugSession::where(const std::vector<std::string>&) {
-  fmt::print("{}", where_text(*stepper_, standing_));
+  show_lines(where_text(*stepper_, standing_));
   return false;
 }
 
 bool DebugSession::queue(const std::vector<std::string>&) {
-  fmt::print("{}", queue_text(*stepper_));
+  show_lines(queue_text(*stepper_));
   return false;
 }
 
-bool DebugSession::operations(const std::vector<std::string>&) {
-  fmt::print("{}", operations_text(*stepper_, standing_));
+bool DebugSession::operations(const std::vector<std::string>& words) {
+  show_lines(words.size() > 1 ? operations_text(*stepper_, words[1]) : operations_text(*stepper_, standing_));
   return false;
 }
 
 bool DebugSession::print(const std::vector<std::string>& words) {
-  fmt::print("{}", describe(finder().find(name_of(words))));
+  name_of(words);
+  const std::string text = fmt::format("{}", fmt::join(words.begin() + 1, words.end(), " "));
+  const auto sliced = split_slice(text);
+  // The name of a part of a divided tensor ends in brackets too.
+  if (!sliced.given || finder().has(text)) {
+    show_lines(describe(finder().find(text)));
+  } else {
+    show_lines(describe(finder().find(sliced.name), sliced.slice, reader_->width()));
+  }
   return false;
 }
 
 bool DebugSession::statistics(const std::vector<std::string>& words) {
   const std::string part = words.size() > 1 ? words[1] : "";
-  fmt::print("{}", statistics_head());
+  show_lines(statistics_head());
   for (const auto& named : finder().weights())
-    if (named.name.find(part) != std::string::npos) fmt::print("{}", statistics_line(named));
+    if (named.name.find(part) != std::string::npos) show_lines(statistics_line(named));
   return false;
 }
 
 bool DebugSession::histogram(const std::vector<std::string>& words) {
-  fmt::print("{}", actors::histogram(finder().find(name_of(words))));
+  show_lines(actors::histogram(finder().find(name_of(words))));
   return false;
 }
 
@@ -493,6 +435,7 @@ bool DebugSession::difference(const std::vector<std::string>& words) {
 bool DebugSession::watch(const std::vector<std::string>& words) {
   if (words.size() < 2) {
     for (const auto& watch : watches_) fmt::print("{}\n", watch.name);
+    if (watches_.empty()) fmt::print("no watches; watch a weight, a gradient sum or a state of the optimizer by its name\n");
     return false;
   }
   const auto named = finder().find(words[1]);
@@ -504,15 +447,27 @@ bool DebugSession::watch(const std::vector<std::string>& words) {
 }
 
 bool DebugSession::set(const std::vector<std::string>& words) {
-  const auto named = finder().find(name_of(words));
-  MILLRACE_CHECK(words.size() == 4, ExitCode::usage, debugger, "set {} …, expected an element and a value", words[1]);
+  name_of(words);
+  MILLRACE_CHECK(words.size() >= 3, ExitCode::usage, debugger, "set {}, expected an element and a value: set {}[0, 3] 1.5", words[1],
+                 words[1]);
+  const std::string text = fmt::format("{}", fmt::join(words.begin() + 1, words.end() - 1, " "));
+  const auto sliced = split_slice(text);
+  const bool by_place = sliced.given && !finder().has(text);
+  MILLRACE_CHECK(by_place || words.size() == 4, ExitCode::usage, debugger, "set {} …, expected an element and a value: set {}[0, 3] 1.5",
+                 words[1], words[1]);
+  const auto named = finder().find(by_place ? sliced.name : words[1]);
   const auto& tensor = named.tensor;
   char* end = nullptr;
-  const auto element = std::strtoll(words[2].c_str(), &end, 10);
-  MILLRACE_CHECK(*end == 0 && element >= 0 && element < tensor.elements(), ExitCode::usage, debugger, "element {}, expected 0 to {}",
-                 words[2], tensor.elements() - 1);
-  const double value = std::strtod(words[3].c_str(), &end);
-  MILLRACE_CHECK(*end == 0, ExitCode::usage, debugger, "value \"{}\", expected a number, nan or inf", words[3]);
+  std::int64_t element = 0;
+  if (by_place) {
+    element = element_of(parse_slice(sliced.slice, named.name, tensor.shape), text, tensor.shape);
+  } else {
+    element = std::strtoll(words[2].c_str(), &end, 10);
+    MILLRACE_CHECK(*end == 0 && element >= 0 && element < tensor.elements(), ExitCode::usage, debugger, "element {}, expected 0 to {}",
+                   words[2], tensor.elements() - 1);
+  }
+  const double value = std::strtod(words.back().c_str(), &end);
+  MILLRACE_CHECK(*end == 0, ExitCode::usage, debugger, "value \"{}\", expected a number, nan or inf", words.back());
   MILLRACE_CHECK(tensor.dtype == kernels::DType::f32 || tensor.dtype == kernels::DType::bf16, ExitCode::usage, debugger,
                  "{} is {}, expected fp32 or bf16", named.name, kernels::to_string(tensor.dtype));
   if (tensor.dtype == kernels::DType::f32) {
@@ -521,23 +476,14 @@ bool DebugSession::set(const std::vector<std::string>& words) {
     tensor.as<kernels::BFloat16>()[element] = kernels::to_bfloat16(static_cast<float>(value));
   }
   if (named.where.starts_with("weight")) stepper_->refresh_copies();
-  fmt::print("{}", describe(named));
+  show_lines(describe(named));
   return false;
 }
 
 bool DebugSession::show(const std::vector<std::string>& words) {
-  MILLRACE_CHECK(words.size() >= 2 && words[1] == "routing", ExitCode::usage, debugger, "show{}, expected show routing",
-                 words.size() < 2 ? " what?" : " " + words[1]);
-  fmt::print("{}", routing_text(*stepper_, standing_, count_of({words.begin() + 1, words.end()}, 0, 0)));
-  return false;
-}
-
-bool DebugSession::help(const std::vector<std::string>&) {
-  for (const auto& command : commands()) {
-    const auto head = fmt::format("{} {}", command.name, command.usage);
-    fmt::print("{:<34}{}{}\n", head, head.size() > 33 ? "\n" + std::string(34, ' ') : "", command.summary);
-  }
-  fmt::print("Actions are STAGE LETTER MICROBATCH: 2F3 forward, 2B3 backward, 2I3 and 2W3 its halves. # begins a comment.\n");
+  MILLRACE_CHECK(words.size() >= 2 && words[1] == "routing", ExitCode::usage, debugger, "{}, expected show routing",
+                 words.size() < 2 ? "show what?" : "show " + words[1]);
+  show_lines(routing_text(*stepper_, standing_, count_of({words.begin() + 1, words.end()}, 0, 0)));
   return false;
 }
 

@@ -32,6 +32,7 @@ class DebugSession : private runtime::OperationHook {
  private:
   struct Command {
     const char* name;
+    const char* brief;  // a letter for it; may be empty
     const char* usage;
     const char* summary;
     std::size_t most;  // number of words allowed after the name
@@ -39,6 +40,8 @@ class DebugSession : private runtime::OperationHook {
     bool (DebugSession::*run)(const std::vector<std::string>& words);
   };
   static const std::vector<Command>& commands();
+  static const Command* find_command(const std::string& word);  // nullptr if there is none
+  static const Command& command_of(const std::string& word);
 
   // -- commands that continue
   bool step(const std::vector<std::string>& words);
@@ -81,6 +84,8 @@ class DebugSession : private runtime::OperationHook {
   bool read_commands();
   bool carry_out(const std::string& line);
   void advance();
+  /// Prints a table, its lines cut to the terminal's width.
+  void show_lines(const std::string& text) const;
   void run_one(runtime::RankId rank);
   [[nodiscard]] bool stops_before(const actors::Execute& execute, runtime::RankId rank);
   [[nodiscard]] bool watched_changes(bool updated);
@@ -112,6 +117,7 @@ class DebugSession : private runtime::OperationHook {
   std::vector<Kept> kept_;          // initial states of the newest steps
   std::int64_t printed_steps_ = 0;  // number of finished steps whose results were printed
   std::optional<std::size_t> back_to_;
+  std::string repeated_;  // the line that an empty one repeats; may be empty
   bool quitting_ = false, replaying_ = false;
   std::exception_ptr script_error_;  // of the command that ended a script
 };

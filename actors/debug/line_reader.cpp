@@ -2,6 +2,8 @@
 
 #include <editline/readline.h>
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -64,6 +66,11 @@ std::optional<std::string> TerminalReader::next() {
   std::free(line);
   if (!text.empty()) add_history(text.c_str());
   return text;
+}
+
+std::size_t TerminalReader::width() const {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 ScriptReader::ScriptReader(const std::string& path) : file_(path == "-" ? stdin : std::fopen(path.c_str(), "r")) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -16,6 +17,8 @@ class LineReader {
   [[nodiscard]] virtual std::optional<std::string> next() = 0;
   /// Whether a user is typing: an error then leads to the next prompt instead of ending the session.
   [[nodiscard]] virtual bool interactive() const { return false; }
+  /// The number of characters of a line of the output; 0: no limit.
+  [[nodiscard]] virtual std::size_t width() const { return 0; }
 };
 
 /// A terminal with editing, history (~/.millrace_history), and completion of the last word by `words(before)`.
@@ -25,6 +28,7 @@ class TerminalReader final : public LineReader {
   ~TerminalReader() override;
   std::optional<std::string> next() override;
   bool interactive() const override { return true; }
+  std::size_t width() const override;
 
  private:
   std::string history_;

@@ -8,6 +8,7 @@
 #include "actors/debug/component.hpp"
 #include "actors/debug/tensor_finder.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/engine/expert_load.hpp"
 #include "runtime/program/observation.hpp"
 
@@ -89,7 +90,7 @@ std::string routing_text(const Stepper& stepper, const DebugCursor& standing, st
     try {
       text += token_text(finder, programs, *route, token);
     } catch (const Error& error) {
-      text += fmt::format("  token {}: {}\n", token, error.what());
+      text += fmt::format("  token {}: {}\n", token, without_component(error.what()));
     }
   }
   MILLRACE_CHECK(!text.empty(), ExitCode::usage, debugger, "stage {} has no experts, expected an action of a stage that has some",

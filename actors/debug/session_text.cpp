@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 
+#include "actors/debug/component.hpp"
+#include "kernels/base/check.hpp"
 #include "runtime/engine/stage.hpp"
 
 namespace millrace::actors {
@@ -42,6 +46,45 @@ std::string rank_line(const actors::Stepper& stepper, const DebugCursor& standin
   return fmt::format("rank {:<3} {:>4}/{:<4} {:<{}} {}\n", rank.value, done, size, actions, 6 * (2 * context_actions + 1) + 8, state);
 }
 
+/// The action that `ops` shows: the one that is running, has just run, or is the rank's next. nullptr if the rank has none.
+const actors::Execute* current_action(const actors::Stepper& stepper, const DebugCursor& standing) {
+  return (standing.inside || standing.behind) && standing.action ? &*standing.action : stepper.next(standing.rank);
+}
+
+/// Why the selected rank has no action that it can run.
+std::string idle_text(const actors::Stepper& stepper, const DebugCursor& standing) {
+  const auto& engine = stepper.control(standing.rank).engine();
+  const auto* list = stepper.control(standing.rank).list();
+  const bool waits = list != nullptr && engine.running() && engine.finished() < static_cast<int>(list->entries.size());
+  auto text = waits ? runtime::describe(engine.wait()) : fmt::format("rank {} is done with the step's list", standing.rank);
+  if (standing.action) text += fmt::format("; it ran {} last", standing.action->action);
+  return text;
+}
+
+std::string program_text(const actors::Stepper& stepper, const runtime::Action& action, runtime::RankId rank,
+                         std::optional<std::size_t> arrow) {
+  const auto pass = runtime::pass_of(action.kind);
+  const auto& programs = stepper.rank(rank).compute().stage(action.stage).programs(pass);
+  const auto& program = programs.program(runtime::program_of(pass));
+  auto text = fmt::format("{} on rank {}, {} of stage {}:\n", action, rank, runtime::to_string(pass), action.stage);
+  for (std::size_t index = 0; index < program.size(); ++index) {
+    const auto& operation = program[index];
+    std::string results, operands;
+    for (const auto id : operation.outputs) results += (results.empty() ? "" : ", ") + kernels::to_string(programs.value(id).type.shape);
+    for (const auto id : operation.inputs) operands += (operands.empty() ? "" : ", ") + programs.value(id).name;
+    text += fmt::format("{} {:>3}  {:<44} {:<32} {:<22} ({})\n", arrow == index ? "→" : " ", index, operation.name, kind_of(operation),
+                        results, operands);
+  }
+  return arrow == program.size() ? text + "→ all have run\n" : text;
+}
+
+std::string action_text(const actors::Execute& action, runtime::RankId rank) {
+  auto text = fmt::format("{} on rank {} ({} of stage {}, microbatch {})", action.action, rank, runtime::to_string(action.pass),
+                          action.action.stage, action.action.microbatch);
+  if (action.segments > 1) text += fmt::format(", segment {} of {}", action.segment, action.segments);
+  return text;
+}
+
 }  // namespace
 
 std::string where_text(const actors::Stepper& stepper, const DebugCursor& standing) {
@@ -65,38 +108,44 @@ std::string queue_text(const actors::Stepper& stepper) {
 }
 
 std::string operations_text(const actors::Stepper& stepper, const DebugCursor& standing) {
-  const actors::Execute* action = standing.inside && standing.action ? &*standing.action : stepper.next(standing.rank);
-  if (action == nullptr) return fmt::format("rank {} has no action to run\n", standing.rank);
+  const actors::Execute* action = current_action(stepper, standing);
+  if (action == nullptr) return fmt::format("{}; `ops 2F3` shows the program of any action\n", idle_text(stepper, standing));
   const auto& programs = stepper.rank(standing.rank).compute().stage(action->action.stage).programs(action->pass);
-  const auto& program = programs.program(runtime::program_of(action->pass));
   const auto segments = programs.segments(runtime::program_of(action->pass));
-  const std::size_t first = segments.at(static_cast<std::size_t>(action->segment)).first;
-  const std::size_t at = standing.call != nullptr ? standing.call->index + (standing.after ? 1 : 0) : first;
-  auto text = fmt::format("{} on rank {}, {} of stage {}:\n", action->action, standing.rank, runtime::to_string(action->pass),
-                          action->action.stage);
-  for (std::size_t index = 0; index < program.size(); ++index) {
-    const auto& operation = program[index];
-    std::string results, operands;
-    for (const auto id : operation.outputs) results += (results.empty() ? "" : ", ") + kernels::to_string(programs.value(id).type.shape);
-    for (const auto id : operation.inputs) operands += (operands.empty() ? "" : ", ") + programs.value(id).name;
-    text += fmt::format("{} {:>3}  {:<44} {:<32} {:<22} ({})\n", index == at ? "→" : " ", index, operation.name, kind_of(operation),
-                        results, operands);
-  }
-  return text;
+  const auto& segment = segments.at(static_cast<std::size_t>(action->segment));
+  std::size_t at = standing.behind ? segment.end : segment.first;
+  if (standing.call != nullptr) at = standing.call->index + (standing.after ? 1 : 0);
+  return program_text(stepper, action->action, standing.rank, at);
+}
+
+std::string operations_text(const actors::Stepper& stepper, const std::string& action_text) {
+  const auto action = runtime::parse_action(action_text);
+  const auto& ranks = stepper.plan().schedule.ranks;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    if (std::ranges::find(ranks[rank], action) != ranks[rank].end())
+      return program_text(stepper, action, runtime::RankId(static_cast<int>(rank)), std::nullopt);
+  fail(ExitCode::usage, debugger, "{} is in no list of schedule {}", action_text, stepper.plan().schedule.name);
 }
 
 std::string standing_text(const actors::Stepper& stepper, const DebugCursor& standing) {
   if (!standing.inside && stepper.ended()) return fmt::format("ended: {}", *stepper.ended());
-  const actors::Execute* action = standing.inside && standing.action ? &*standing.action : stepper.next(standing.rank);
-  if (action == nullptr) return fmt::format("step {}, rank {} has nothing that it can run", stepper.step() + 1, standing.rank);
-  auto text = fmt::format("step {}, {} on rank {} ({} of stage {}, microbatch {})", stepper.step() + 1, action->action, standing.rank,
-                          runtime::to_string(action->pass), action->action.stage, action->action.microbatch);
-  if (action->segments > 1) text += fmt::format(", segment {} of {}", action->segment, action->segments);
-  if (standing.call != nullptr) {
-    text += fmt::format(", {} operation {} of {}, {}", standing.after ? "after" : "before", standing.call->index,
-                        standing.call->programs.program(standing.call->kind).size(), standing.call->operation.name);
+  if (standing.inside && standing.action) {
+    auto text = fmt::format("step {}, {}", stepper.step() + 1, action_text(*standing.action, standing.rank));
+    if (standing.call != nullptr)
+      text += fmt::format(", {} operation {} of {}, {}", standing.after ? "after" : "before", standing.call->index,
+                          standing.call->programs.program(standing.call->kind).size(), standing.call->operation.name);
+    return text;
   }
-  return text;
+  if (standing.behind && standing.action) {
+    auto text = fmt::format("step {}, after {}", standing.action->step + 1, action_text(*standing.action, standing.rank));
+    const auto* following = stepper.next();
+    if (following == nullptr) return text;
+    text += fmt::format("; next {} on rank {}", following->action, stepper.next_rank());
+    return following->step == standing.action->step ? text : text + fmt::format(" of step {}", following->step + 1);
+  }
+  const auto* action = stepper.next(standing.rank);
+  if (action == nullptr) return fmt::format("step {}, {}", stepper.step() + 1, idle_text(stepper, standing));
+  return fmt::format("step {}, before {}", stepper.step() + 1, action_text(*action, standing.rank));
 }
 
 }  // namespace millrace::actors

@@ -124,12 +124,20 @@ std::vector<NamedTensor> TensorFinder::weights() const {
 std::string TensorFinder::elsewhere(const std::string& name) const {
   for (int rank = 0; rank < stepper_.plan().ranks(); ++rank) {
     for (const auto& stage : stepper_.rank(runtime::RankId(rank)).compute().stages()) {
-      for (const auto& value : stage->programs().values)
-        if (is_name(value.name, name))
-          return fmt::format(": it belongs to stage {}, expected a stop at one of its actions", stage->stage());
+      for (const auto& value : stage->programs().values) {
+        if (!is_name(value.name, name)) continue;
+        const auto where = fmt::format(": it belongs to stage {} on rank {}", stage->stage(), rank);
+        if (standing_.inside) return fmt::format("{}, expected a stop at one of that stage's actions", where);
+        if (rank != standing_.rank.value)
+          return fmt::format("{}, and rank {} is selected: enter `rank {}` first", where, standing_.rank, rank);
+        return standing_.action
+                   ? fmt::format("{}, and the rank ran {} last, expected an action of that stage", where, standing_.action->action)
+                   : fmt::format("{}, which has run no action yet: enter `next` first", where);
+      }
     }
   }
-  return did_you_mean(name, names());
+  const auto meant = did_you_mean(name, names());
+  return meant.empty() ? "; `ops` lists the values of an action, `stats` the weights" : meant;
 }
 
 /// Throws Error(usage) with the names of the parts if replicas have divided the tensor.
@@ -139,6 +147,10 @@ void TensorFinder::check_parts(const std::string& name) const {
     if (entry.named.name.starts_with(name + "[")) parts.push_back(entry.named.name);
   MILLRACE_CHECK(parts.empty(), ExitCode::usage, debugger, "{} is divided between ranks (mesh.shard), expected a part: {}", name,
                  fmt::join(parts, ", "));
+}
+
+bool TensorFinder::has(const std::string& name) const {
+  return std::ranges::any_of(entries_, [&](const Entry& entry) { return is_name(entry.named.name, name); });
 }
 
 NamedTensor TensorFinder::find(const std::string& name) const {

@@ -28,6 +28,8 @@ class TensorFinder {
   /// Throws Error(usage) for an unknown name, with the nearest known one, and for a value that is not in memory, with the
   /// operations between which it is.
   [[nodiscard]] NamedTensor find(const std::string& name) const;
+  /// Whether this is the name of a tensor, or the end of one.
+  [[nodiscard]] bool has(const std::string& name) const;
   /// All names that find() accepts at this position.
   [[nodiscard]] std::vector<std::string> names() const;
   /// Weights and gradients of all ranks.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace millrace::actors {
 
 /// Shape, dtype, statistics and the first elements.
 [[nodiscard]] std::string describe(const NamedTensor& named);
+/// The elements of a slice ("0:4, :8", parse_slice) and their statistics; rows with as many columns as fit into `width` characters,
+/// 0: with all.
+[[nodiscard]] std::string describe(const NamedTensor& named, const std::string& slice, std::size_t width);
 /// One line of a table: name, shape, minimum, maximum, mean, norm, number of values that are not finite.
 [[nodiscard]] std::string statistics_head();
 [[nodiscard]] std::string statistics_line(const NamedTensor& named);

@@ -35,8 +35,12 @@ TEST(Debug, TheSessionOfTheDocsRuns) {
   ASSERT_EQ(result.code, 0) << result.err << result.out;
   const auto& out = result.out;
   expect_parts(answer(out, "where"), {"rank 0      0/8    [0F0]", "(1F0)", "rank 3 waits for the activation of microbatch 0 from stage 2"});
-  expect_parts(answer(out, "step 3"), {"step 1, 0F2 on rank 0"});
-  expect_parts(answer(out, "until 2F3"), {"step 1, 2F3 on rank 2 (forward of stage 2, microbatch 3)"});
+  expect_parts(answer(out, "step 3"), {"step 1, after ", "; next "});
+  expect_parts(answer(out, "until 2F3"), {"step 1, before 2F3 on rank 2 (forward of stage 2, microbatch 3)"});
+  expect_parts(answer(out, "step  "), {"step 1, after 2F3 on rank 2 (forward of stage 2, microbatch 3); next "});
+  expect_parts(answer(out, "print layers.2.self_attn.v_proj[0:4, :8]"), {"f32 [4, 8] of [256, 16]  of 2F3 on rank 2", "[3, :]"});
+  expect_parts(answer(out, "print layers.2.self_attn.v_proj[-1, 2]"), {"f32, element of [256, 16]"});
+  expect_parts(answer(out, "ops 1B0"), {"1B0 on rank 1, backward of stage 1:", "  0  layers.1.mlp.down_proj.dw"});
   expect_parts(answer(out, "ops"), {"→   0  layers.2.input_layernorm", "12  layers.2.mlp.down_proj"});
   expect_parts(answer(out, "print layers.2.self_attn.v_proj"), {"f32 [256, 16]  of 2F3 on rank 2", "norm "});
   expect_parts(answer(out, "print tokens"), {"i32 [4, 64]  of microbatch 3"});
@@ -51,7 +55,7 @@ TEST(Debug, TheSessionOfTheDocsRuns) {
   expect_parts(out, {"changed it:\nmodel.norm.weight"});
   expect_parts(answer(out, "back 2"), {"step 2, "});
   expect_parts(answer(out, "break  "), {"break point 1: stage 3 layer 3\nbreak point 2: when norm(layer 3) > 1000\nbreak point 3: nan"});
-  expect_parts(answer(out, "until step 4"), {"step 4, 0F0 on rank 0"});
+  expect_parts(answer(out, "until step 4"), {"step 4, before 0F0 on rank 0"});
   expect_parts(out, {"its operands have 1 in model.layers.2.mlp.up_proj.weight, the first nan at element 7", "on rank 2"});
 }
 
@@ -96,6 +100,30 @@ TEST(Debug, RunsSplitBackwardsChunksAndReplicas) {
   }
 }
 
+TEST(Debug, FollowsTheActionThatRan) {
+  const TemporaryFolder folder;
+  const auto result = debug(folder,
+                            "until 2F3\nstep\nprint layers.2.mlp.swiglu\nrank 1\nprint layers.1.mlp.swiglu\nnext\nops\n"
+                            "set model.norm.weight[-1] 3\nprint model.norm.weight[31]\nback\nwhere\n");
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(answer(result.out, "print layers.2.mlp.swiglu"), {"f32 [256, 80]  of 2F3 on rank 2"});
+  expect_parts(answer(result.out, "print layers.1.mlp.swiglu"), {" on rank 1"});
+  expect_parts(answer(result.out, "next"), {"after 1", " on rank 1 ("});
+  expect_parts(answer(result.out, "ops"), {" on rank 1, ", "→ all have run"});
+  expect_parts(answer(result.out, "print model.norm.weight[31]"), {"model.norm.weight[31]  3  f32, element of [32]"});
+}
+
+TEST(Debug, NamesTheStepOfTheLastAction) {
+  const TemporaryFolder folder;
+  const auto result = debug(folder, "until step 2\nback\nstep\nrank 3\nn\n");
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(answer(result.out, "back"), {"step 1, after "});
+  expect_parts(answer(result.out, "step\n"),
+               {"step 1, after 0B3 on rank 0 (backward of stage 0, microbatch 3); next 0F0 on rank 0 of step 2"});
+  expect_parts(answer(result.out, "rank 3"), {"step 2, rank 3 waits for the activation of microbatch 0", "it ran 3B3 last"});
+  expect_parts(answer(result.out, "n\n"), {"step 2, after 3F0 on rank 3"});
+}
+
 TEST(Debug, AnErrorOfAScriptEndsItWithinAnActionToo) {
   const TemporaryFolder folder;
   for (const char* inside : {"until 1F1\nop 3\n", "until 1F1\n", "break op layers.1.mlp.swiglu\nrun\n"}) {
@@ -129,7 +157,15 @@ TEST(Debug, NamesWhatWasMeant) {
   refused("run 5\n", {"run 5, expected run alone"});
   refused("step 1 2\n", {"step 1 2, expected step [N]"});
   refused("until step 5000\n", {"until step 5000, the run has "});
-  refused("print layers.2.mlp.swiglu\n", {"no tensor layers.2.mlp.swiglu here: it belongs to stage 2"});
+  refused("print layers.2.mlp.swiglu\n",
+          {"no tensor layers.2.mlp.swiglu here: it belongs to stage 2 on rank 2, and rank 0 is selected: enter `rank 2`"});
+  refused("rank 2\nprint layers.2.mlp.swiglu\n", {"it belongs to stage 2 on rank 2, which has run no action yet: enter `next` first"});
+  refused("print model.norm.weight[32]\n", {"model.norm.weight[32] of shape [32]: index 32 of axis 0, expected -32 to 31"});
+  refused("set model.norm.weight[0:2] 1\n", {"model.norm.weight[0:2] has 2 elements, expected one"});
+  refused("set model.norm.weight 1\n", {"expected an element and a value: set model.norm.weight[0, 3] 1.5"});
+  refused("ops 9F0\n", {"9F0 is in no list of schedule 1f1b"});
+  refused("help stpe\n", {"unknown command stpe; did you mean step?"});
+  refused("print nosuch\n", {"no tensor nosuch here; `ops` lists"});
   refused("back\n", {"back 1, expected at most 0"});
 }
 

@@ -10,6 +10,7 @@
 #include "actors/jobs/stepped_run.hpp"
 #include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/run_settings.hpp"
 
@@ -38,8 +39,9 @@ int debug(const Arguments& parsed) {
   const auto& plan = stepped.plan();
   MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, debug_component,
                  "the checkpoint is of step {}, expected one before train.steps = {}", stepped.first_step(), settings.train.steps);
-  fmt::print("{}: {} ranks, schedule {}, layout {}, {} microbatches per step, {} threads per rank\n", layers::family_title(plan.model),
-             plan.ranks(), plan.schedule.name, plan.layout_text(), plan.schedule.microbatches, stepped.threads());
+  fmt::print("{}: {}, schedule {}, layout {}, {} per step, {} per rank\n", layers::family_title(plan.model), counted(plan.ranks(), "rank"),
+             plan.schedule.name, plan.layout_text(), counted(plan.schedule.microbatches, "microbatch"),
+             counted(stepped.threads(), "thread"));
 
   actors::DebugSession debugging(stepped.setup(), std::move(reader));
   session = &debugging;
@@ -50,21 +52,22 @@ int debug(const Arguments& parsed) {
 }  // namespace
 
 Command debug_command() {
-  return {
-      .name = "debug",
-      .words = run_words,
-      .summary = "Run the whole pipeline in one process, one action or operation at a time: break points, tensors, NaN.",
-      .notes = "The command `help` of the session lists its commands. Only `dump` writes files. docs/debugging.md walks through a session.",
-      .options = {{.name = "script",
-                   .value = "FILE",
-                   .help = "Read commands from a file, one per line; an error ends the session. Default: standard input.",
-                   .offer = offer_files},
-                  {.name = "checkpoint",
-                   .value = "FOLDER",
-                   .help = "Begin with this checkpoint's weights and step. Default: the run's own beginning.",
-                   .offer = offer_folders}},
-      .offer = offer_run,
-      .run = debug};
+  return {.name = "debug",
+          .words = run_words,
+          .summary = "Run the whole pipeline in one process, one action or operation at a time: break points, tensors, NaN.",
+          .notes =
+              "The command `help` of the session lists its commands, `quit` ends it. Only `dump` writes files. docs/debugging.md walks "
+              "through a session.",
+          .options = {{.name = "script",
+                       .value = "FILE",
+                       .help = "Read commands from a file, one per line; an error ends the session. Default: standard input.",
+                       .offer = offer_files},
+                      {.name = "checkpoint",
+                       .value = "FOLDER",
+                       .help = "Begin with this checkpoint's weights and step. Default: the run's own beginning.",
+                       .offer = offer_folders}},
+          .offer = offer_run,
+          .run = debug};
 }
 
 }  // namespace millrace::tools
