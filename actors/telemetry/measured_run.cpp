@@ -115,6 +115,8 @@ runtime::Measured measured_of(const PipelinePlan& plan, const RankResources& nee
     measured.layers.push_back(stage.length());
     measured.divided.push_back(stage.divides_layers());
   }
+  for (int stage = 0; stage < plan.schedule.placement.model_stages(); ++stage)
+    measured.modules += plan.layout[static_cast<std::size_t>(stage)].modules;
   measured.exchanging = exchanging_of(plan);
   measured.process_of_rank = std::move(gathered.processes);
   measured.clocks = std::move(gathered.clocks);

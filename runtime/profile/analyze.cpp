@@ -6,6 +6,7 @@
 
 #include "kernels/base/check.hpp"
 #include "runtime/profile/lateness.hpp"
+#include "runtime/profile/layout_cost.hpp"
 #include "runtime/profile/prediction.hpp"
 
 namespace millrace::runtime {
@@ -83,6 +84,7 @@ Profile analyze(Measured measured) {
   predict(profile, views);
   profile.exchanges = exchange_times(profile.measured.exchanging, views);
   profile.transfers = transfer_times(views);
+  profile.layout = layout_cost_of(profile);
   profile.lateness = lateness_of(profile.measured, profile.steps);
   const StepView& shown = profile.steps[profile.shown].view;
   for (std::size_t rank = 0; rank < profile.measured.memory.size(); ++rank)

@@ -9,6 +9,7 @@
 #include "runtime/engine/expert_load.hpp"
 #include "runtime/profile/attribution.hpp"
 #include "runtime/profile/exchange_time.hpp"
+#include "runtime/profile/layout_cost.hpp"
 #include "runtime/profile/memory_use.hpp"
 #include "runtime/profile/prediction.hpp"
 #include "runtime/profile/step_view.hpp"
@@ -75,6 +76,7 @@ struct Measured {
   Machine machine;
   Schedule schedule;
   std::vector<int> layers;           // number of decoder layers of each stage
+  int modules = 0;                   // of these, the modules of multi-token prediction behind the last decoder layer
   std::vector<bool> divided;         // by stage: whether it has only a part of a layer; empty: none has
   Exchanging exchanging;             // where ranks exchange rows inside of actions
   std::vector<int> process_of_rank;  // by rank
@@ -124,6 +126,7 @@ struct Profile {
   std::size_t shown = 0;  // index of the step whose timeline is shown: the one of median duration
   Prediction prediction;
   std::vector<Lateness> lateness;       // the costliest, at most ten
+  std::optional<LayoutCost> layout;     // what unequal stages cost; empty: next to nothing
   std::vector<MemoryUse> memory;        // by rank, for the shown step; empty: not measured
   std::vector<ExchangeTime> exchanges;  // over all profiled steps; empty: ranks exchange nothing
   std::vector<TransferTime> transfers;  // the same for transfers between replicas that divide their update

@@ -47,6 +47,7 @@ class Writer {
     for (std::size_t cause = 0; cause < cause_count; ++cause) json["causes"].push_back(to_string(static_cast<Cause>(cause)));
     json["steps"] = steps();
     json["timeline"] = timeline();
+    if (profile_.layout) json["layout_cost"] = layout_cost(*profile_.layout);
     json["lateness"] = lateness();
     json["prediction"] = prediction();
     json["operations"] = operations();
@@ -193,6 +194,19 @@ class Writer {
                         maker.stage.value, at(boundary->produced), at(view.ranks[rank].actions[index].begin)});
       }
     }
+    return json;
+  }
+
+  OrderedJson layout_cost(const LayoutCost& layout) const {
+    OrderedJson json = {{"cost", rounded(layout.cost)}, {"ranks", OrderedJson::array()}, {"text", layout_cost_text(profile_)}};
+    for (const auto& rank : layout.heavy) {
+      OrderedJson stages = OrderedJson::array();
+      for (const StageId stage : rank.stages) stages.push_back(stage.value);
+      json["ranks"].push_back(
+          {{"rank", rank.rank.value}, {"stages", stages}, {"time", rounded(rank.time)}, {"relative", rounded(rank.relative)}});
+    }
+    if (layout.better)
+      json["better"] = {{"layout", layout.better->layout}, {"now", rounded(layout.better->now)}, {"step", rounded(layout.better->step)}};
     return json;
   }
 

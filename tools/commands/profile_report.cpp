@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/profile/profile_check.hpp"
 #include "runtime/profile/profile_json.hpp"
@@ -35,13 +36,13 @@ constexpr std::array<const char*, cause_count> columns = {"F",         "I",     
 std::string print_head(const runtime::Profile& profile) {
   const auto& measured = profile.measured;
   const auto& run = measured.run;
-  std::string text = fmt::format("profile   {} | {}, {} ranks in {} process{}{} | {} microbatches | {} steps from step {}\n",
+  std::string text = fmt::format("profile   {} | {}, {} in {}{} | {} | {} from step {}\n",
                                  run.kind == "training"
                                      ? fmt::format("{}, {} parameters", run.model, runtime::count_text(static_cast<double>(run.parameters)))
                                      : run.kind,
-                                 measured.schedule.name, measured.schedule.ranks.size(), run.processes, run.processes == 1 ? "" : "es",
-                                 run.layout.empty() ? "" : " | " + run.layout, measured.schedule.microbatches, profile.steps.size(),
-                                 profile.steps.front().view.step.value + 1);
+                                 measured.schedule.name, counted(measured.schedule.ranks.size(), "rank"), counted(run.processes, "process"),
+                                 run.layout.empty() ? "" : " | " + run.layout, counted(measured.schedule.microbatches, "microbatch"),
+                                 counted(profile.steps.size(), "step"), profile.steps.front().view.step.value + 1);
   for (const auto& clock : measured.clocks) {
     if (clock.pings == 0) continue;
     const auto microseconds = [](std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-3; };
@@ -106,6 +107,13 @@ std::string print_prediction(const runtime::Profile& profile) {
   return text;
 }
 
+std::string print_layout_cost(const runtime::Profile& profile) {
+  std::string text;
+  for (const auto& line : runtime::layout_cost_text(profile))
+    text += fmt::format("{}{}\n", text.empty() ? "\nlayout     " : "           ", line);
+  return text;
+}
+
 std::string print_lateness(const runtime::Profile& profile) {
   if (profile.lateness.empty()) return "\nlate      nothing that costs 0.1 % of a step or more\n";
   std::string text = "\nlate, by cost per step\n";
@@ -154,8 +162,8 @@ std::string print_device_memory(const runtime::Profile& profile) {
     const auto& memory = measured.memory[of.front()];
     const auto bytes = [](std::int64_t count) { return runtime::bytes_text(static_cast<std::uint64_t>(count)); };
     text += fmt::format(
-        "{} cuda:{} of process {}, rank{} {}: planned {}, measured {}, planned / measured {}\n", text.empty() ? "\ndevice memory\n" : "",
-        where.second, where.first, of.size() == 1 ? "" : "s", fmt::join(of, ","), bytes(memory.device_planned), bytes(memory.device),
+        "{} cuda:{} of process {}, {} {}: planned {}, measured {}, planned / measured {}\n", text.empty() ? "\ndevice memory\n" : "",
+        where.second, where.first, noun_for(of.size(), "rank"), fmt::join(of, ","), bytes(memory.device_planned), bytes(memory.device),
         memory.device > 0 ? fmt::format("{:.2f}", static_cast<double>(memory.device_planned) / static_cast<double>(memory.device)) : "-");
   }
   return text;
@@ -270,9 +278,9 @@ std::string joined(const std::string& file, const std::vector<std::string>& prob
 }  // namespace
 
 std::string print(const runtime::Profile& profile) {
-  return print_head(profile) + print_causes(profile) + print_prediction(profile) + print_lateness(profile) + print_operations(profile) +
-         print_experts(profile) + print_exchanges(profile) + print_transfers(profile) + print_device_actions(profile) +
-         print_device_memory(profile) + print_rates(profile);
+  return print_head(profile) + print_causes(profile) + print_prediction(profile) + print_layout_cost(profile) + print_lateness(profile) +
+         print_operations(profile) + print_experts(profile) + print_exchanges(profile) + print_transfers(profile) +
+         print_device_actions(profile) + print_device_memory(profile) + print_rates(profile);
 }
 
 std::string write_profile(const runtime::Profile& profile, const std::string& folder) {

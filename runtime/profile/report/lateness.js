@@ -2,6 +2,7 @@
 
 function showLateness(profile) {
   const list = profile.lateness ?? [], box = byId("lateness");
+  for (const line of profile.layout_cost?.text ?? []) box.append(html("p", {class: "layout-cost"}, line[0].toUpperCase() + line.slice(1) + "."));
   if (!list.length) return void box.append(sentence("Nothing was later than planned."));
   const most = Math.max(...list.map((entry) => entry.cost)), step = profile.prediction?.measured_duration ?? profile.timeline?.duration;
   box.append(html("div", {class: "lateness"}, list.map((entry) => [
