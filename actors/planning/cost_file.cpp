@@ -103,7 +103,7 @@ runtime::LayerCosts parse_costs(const std::vector<std::string>& lines, const std
 
 ModelCosts read_costs(const std::string& path, int layers) {
   const auto text = runtime::read_text_file(path, std::uint64_t{16} << 20, ExitCode::config);
-  return {parse_costs(runtime::split(text, '\n'), path, layers), "ms", path};
+  return {parse_costs(runtime::split(text, '\n'), path, layers), "ms", path, ""};
 }
 
 std::vector<std::string> print_costs(const runtime::LayerCosts& costs) {

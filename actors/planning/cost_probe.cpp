@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <span>
 #include <utility>
 
@@ -110,24 +111,40 @@ runtime::ExecutionSlots CostProbe::slots_of(std::size_t part, int microbatch) co
   return slots;
 }
 
-double CostProbe::time(std::size_t part, Pass pass, int microbatch) {
-  const auto begin = std::chrono::steady_clock::now();
-  rank_.stages()[part]->run(pass, context_, slots_of(part, microbatch));
-  device_context_->drain();
-  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
-  return taken.count();
+/// Every thread of the team reads its own clock.
+void CostProbe::read_processor_times(std::vector<std::int64_t>& times) {
+  times.resize(static_cast<std::size_t>(team_.size()));
+  team_.run([&](int thread, int) {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    times[static_cast<std::size_t>(thread)] = time.tv_sec * 1'000'000'000 + time.tv_nsec;
+  });
 }
 
-std::vector<std::vector<double>> CostProbe::run_updates(int repeats) {
-  std::vector<std::vector<double>> times(rank_.stages().size());
+/// On a GPU the host's threads wait for most of the time: there the processor time is taken to be the time.
+template <class Work>
+CostSample CostProbe::sample(const Work& work) {
+  read_processor_times(before_);
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  device_context_->drain();
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+  if (device_context_->device().kind != kernels::DeviceKind::cpu) return {taken.count(), taken.count()};
+  read_processor_times(after_);
+  std::int64_t most = 0;
+  for (std::size_t thread = 0; thread < before_.size(); ++thread) most = std::max(most, after_[thread] - before_[thread]);
+  return {taken.count(), static_cast<double>(most) * 1e-6};
+}
+
+std::vector<std::vector<CostSample>> CostProbe::run_updates(int repeats) {
+  std::vector<std::vector<CostSample>> times(rank_.stages().size());
   for (int round = 0; round <= repeats; ++round) {
     for (std::size_t part = 0; part < times.size(); ++part) {
-      const auto begin = std::chrono::steady_clock::now();
-      runtime::compute_square_sums(context_, rank_.stages()[part]->shard());
-      runtime::apply_optimizer(context_, {.learning_rate = 0, .gradient_scale = 1, .update = round + 1}, rank_.stages()[part]->shard());
-      device_context_->drain();
-      const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
-      if (round > 0) times[part].push_back(taken.count());
+      const auto taken = sample([&] {
+        runtime::compute_square_sums(context_, rank_.stages()[part]->shard());
+        runtime::apply_optimizer(context_, {.learning_rate = 0, .gradient_scale = 1, .update = round + 1}, rank_.stages()[part]->shard());
+      });
+      if (round > 0) times[part].push_back(taken);
     }
   }
   return times;
@@ -147,7 +164,7 @@ std::vector<PassTimes> CostProbe::run(int repeats) {
   for (int round = 0; round < warm_up + repeats; ++round) {
     for (int microbatch = 0; microbatch < in_flight; ++microbatch) {
       const auto record = [&](PassTimes& of) {
-        const double taken = time(of.part, of.pass, microbatch);
+        const auto taken = sample([&] { rank_.stages()[of.part]->run(of.pass, context_, slots_of(of.part, microbatch)); });
         if (round >= warm_up) of.runs.push_back(taken);
       };
       if (round > 0)

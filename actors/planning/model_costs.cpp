@@ -1,36 +1,28 @@
 #include "actors/planning/model_costs.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "actors/planning/cost_probe.hpp"
+#include "actors/planning/cost_samples.hpp"
+#include "cluster/host/busy_processes.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/device_context.hpp"
-#include "runtime/median.hpp"
 
 namespace millrace::actors {
 namespace {
 
 using runtime::Pass;
-
-double& cost_of(runtime::StageCost& cost, Pass pass) {
-  switch (pass) {
-    case Pass::input_gradient:
-      return cost.input_gradient;
-    case Pass::weight_gradient:
-      return cost.weight_gradient;
-    case Pass::backward:
-      return cost.backward;
-    default:
-      return cost.forward;
-  }
-}
 
 /// Embedding, a layer of each kind, head.
 struct PartCosts {
@@ -49,7 +41,7 @@ std::size_t number_of_kinds(const std::vector<std::size_t>& kinds) { return *std
 
 struct ProbeTimes {
   std::vector<PassTimes> passes;
-  std::vector<std::vector<double>> updates;  // by part
+  std::vector<std::vector<CostSample>> updates;  // by part
 };
 
 /// Runs the same passes and updates on `ranks` ranks of this machine, all computing at once.
@@ -85,7 +77,7 @@ ProbeTimes run_beside(const ModelParts& parts, const actors::PlanRequest& reques
       });
     }
   }
-  ProbeTimes all{{}, std::vector<std::vector<double>>(parts.size())};
+  ProbeTimes all{{}, std::vector<std::vector<CostSample>>(parts.size())};
   for (std::size_t rank = 0; rank < busy.size(); ++rank) {
     if (errors[rank]) std::rethrow_exception(errors[rank]);
     all.passes.insert(all.passes.end(), times[rank].passes.begin(), times[rank].passes.end());
@@ -95,30 +87,51 @@ ProbeTimes run_beside(const ModelParts& parts, const actors::PlanRequest& reques
   return all;
 }
 
-/// Takes the median over all ranks, microbatches and, for a kind of layers, the parts of that kind. `kinds`: those of all layers.
-void take(PartCosts& costs, const ModelParts& parts, const std::vector<std::size_t>& kinds, const std::vector<PassTimes>& times,
-          Pass pass) {
-  std::vector<double> embedding, head;
-  std::vector<std::vector<double>> layers(costs.kinds.size());
-  for (const auto& of : times) {
-    if (of.pass != pass) continue;
-    const bool first = of.part == 0, last = of.part + 1 == parts.size();
-    auto& runs = first ? embedding : last ? head : layers[kinds[static_cast<std::size_t>(parts.layout[of.part].first_layer)]];
-    runs.insert(runs.end(), of.runs.begin(), of.runs.end());
+/// The samples of embedding, kinds of layers and head, over all ranks, microbatches and parts of a kind. `kinds`: those of all layers.
+class Samples {
+ public:
+  Samples(const ModelParts& parts, const std::vector<std::size_t>& kinds) : parts_(parts), kinds_(kinds) {
+    const auto layers = number_of_kinds(kinds);
+    samples_.resize(layers + 2);
+    samples_.front().name = "embedding";
+    for (std::size_t kind = 0; kind < layers; ++kind)
+      samples_[kind + 1].name = layers == 1 ? "layer" : fmt::format("layer {}", std::ranges::find(kinds, kind) - kinds.begin());
+    samples_.back().name = "head";
   }
-  cost_of(costs.embedding, pass) = runtime::median(embedding);
-  for (std::size_t kind = 0; kind < layers.size(); ++kind) cost_of(costs.kinds[kind], pass) = runtime::median(layers[kind]);
-  cost_of(costs.head, pass) = runtime::median(head);
-}
 
-/// The same for the updates.
-void take_updates(PartCosts& costs, const ModelParts& parts, const std::vector<std::size_t>& kinds,
-                  const std::vector<std::vector<double>>& times) {
-  costs.embedding.update = runtime::median(times.front());
-  costs.head.update = runtime::median(times.back());
-  for (std::size_t part = 1; part + 1 < parts.size(); ++part)
-    costs.kinds[kinds[static_cast<std::size_t>(parts.layout[part].first_layer)]].update = runtime::median(times[part]);
-}
+  void add(const ProbeTimes& times, bool with_updates) {
+    for (const auto& of : times.passes) append(place(of.part).passes[static_cast<std::size_t>(action_of(of.pass))], of.runs);
+    if (!with_updates) return;
+    for (std::size_t part = 0; part < parts_.size(); ++part) append(place(part).updates, times.updates[part]);
+  }
+  [[nodiscard]] std::vector<PartSamples> taken() && { return std::move(samples_); }
+
+ private:
+  [[nodiscard]] static runtime::ActionKind action_of(Pass pass) {
+    switch (pass) {
+      case Pass::input_gradient:
+        return runtime::ActionKind::input_gradient;
+      case Pass::weight_gradient:
+        return runtime::ActionKind::weight_gradient;
+      case Pass::backward:
+        return runtime::ActionKind::backward;
+      default:
+        return runtime::ActionKind::forward;
+    }
+  }
+  static void append(std::vector<CostSample>& samples, const std::vector<CostSample>& more) {
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
+  [[nodiscard]] PartSamples& place(std::size_t part) {
+    if (part == 0) return samples_.front();
+    if (part + 1 == parts_.size()) return samples_.back();
+    return samples_[1 + kinds_[static_cast<std::size_t>(parts_.layout[part].first_layer)]];
+  }
+
+  const ModelParts& parts_;
+  const std::vector<std::size_t>& kinds_;
+  std::vector<PartSamples> samples_;
+};
 
 }  // namespace
 
@@ -135,23 +148,37 @@ ModelCosts flop_costs(const actors::PlanRequest& request) {
   };
   PartCosts costs{cost(0), {}, cost(parts.size() - 1)};
   for (std::size_t part = 1; part + 1 < parts.size(); ++part) costs.kinds.push_back(cost(part));
-  return {costs.spread(kinds), "GFLOP", "the programs' FLOPs"};
+  return {costs.spread(kinds), "GFLOP", "the programs' FLOPs", ""};
 }
 
 ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats) {
+  const auto files = cluster::HostFiles::of_this_host();
   const auto cores = static_cast<std::int64_t>(cluster::usable_cores());
   const int ranks = static_cast<int>(std::clamp<std::int64_t>(cores / threads, 1, request.pipeline.ranks * request.mesh.copies()));
   // Two layers of a kind alternate, so that the weights of neither are still in the cache from its previous pass.
   const std::vector<std::size_t> kinds = kinds_of_layers(request.model);
   const ModelParts parts = parts_of(request, layers_of_every_kind(kinds, 2));
-  PartCosts costs{.kinds = std::vector<runtime::StageCost>(number_of_kinds(kinds))};
-  const auto split = run_beside(parts, request, runtime::BackwardMode::split, threads, ranks, repeats);
-  for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient}) take(costs, parts, kinds, split.passes, pass);
-  const auto fused = run_beside(parts, request, runtime::BackwardMode::fused, threads, ranks, repeats);
-  take(costs, parts, kinds, fused.passes, Pass::backward);
-  take_updates(costs, parts, kinds, fused.updates);
-  return {costs.spread(kinds), "ms",
-          fmt::format("measured here, median of {} rounds on {} threads, {} ranks at once", repeats, threads, ranks)};
+  const auto before = cluster::ProcessorTimes::now(files, getpid(), std::chrono::steady_clock::now());
+  const auto judged = judge_costs([&] {
+    Samples samples(parts, kinds);
+    auto split = run_beside(parts, request, runtime::BackwardMode::split, threads, ranks, repeats);
+    // Forwards of the split mode count; what the fused mode is for is its backward.
+    samples.add(split, false);
+    auto fused = run_beside(parts, request, runtime::BackwardMode::fused, threads, ranks, repeats);
+    std::erase_if(fused.passes, [](const PassTimes& times) { return times.pass != Pass::backward; });
+    samples.add(fused, true);
+    return std::move(samples).taken();
+  });
+  PartCosts costs{judged.parts.front(), {judged.parts.begin() + 1, judged.parts.end() - 1}, judged.parts.back()};
+  ModelCosts result{costs.spread(kinds), "ms",
+                    fmt::format("measured here, {} of {} on {}, {} at once", judged.least ? "least" : "median",
+                                counted(judged.measurements * repeats, "round"), counted(threads, "thread"), counted(ranks, "rank")),
+                    ""};
+  if (!judged.doubt.empty()) {
+    const auto after = cluster::ProcessorTimes::now(files, getpid(), std::chrono::steady_clock::now());
+    result.doubt = fmt::format("{}, in {}; {}", judged.doubt, counted(judged.measurements, "measurement"), busy_text(after.since(before)));
+  }
+  return result;
 }
 
 }  // namespace millrace::actors

@@ -13,6 +13,7 @@ struct ModelCosts {
   runtime::LayerCosts parts;
   std::string unit;    // "ms" or "GFLOP"
   std::string source;  // described in words
+  std::string doubt;   // why the times are not to be believed, and what else this machine did; empty if they are
 };
 
 /// Costs by the FLOPs of the programs. Memory time is not included: an embedding's forward counts as free.
@@ -20,7 +21,8 @@ struct ModelCosts {
 
 /// Costs measured by running the programs of the embedding, of decoder layers and of the head on this machine under the
 /// conditions of ranks with `threads` threads: as many ranks at once as this machine has cores for (at most the run's number),
-/// each with several microbatches in flight. Medians over `repeats` rounds. Needs the memory of such ranks with two layers of each kind.
+/// each with several microbatches in flight. Medians over `repeats` rounds; if these cannot be believed (judge_costs), the least of
+/// several measurements. Needs the memory of such ranks with two layers of each kind.
 /// Decoder layers of a kind have the same cost.
 [[nodiscard]] ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int repeats);
 

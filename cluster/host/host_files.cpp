@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 namespace millrace::cluster {
 namespace {
@@ -65,6 +67,14 @@ std::vector<std::string> folders_of(const Mount& mount, std::string path) {
 HostFiles HostFiles::of_this_host() {
   const char* root = std::getenv("MILLRACE_HOST_FILES");
   return HostFiles(root == nullptr ? "" : root);
+}
+
+std::vector<std::string> HostFiles::entries(const std::string& path) const {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(root_ + path, error), end; !error && entry != end; entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  return names;
 }
 
 std::optional<std::string> HostFiles::text(const std::string& path) const {

@@ -16,6 +16,8 @@ class HostFiles {
   /// Reads below the folder that MILLRACE_HOST_FILES names, or the real files if it is not set.
   static HostFiles of_this_host();
 
+  /// The names of the entries of a folder, in any order; none if it cannot be read.
+  [[nodiscard]] std::vector<std::string> entries(const std::string& path) const;
   /// The whole file; `path` begins with a slash.
   [[nodiscard]] std::optional<std::string> text(const std::string& path) const;
   /// The file's first word as a number; nothing if it is not a number ("max").

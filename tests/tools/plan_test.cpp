@@ -51,7 +51,12 @@ TEST(Plan, AnUnevenModelIsFasterThanUniform) {
 TEST(Plan, MeasuresThePartsByRunningThem) {
   const auto result = plan({"--measure", "--repeats", "3", "--schedules", "zb-h1"});
   ASSERT_EQ(result.code, 0) << result.err;
-  expect_parts(result.out, {"measured here, median of 3 rounds on 1 threads, ", "tokens/s; without data, ", " ms for norm and optimizer"});
+  expect_parts(result.out, {"measured here, ", " rounds on 1 thread, "});
+  if (result.out.find("\ndoubt ") == std::string::npos) {
+    expect_parts(result.out, {"tokens/s; without data, ", " ms for norm and optimizer"});
+  } else {
+    expect_parts(result.out, {"predicts  nothing"});  // other tests run at the same time
+  }
   for (const char* part : {"layer", "head"})
     for (int column = 0; column < 4; ++column)
       EXPECT_GT(number_in(result.out, std::string("\n") + part + "(?: +[0-9.]+){" + std::to_string(column) + "} +([0-9.]+)"), 0) << part;
@@ -82,6 +87,24 @@ TEST(Plan, PricesTransfersBetweenCopies) {
   // 16 ranks are two doublings more than 4.
   EXPECT_NEAR(number_in(parameters.out, "band +([0-9.]+) to"), step(parameters) * 0.96, 0.02) << parameters.out;
   EXPECT_EQ(plan({"--costs", costs, "--schedules", "1f1b"}).out.find("a rank sends"), std::string::npos);
+}
+
+// Times of a machine that did something else meanwhile.
+TEST(Plan, PromisesNothingByImpossibleTimes) {
+  const TemporaryFolder folder;
+  const auto costs = folder.write("costs.csv", "embedding,0,0,0\nlayer,1,1,1,3.7\nhead,1,1,1\n");
+  const Words words{"--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml"};
+  const auto result = plan(words);
+  ASSERT_EQ(result.code, 0) << result.err;
+  expect_parts(result.out, {"\ndoubt     " + costs + ": B of layer 0 takes 3.700 ms, I and W, which do the same work, 2.000 ms\n",
+                            "\npredicts  nothing, since the times cannot be believed", "\nwrote "});
+  EXPECT_EQ(result.out.find("x the tokens/s"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("%"), std::string::npos) << result.out;
+  const auto written = read_file(folder / "plan.toml");
+  expect_parts(written, {"predicts nothing, since " + costs, "layout = "});
+  EXPECT_EQ(written.find("costs = "), std::string::npos) << written;
+  folder.write("costs.csv", "embedding,0,0,0\nlayer,1,1,1,2.9\nhead,1,1,1\n");
+  expect_parts(plan(words).out, {"x the tokens/s of uniform 1f1b"});
 }
 
 TEST(Plan, MeasuresLayersOfExperts) {

@@ -4,8 +4,11 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "actors/planning/cost_samples.hpp"
 #include "actors/planning/expert_room.hpp"
 #include "actors/planning/plan_search.hpp"
 #include "actors/rank/device_placement.hpp"
@@ -14,6 +17,7 @@
 #include "cluster/host/host_memory.hpp"
 #include "configs/value.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/nearest.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/split.hpp"
@@ -63,6 +67,9 @@ struct Planning {
   actors::PlanSearch search;
   actors::ModelCosts costs;  // with the run's own rematerialisation policy
   std::string room;          // of ranks that share experts
+  /// Why measured times are not to be believed, of the first policy of which they are not; empty as long as they are.
+  std::shared_ptr<std::string> doubt = std::make_shared<std::string>();
+  [[nodiscard]] bool believed() const { return doubt->empty(); }
 };
 
 void choose_costs(Planning& planning, const Arguments& arguments) {
@@ -72,12 +79,17 @@ void choose_costs(Planning& planning, const Arguments& arguments) {
   auto& search = planning.search;
   if (file) {
     auto costs = actors::read_costs(arguments.text("costs"), static_cast<int>(layers::chain_of(planning.config.model).all()));
+    if (const auto impossible = actors::impossible_costs(costs.parts); !impossible.empty())
+      costs.doubt = fmt::format("{}: {}", costs.source, impossible);
+    *planning.doubt = costs.doubt;
     search.costs = [costs](const actors::PlanRequest&) { return costs; };
     search.may_rematerialize = false;  // the file's times are those of a single policy
   } else if (measure) {
     const int repeats = static_cast<int>(arguments.integer("repeats", 1, 10000));
-    search.costs = [threads = search.needs.threads, repeats](const actors::PlanRequest& request) {
-      return actors::measured_costs(request, threads, repeats);
+    search.costs = [threads = search.needs.threads, repeats, doubt = planning.doubt](const actors::PlanRequest& request) {
+      auto costs = actors::measured_costs(request, threads, repeats);
+      if (doubt->empty()) *doubt = costs.doubt;
+      return costs;
     };
   } else {
     search.costs = actors::flop_costs;
@@ -121,13 +133,15 @@ void print_head(const Planning& planning) {
   const configs::RunConfig& config = planning.config;
   const actors::PlanSearch& search = planning.search;
   const actors::ModelCosts& costs = planning.costs;
-  fmt::print("model     {}, {} layers, width {}, vocabulary {}, {}\n", layers::family_title(config.model), config.model.layers,
+  fmt::print("model     {}, {}, width {}, vocabulary {}, {}\n", layers::family_title(config.model), counted(config.model.layers, "layer"),
              config.model.hidden_size, config.model.vocab_size, actors::parameters_text(layers::model_parameters(config.model), true));
-  fmt::print("step      {} microbatches of {} x {} tokens, {}, on {}{} ranks with {} threads each\n", config.train.microbatches,
+  fmt::print("step      {} of {} x {} tokens, {}, on {}{} with {} each\n", counted(config.train.microbatches, "microbatch"),
              config.train.batch, config.train.sequence, config.train.dtype,
-             actors::copies_text(config.mesh, config.train.leaf == "microbatch"), config.pipeline.ranks, search.needs.threads);
+             actors::copies_text(config.mesh, config.train.leaf == "microbatch"), counted(config.pipeline.ranks, "rank"),
+             counted(search.needs.threads, "thread"));
   fmt::print("{}", planning.room);
   fmt::print("costs     {}, {} of a microbatch, rematerialize {}\n", costs.source, costs.unit, policy_text(config.rematerialize.policy));
+  if (!costs.doubt.empty()) fmt::print("doubt     {}\n", costs.doubt);
   fmt::print("\n{:<12} {:>10} {:>10} {:>10} {:>10}\n", "part", "F", "I", "W", "B");
   const auto line = [](const std::string& part, const runtime::StageCost& cost) {
     fmt::print("{:<12} {:>10} {:>10} {:>10} {:>10}\n", part, number(cost.forward), number(cost.input_gradient),
@@ -152,24 +166,28 @@ void print_head(const Planning& planning) {
   line("head", costs.parts.head);
 }
 
-void print_run(const char* mark, const actors::PlannedRun& run, const actors::PlannedRun& uniform) {
-  fmt::print("{:<8} {:<15} {:>6}  {:<14} {:>10} {:>6.1f}% {:>12} {:>7.3f}x  {}\n", mark, run.schedule, run.chunks, run.policy_text(),
-             number(run.step), 100 * run.bubble, runtime::bytes_text(run.max_bytes()), uniform.step / run.step, run.layout);
+/// Steps and speeds from costs in doubt are not shown.
+void print_run(const Planning& planning, const char* mark, const actors::PlannedRun& run, const actors::PlannedRun& uniform) {
+  const bool believed = planning.believed();
+  fmt::print("{:<8} {:<15} {:>6}  {:<14} {:>10} {:>7} {:>12} {:>8}  {}\n", mark, run.schedule, run.chunks, run.policy_text(),
+             believed ? number(run.step) : "?", believed ? fmt::format("{:.1f}%", 100 * run.bubble) : "?",
+             runtime::bytes_text(run.max_bytes()), believed ? fmt::format("{:.3f}x", uniform.step / run.step) : "?", run.layout);
 }
 
 void print_runs(const Planning& planning, const actors::PlanResult& result) {
   fmt::print("\n{:<8} {:<15} {:>6}  {:<14} {:>10} {:>7} {:>12} {:>8}  {}\n", "", "schedule", "chunks", "rematerialize",
              "step " + planning.costs.unit, "bubble", "fullest rank", "speed", "layout");
-  print_run("uniform", result.uniform, result.uniform);
-  for (const auto& run : result.runs) print_run(&run == &result.runs.front() ? "plan" : "", run, result.uniform);
+  print_run(planning, "uniform", result.uniform, result.uniform);
+  for (const auto& run : result.runs) print_run(planning, &run == &result.runs.front() ? "plan" : "", run, result.uniform);
   for (const auto& other : result.others) fmt::print("not {}: {}\n", other.schedule, other.reason);
 }
 
-void print_ranks(const actors::PlannedRun& uniform, const actors::PlannedRun& plan) {
+void print_ranks(const Planning& planning, const actors::PlannedRun& uniform, const actors::PlannedRun& plan) {
+  const auto idle = [&](double share) { return planning.believed() ? fmt::format("{:.1f}%", 100 * share) : "?"; };
   fmt::print("\n{:>5}  {:>14} {:>12}  {:>14} {:>12}\n", "rank", "uniform idle", "memory", "plan idle", "memory");
   for (std::size_t rank = 0; rank < plan.idle.size(); ++rank)
-    fmt::print("{:>5}  {:>13.1f}% {:>12}  {:>13.1f}% {:>12}\n", rank, 100 * uniform.idle[rank], runtime::bytes_text(uniform.bytes[rank]),
-               100 * plan.idle[rank], runtime::bytes_text(plan.bytes[rank]));
+    fmt::print("{:>5}  {:>14} {:>12}  {:>14} {:>12}\n", rank, idle(uniform.idle[rank]), runtime::bytes_text(uniform.bytes[rank]),
+               idle(plan.idle[rank]), runtime::bytes_text(plan.bytes[rank]));
 }
 
 /// Without --memory no layout is excluded for its memory, but this machine's memory is printed.
@@ -178,8 +196,8 @@ void print_room(const actors::PlannedRun& plan) {
   if (bounds.empty()) return;
   const auto& bound = bounds.front();
   const auto ranks = plan.bytes.size();
-  fmt::print("\nmemory    no limit was given; here {} are free, {} for each of {} rank{} on one host: {}\n",
-             runtime::bytes_text(bound.free), runtime::bytes_text(bound.free / ranks), ranks, ranks == 1 ? "" : "s", bound.source);
+  fmt::print("\nmemory    no limit was given; here {} are free, {} for each of {} on one host: {}\n", runtime::bytes_text(bound.free),
+             runtime::bytes_text(bound.free / ranks), counted(ranks, "rank"), bound.source);
   if (plan.max_bytes() > bound.free / ranks)
     fmt::print("          the fullest rank takes {}: --memory {} plans for this host\n", runtime::bytes_text(plan.max_bytes()),
                bound.free / ranks);
@@ -187,11 +205,18 @@ void print_room(const actors::PlannedRun& plan) {
 
 void print_choice(const Planning& planning, const actors::PlanResult& result) {
   const auto& plan = result.runs.front();
-  print_ranks(result.uniform, plan);
+  print_ranks(planning, result.uniform, plan);
   if (!planning.search.memory) print_room(plan);
   const auto& train = planning.config.train;
-  fmt::print("\nplan      {}, {}, {} chunk{} per rank, rematerialize {}{}\n", plan.layout, plan.schedule, plan.chunks,
-             plan.chunks == 1 ? "" : "s", plan.policy_text(), planning.config.mesh.expert > 1 ? ", weave " + plan.weave : "");
+  fmt::print("\nplan      {}, {}, {} per rank, rematerialize {}{}\n", plan.layout, plan.schedule, counted(plan.chunks, "chunk"),
+             plan.policy_text(), planning.config.mesh.expert > 1 ? ", weave " + plan.weave : "");
+  if (!planning.believed()) {
+    if (planning.costs.doubt.empty()) fmt::print("doubt     {}\n", *planning.doubt);
+    fmt::print(
+        "predicts  nothing, since the times cannot be believed: measure on a quiet machine, or plan by FLOPs, without --measure and "
+        "--costs\n");
+    return;
+  }
   fmt::print("predicts  a step of {} {}, {:.3f} x the tokens/s of uniform 1f1b ({} {})", number(plan.step), planning.costs.unit,
              result.uniform.step / plan.step, number(result.uniform.step), planning.costs.unit);
   if (planning.costs.unit == "ms")
@@ -216,16 +241,20 @@ void print_band(runtime::PredictionError error, const Planning& planning, double
 std::string plan_file(const Planning& planning, const actors::PlanResult& result) {
   const auto& plan = result.runs.front();
   const auto& pipeline = planning.config.pipeline;
-  std::string text =
-      fmt::format("# millrace plan: predicts {:.6g} {} per step, {:.3f} x uniform 1f1b, bubble {:.1f} %, fullest rank {} bytes.\n",
-                  plan.step, planning.costs.unit, result.uniform.step / plan.step, 100 * plan.bubble, plan.max_bytes());
-  text += fmt::format("# For {} microbatches of {} x {} tokens. Costs in {}: {}, rematerialize {}.\n", planning.config.train.microbatches,
-                      planning.config.train.batch, planning.config.train.sequence, planning.costs.unit, planning.costs.source,
-                      policy_text(planning.config.rematerialize.policy));
+  std::string text = planning.believed()
+                         ? fmt::format("# millrace plan: predicts {:.6g} {} per step, {:.3f} x uniform 1f1b, bubble {:.1f} %", plan.step,
+                                       planning.costs.unit, result.uniform.step / plan.step, 100 * plan.bubble)
+                         : fmt::format("# millrace plan: predicts nothing, since {}", *planning.doubt);
+  text += fmt::format(", fullest rank {} bytes.\n", plan.max_bytes());
+  text +=
+      fmt::format("# For {} of {} x {} tokens. Costs in {}: {}, rematerialize {}.\n",
+                  counted(planning.config.train.microbatches, "microbatch"), planning.config.train.batch, planning.config.train.sequence,
+                  planning.costs.unit, planning.costs.source, policy_text(planning.config.rematerialize.policy));
   text += fmt::format("\n[pipeline]\nranks = {}\nchunks = {}\nschedule = {}\nlayout = {}\n", pipeline.ranks, plan.chunks,
                       configs::in_quotes(plan.schedule), configs::in_quotes(plan.layout));
   if (planning.config.mesh.expert > 1) text += fmt::format("weave = {}\n", configs::in_quotes(plan.weave));
-  if (planning.costs.unit == "ms") text += fmt::format("costs = {}\n", configs::to_text(actors::print_costs(plan.parts)));
+  if (planning.costs.unit == "ms" && planning.believed())
+    text += fmt::format("costs = {}\n", configs::to_text(actors::print_costs(plan.parts)));
   if (!pipeline.plan.empty()) text += "plan = \"\"\n";
   if (pipeline.warmup != -1) text += "warmup = -1\n";
   if (pipeline.group != 0) text += "group = 0\n";
@@ -243,12 +272,11 @@ int plan(const Arguments& parsed) {
   print_head(planning);
   const auto result = actors::search_plans(planning.search);
   print_runs(planning, result);
-  MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, plan_component,
-                 "no schedule fits: a rank may have {} bytes, uniform 1f1b takes {}", planning.search.memory.value_or(0),
-                 result.uniform.max_bytes());
+  MILLRACE_CHECK(!result.runs.empty(), ExitCode::config, plan_component, "no schedule fits: a rank may have {}, uniform 1f1b takes {}",
+                 byte_count(planning.search.memory.value_or(0)), byte_count(result.uniform.max_bytes()));
   print_choice(planning, result);
-  if (error && !scale) print_band(*error, planning, result.runs.front().step);
-  if (scale) print_scale(*scale, planning.search.request, result.runs.front());
+  if (error && !scale && planning.believed()) print_band(*error, planning, result.runs.front().step);
+  if (scale && planning.believed()) print_scale(*scale, planning.search.request, result.runs.front());
   const auto file = parsed.text("out");
   if (file.empty()) return 0;
   runtime::write_text_file(file, plan_file(planning, result));
@@ -263,7 +291,11 @@ Command plan_command() {
       {.name = "measure",
        .help = "Run the programs of the embedding, of one layer of each kind, of each module and of the head here to measure their times. "
                "Default: count FLOPs."},
-      {.name = "repeats", .value = "N", .help = "Runs of each program, of which the median is taken.", .fallback = "7"},
+      {.name = "repeats",
+       .value = "N",
+       .help = "Runs of each program, of which the median is taken; if other programs disturb them, up to four times as many are made, and "
+               "the least is taken.",
+       .fallback = "7"},
       {.name = "costs",
        .value = "FILE",
        .help = "Read times from a file with a line part,F,I,W[,B] in ms per part; parts are embedding, layer, layer 3, layer 4-7, head; "

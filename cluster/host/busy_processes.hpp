@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cluster/host/host_files.hpp"
+
+namespace millrace::cluster {
+
+/// What the processes of one command name used between two moments.
+struct BusyCommand {
+  std::string name;  // as in /proc/PID/stat, of at most 15 characters
+  int processes = 0;
+  double cores = 0;  // processor time by elapsed time: 1.5 is one and a half cores
+};
+
+/// The processor times of all other processes that are visible here, at one moment.
+class ProcessorTimes {
+ public:
+  /// Reads /proc/PID/stat of every process but `own` and its threads.
+  static ProcessorTimes now(const HostFiles& files, int own, std::chrono::steady_clock::time_point at);
+  /// The commands that used a twentieth of a core or more since `before`, the busiest first. A process that ended meanwhile is not
+  /// included, one that began meanwhile is.
+  [[nodiscard]] std::vector<BusyCommand> since(const ProcessorTimes& before) const;
+
+ private:
+  struct Process {
+    std::string name;
+    std::uint64_t ticks = 0;
+  };
+  std::map<int, Process> processes_;  // by PID
+  std::chrono::steady_clock::time_point at_;
+};
+
+/// "busiest besides: cc1plus with 192 % of a core in 4 processes, ninja with 8 % of a core", at most three; another sentence if there are
+/// none.
+[[nodiscard]] std::string busy_text(const std::vector<BusyCommand>& commands);
+
+}  // namespace millrace::cluster
