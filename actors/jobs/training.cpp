@@ -10,6 +10,7 @@
 #include "actors/coordinator_actor.hpp"
 #include "actors/jobs/data_content.hpp"
 #include "actors/jobs/machine_peak.hpp"
+#include "actors/jobs/resume_advice.hpp"
 #include "actors/jobs/run_beginning.hpp"
 #include "actors/jobs/run_directory.hpp"
 #include "actors/jobs/run_introduction.hpp"
@@ -196,6 +197,8 @@ void train(Session& session, const RunSettings& settings) {
   check_evaluation(session, settings.evaluate, beginning, held);
   const auto compression = open_compression(settings.model, compression_source(settings.data, settings.model_from));
   auto identity = agree_on_identity(session, settings, plan, batches, beginning.threads, compression.get(), directory.get());
+
+  session.on_advice([directory = settings.directory] { return resume_advice(directory); });
 
   // The ranks of this process, with their weights.
   const auto needs = resources(session, settings, beginning.threads, held.microbatches, compression);

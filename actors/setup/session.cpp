@@ -87,6 +87,10 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
     const std::lock_guard lock(mutex_);
     return waits_ ? waits_() : std::string();
   };
+  handlers.advice = [this] {
+    const std::lock_guard lock(mutex_);
+    return advice_ ? advice_() : std::string();
+  };
   if (!transport_) {
     control_ = std::make_unique<cluster::ControlLink>(config, *topology_, cluster::Rendezvous{}, nullptr, std::move(handlers));
     return;
@@ -152,6 +156,11 @@ void Session::on_heard(const void* listener, ProgressHandler handler) {
 void Session::on_waits(std::function<std::string()> handler) {
   const std::lock_guard lock(mutex_);
   waits_ = std::move(handler);
+}
+
+void Session::on_advice(std::function<std::string()> handler) {
+  const std::lock_guard lock(mutex_);
+  advice_ = std::move(handler);
 }
 
 void Session::fail(ExitCode code, const std::string& message) {

@@ -58,6 +58,8 @@ class Session {
   void on_heard(const void* listener, ProgressHandler handler);
   /// Describes which rank waits for which, for the message about a lost process. Called on the control thread.
   void on_waits(std::function<std::string()> handler);
+  /// What the user may do after a process was lost (cluster::ControlHandlers::advice). Called on the control thread.
+  void on_advice(std::function<std::string()> handler);
 
   /// This process cannot continue: the others are notified, one message is printed, all exit. Never returns.
   [[noreturn]] void fail(ExitCode code, const std::string& message);
@@ -81,7 +83,7 @@ class Session {
   std::map<std::uint16_t, MessageHandler> messages_;
   std::function<std::size_t(std::span<cluster::Progress>)> progress_;
   std::map<const void*, ProgressHandler> heard_;
-  std::function<std::string()> waits_;
+  std::function<std::string()> waits_, advice_;
 };
 
 }  // namespace millrace::actors

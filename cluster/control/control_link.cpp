@@ -13,7 +13,9 @@
 #include <thread>
 
 #include "cluster/control/control_session.hpp"
+#include "cluster/control/hash_agreement.hpp"
 #include "cluster/control/peer_failure.hpp"
+#include "cluster/control/sleep_watch.hpp"
 #include "cluster/host/abort.hpp"
 #include "cluster/host/debugger.hpp"
 #include "cluster/host/launcher.hpp"
@@ -41,17 +43,6 @@ constexpr std::size_t spare_connections = 16;  // connections from unknown clien
 constexpr std::size_t max_progress_records = 64;
 constexpr std::size_t bytes_at_a_time = std::size_t{8} << 20;  // sent between two heartbeats
 
-std::map<std::string, std::string> parse_hashes(std::string_view text) {
-  std::map<std::string, std::string> out;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n'), equals = text.find('=');
-    if (end == std::string_view::npos || equals > end) break;
-    out.emplace(text.substr(0, equals), text.substr(equals + 1, end - equals - 1));
-    text.remove_prefix(end + 1);
-  }
-  return out;
-}
-
 }  // namespace
 
 /// Everything below runs on the control thread, except functions that lock `mutex` under "callers".
@@ -71,9 +62,12 @@ class ControlLink::State {
         last_progress(static_cast<std::size_t>(ranks.processes())),
         is_lost(static_cast<std::size_t>(ranks.processes())) {
     if (!handlers.on_job_lost) {
-      handlers.on_job_lost = [this](const std::vector<PeerFailure>& all, bool speak) {
+      handlers.on_job_lost = [this](const std::vector<PeerFailure>& all, double slept, bool speak) {
         if (!is_on_one_host(launch, topology.processes())) end_launcher_after(launcher_grace);
-        abort_job(ExitCode::peer_lost, describe(topology, all, handlers.waits ? handlers.waits() : ""), speak);
+        const std::string advice = speak && handlers.advice ? handlers.advice() : "";
+        const std::string text = slept > 0 ? describe_sleep(topology, all, slept, config.timeout_ms, advice)
+                                           : describe(topology, all, handlers.waits ? handlers.waits() : "", advice);
+        abort_job(ExitCode::peer_lost, text, speak);
       };
     }
     if (!handlers.on_failure) {
@@ -346,24 +340,7 @@ class ControlLink::State {
 
   void compare_hashes() {
     if (hashes.size() < peers.size()) return;
-    std::set<std::string> names;
-    for (const auto& [process, named] : hashes) {
-      for (const auto& [name, hash] : named) names.insert(name);
-    }
-    const auto hash_at = [this](int process, const std::string& name) {
-      const auto found = hashes[process].find(name);
-      return found == hashes[process].end() ? std::string("none") : found->second;
-    };
-    std::string text;
-    for (const std::string& name : names) {
-      const std::string expected = hash_at(0, name);
-      for (int process = 1; process < topology.processes(); ++process) {
-        const std::string found = hash_at(process, name);
-        if (found == expected || found.empty() || expected.empty()) continue;
-        text += fmt::format("{}{} differs: process {} on {} ({}) has {}, process 0 on {} has {}", text.empty() ? "[cluster.agree] " : "; ",
-                            name, process, host_of(process), ranks_text(topology, process), found, host_of(0), expected);
-      }
-    }
+    const std::string text = disagreement(hashes, topology, [this](int process) { return host_of(process); });
     hashes.clear();
     send_to_all(FrameKind::agreed, 0, bytes_of(std::string_view(text)));
     note([&] { agreement = text; });
@@ -396,9 +373,16 @@ class ControlLink::State {
     const auto now = Clock::now();
     const auto timeout = Milliseconds(config.timeout_ms);
     const bool traced = is_traced();
-    // If our own timer is late, the whole machine was stopped or overloaded, and probably the peers too: their silence proves
-    // nothing.
-    const bool late = now - next_tick > timeout / 2;
+    // If our own timer is late, this process did not run, and perhaps the whole machine was stopped or overloaded, and the peers too:
+    // their silence proves nothing.
+    const auto period = Milliseconds(std::max(1, config.heartbeat_ms));
+    const auto late_by = sleeping.fired(SleepWatch::now(), SleepWatch::now() + period);
+    const bool late = now - next_tick > timeout / 2 || late_by > timeout / 2;
+    // Said one tick later: if the others have given this process up, that message says it all.
+    if (overslept.count() > 0 && losses.empty())
+      log_warning("process {} on {} ({}) {}. The job continues, but the others end it after cluster.timeout_ms = {} if they notice",
+                  topology.process(), own_host, ranks_text(topology, topology.process()), sleep_text(overslept), config.timeout_ms);
+    overslept = config.timeout_ms > 0 && late_by > timeout && !traced ? late_by : SleepWatch::Time(0);
     send_heartbeats(traced);
     for (std::size_t index = 0; index < peers.size(); ++index) {
       const SessionPointer peer = peers[index];
@@ -417,7 +401,7 @@ class ControlLink::State {
       const SessionPointer stranger = *place++;  // end() removes it from the set
       if (now - stranger->begun > handshake_limit) stranger->end("it did not authenticate");
     }
-    next_tick = now + Milliseconds(std::max(1, config.heartbeat_ms));
+    next_tick = now + period;
     timer.expires_at(next_tick);
     timer.async_wait([this](const error_code& waited) { tick(waited); });
   }
@@ -466,7 +450,9 @@ class ControlLink::State {
     loss_timer.async_wait([this](const error_code& error) {
       if (error || leaving) return;
       leaving = true;
-      handlers.on_job_lost(losses, !reported_by_center && reports_peer_failures(launch, topology.process(), is_lost));
+      // Whoever slept tells it: nobody else knows, and to it the others are the lost ones.
+      const double slept = sleeping.seconds_beyond(Milliseconds(config.timeout_ms), SleepWatch::now());
+      handlers.on_job_lost(losses, slept, slept > 0 || (!reported_by_center && reports_peer_failures(launch, topology.process(), is_lost)));
     });
   }
 
@@ -519,10 +505,12 @@ class ControlLink::State {
   std::vector<std::vector<Progress>> last_progress;
   std::vector<bool> is_lost;
   std::vector<PeerFailure> losses;
-  std::map<int, std::map<std::string, std::string>> hashes;
+  std::map<int, NamedHashes> hashes;
   std::vector<std::byte> heartbeat, taken;
   std::size_t taken_to = 0;
   Clock::time_point next_tick;
+  SleepWatch sleeping;
+  SleepWatch::Time overslept{0};  // found at the last tick
   bool reported_by_center = false;
   bool leaving = false;
   bool closing = false;
@@ -573,8 +561,7 @@ void ControlLink::send(int process, std::uint16_t type, std::span<const std::byt
 
 void ControlLink::agree(const std::map<std::string, std::string>& hash_by_name, Milliseconds limit) {
   State& state = *state_;
-  std::string text;
-  for (const auto& [name, hash] : hash_by_name) text += name + "=" + hash + "\n";
+  const std::string text = hashes_text(hash_by_name);
   state.submit(FrameKind::agree, 0, 0, bytes_of(std::string_view(text)));
   if (limit.count() == 0) limit = Milliseconds(state.config.start_timeout_ms);
   const bool answered = state.wait(limit, [&] { return state.agreement.has_value(); });

@@ -51,8 +51,12 @@ struct PeerFailure {
   std::vector<Progress> doing;   ///< the last report of each rank that it hosts
 };
 /// One message with processes, hosts, ranks and what they were doing. `waits`: which rank waited for which at that time; may be
-/// empty.
-std::string describe(const Topology& topology, std::span<const PeerFailure> losses, const std::string& waits = "");
+/// empty. `advice`: ControlHandlers::advice.
+std::string describe(const Topology& topology, std::span<const PeerFailure> losses, const std::string& waits = "",
+                     const std::string& advice = "");
+/// The same where this process itself did not run for `slept` seconds: the others were right to give it up.
+std::string describe_sleep(const Topology& topology, std::span<const PeerFailure> losses, double slept, std::int64_t timeout_ms,
+                           const std::string& advice = "");
 
 /// All are called on the control thread, which also sends the heartbeats, so they must be short. All except on_message have a
 /// default.
@@ -66,11 +70,15 @@ struct ControlHandlers {
   std::function<void(int process, std::span<const Progress>)> heard;
   /// Describes which rank waits for which, for the message about a failure.
   std::function<std::string()> waits;
+  /// What becomes of the job after a failure and what the user may do: the last sentence of the message, without its full stop. Default:
+  /// "The job ends".
+  std::function<std::string()> advice;
   /// Called immediately, exactly once per failed process. Stop posting work, but do not exit yet.
   std::function<void(const PeerFailure&)> on_lost;
-  /// Called once, 150 ms after the first failure (a network partition affects several processes), with all of them. `speak`: this
-  /// process prints the message. Default: abort_job(ExitCode::peer_lost, describe(…), speak).
-  std::function<void(const std::vector<PeerFailure>&, bool speak)> on_job_lost;
+  /// Called once, 150 ms after the first failure (a network partition affects several processes), with all of them. `slept`: seconds for
+  /// which this process itself did not run shortly before, if more than the timeout, else 0. `speak`: this process prints the message,
+  /// which one that slept always does. Default: abort_job(ExitCode::peer_lost, describe(…) or describe_sleep(…), speak).
+  std::function<void(const std::vector<PeerFailure>&, double slept, bool speak)> on_job_lost;
   /// Another process called report_failure. Default: abort_job(code, message, speak).
   std::function<void(ExitCode code, const std::string& message, bool speak)> on_failure;
 };

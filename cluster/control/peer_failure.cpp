@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cluster/control/sleep_watch.hpp"
 #include "cluster/control/wire_format.hpp"
 
 namespace millrace::cluster {
@@ -32,7 +33,7 @@ std::string to_text(const Progress& progress) {
   return text;
 }
 
-std::string describe(const Topology& topology, std::span<const PeerFailure> losses, const std::string& waits) {
+std::string describe(const Topology& topology, std::span<const PeerFailure> losses, const std::string& waits, const std::string& advice) {
   std::string text = "[cluster] ";
   for (std::size_t index = 0; index < losses.size(); ++index) {
     const PeerFailure& loss = losses[index];
@@ -44,7 +45,23 @@ std::string describe(const Topology& topology, std::span<const PeerFailure> loss
     if (!loss.doing.empty()) text += fmt::format(" ({:.2f} s before)", loss.heard_seconds_ago);
   }
   if (!waits.empty()) text += ". " + waits;
-  return text + ". The job ends; the same command resumes it from its last checkpoint";
+  return text + ". " + (advice.empty() ? "The job ends" : advice);
+}
+
+std::string describe_sleep(const Topology& topology, std::span<const PeerFailure> losses, double slept, std::int64_t timeout_ms,
+                           const std::string& advice) {
+  const int own = topology.process();
+  std::string text = fmt::format("[cluster] process {} on {} ({}) {}. ", own, host_name(), ranks_text(topology, own),
+                                 sleep_text(std::chrono::duration_cast<SleepWatch::Time>(std::chrono::duration<double>(slept))));
+  text += "Meanwhile the connection to ";
+  for (std::size_t index = 0; index < losses.size(); ++index)
+    text += fmt::format("{}process {} on {} ({})", index == 0 ? "" : ", ", losses[index].process, losses[index].host,
+                        ranks_text(topology, losses[index].process));
+  return text +
+         fmt::format(
+             " closed. Who is silent for more than cluster.timeout_ms = {} counts as lost, and the other processes end: look for the "
+             "cause here, not there. {}",
+             timeout_ms, advice.empty() ? "The job ends" : advice);
 }
 
 std::vector<std::byte> peer_failure_bytes(const PeerFailure& loss) {

@@ -308,6 +308,34 @@ TEST(ControlLink, ASilentProcessIsLostWithWhatItDidLast) {
   EXPECT_TRUE(contains(text, "rank 1: input gradient, stage 3, microbatch 5, step 17")) << text;
 }
 
+// Its control thread is held up, as the whole process is when it is stopped; meanwhile the others give it up.
+TEST(ControlLink, WhoSleptDoesNotBlameTheOthers) {
+  for (const auto [pause, sleeps] : {std::pair{0, false}, std::pair{2000, true}}) {
+    ClusterConfig config;
+    config.timeout_ms = sleeps ? 1500 : 60'000;
+    Team team(2, {0}, config);
+    FakePeer peer(team.rendezvous, 1);
+    team.joined();
+    Diary& diary = team.diaries[0];
+    diary.hold = std::chrono::milliseconds(pause);
+    const std::string word = "hold";
+    team.links[0]->send(0, 7, std::as_bytes(std::span(word)));
+    peer.hang_up();
+    ASSERT_TRUE(diary.wait([&] { return diary.ends == 1; }));
+    if (!sleeps) {
+      EXPECT_EQ(diary.slept, 0);
+      continue;
+    }
+    EXPECT_GT(diary.slept, 1.5);
+    EXPECT_TRUE(diary.speak);
+    const auto text = describe_sleep(Topology(2, 2, 0), diary.job_losses, 12.34, 400, "The job ends; so be it");
+    EXPECT_TRUE(contains(text, "process 0 on " + host_name() + " (rank 0) did not run for 12.3 s: it was stopped by a signal")) << text;
+    EXPECT_TRUE(contains(text, "Meanwhile the connection to process 1 on ") && contains(text, "(rank 1) closed")) << text;
+    EXPECT_TRUE(contains(text, "cluster.timeout_ms = 400") && contains(text, "The job ends; so be it")) << text;
+    EXPECT_FALSE(contains(text, "was lost")) << text;
+  }
+}
+
 TEST(ControlLink, AClosedSocketIsALossAtOnceAndOnce) {
   Team team(2, {0}, never_silent());
   FakePeer peer(team.rendezvous, 1);

@@ -29,6 +29,7 @@ class Diary {
   ControlHandlers handlers(int rank) {
     ControlHandlers out;
     out.on_message = [this](int process, std::uint16_t type, std::span<const std::byte> bytes) {
+      std::this_thread::sleep_for(hold);
       note([&] { messages.push_back({process, type, std::string(text_of(bytes))}); });
     };
     out.progress = [rank](std::span<Progress> records) {
@@ -37,9 +38,10 @@ class Diary {
       return std::size_t{1};
     };
     out.on_lost = [this](const PeerFailure& loss) { note([&] { losses.push_back(loss); }); };
-    out.on_job_lost = [this](const std::vector<PeerFailure>& all, bool speaks) {
+    out.on_job_lost = [this](const std::vector<PeerFailure>& all, double seconds, bool speaks) {
       note([&] {
         job_losses = all;
+        slept = seconds;
         speak = speaks;
         ++ends;
       });
@@ -67,6 +69,8 @@ class Diary {
   std::vector<PeerFailure> losses, job_losses;
   ExitCode failure_code = ExitCode::ok;
   std::string failure_text;
+  double slept = 0;
+  std::chrono::milliseconds hold{0};  // for which a message stops the control thread
   bool speak = false;
   int ends = 0;
 

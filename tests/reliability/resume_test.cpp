@@ -114,10 +114,37 @@ TEST_F(Resume, AStoppedProcessIsLostAfterTheTimeout) {
     EXPECT_TRUE(has(end->err, "warning: [actors.stall_watch] no progress for ")) << end->err;
     EXPECT_TRUE(has(end->err, "The cause: rank 2 in process 2 has been silent for ")) << end->err;
     EXPECT_TRUE(has(end->err, "from stage 2 on rank 2 (")) << end->err;
+    EXPECT_TRUE(has(end->err, ". The job ends; the same command resumes it after step 5, from ")) << end->err;
     EXPECT_TRUE(job.all_gone(Job::Seconds(10)));
   }
   EXPECT_EQ(training_.run(4, "run").code, 0);
   expect_as_undisturbed("run");
+}
+
+// It wakes up when the others are gone.
+TEST_F(Resume, WhoWasStoppedSaysThatItSlept) {
+  // No checkpoint yet, and then no run directory.
+  const struct {
+    std::vector<std::string> keys;
+    const char* advice;
+  } table[] = {{{}, "has no checkpoint yet, so the same command begins anew"},
+               {{"run.directory="}, "The job ends; nothing of it was saved, since run.directory is not set"}};
+  for (const auto& row : table) {
+    const auto keys = with({"cluster.timeout_ms=3000", "checkpoint.every=0"}, row.keys);
+    Job job(mpirun(2), training_.words("asleep", keys), {"MILLRACE_FAULT=point=stage2.forward:delay=200"});
+    ASSERT_TRUE(job.wait_for("step 1/", Training::patience)) << job.out() << job.err();
+    const auto stopped = job.process(1);
+    ASSERT_TRUE(stopped);
+    ::kill(*stopped, SIGSTOP);
+    while (!has(job.err(), "was lost: it was silent for")) ASSERT_FALSE(job.wait(Job::Seconds(0.01))) << job.err();
+    ::kill(*stopped, SIGCONT);  // mpirun leaves it a second to live
+    const auto end = job.wait(Training::patience);
+    ASSERT_TRUE(end) << "the job hangs\n" << job.out() << job.err();
+    EXPECT_EQ(end->code, static_cast<int>(ExitCode::peer_lost)) << end->err;
+    EXPECT_TRUE(has(end->err, "[cluster] process 1 on ") && has(end->err, "(ranks 2-3) did not run for ")) << end->err;
+    EXPECT_TRUE(has(end->err, row.advice)) << end->err;
+    EXPECT_FALSE(has(end->err, "(ranks 0-1) was lost")) << "it blames the other\n" << end->err;
+  }
 }
 
 }  // namespace
