@@ -4,6 +4,7 @@
 #include <span>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -12,8 +13,7 @@ constexpr const char* groups_component = "runtime.optimizers";
 
 void check_length(const char* key, std::size_t found, const TrainConfig& train) {
   MILLRACE_CHECK(found == 0 || found == train.groups.size(), ExitCode::config, groups_component,
-                 "{} has {} {}, expected one for each of the {} in train.groups", key, found, found == 1 ? "value" : "values",
-                 train.groups.size());
+                 "{} has {}, expected one for each of the {} in train.groups", key, counted(found, "value"), train.groups.size());
 }
 
 }  // namespace
