@@ -64,15 +64,13 @@ class ControlLink::State {
     if (!handlers.on_job_lost) {
       handlers.on_job_lost = [this](const std::vector<PeerFailure>& all, double slept, bool speak) {
         if (!is_on_one_host(launch, topology.processes())) end_launcher_after(launcher_grace);
-        const std::string advice = speak && handlers.advice ? handlers.advice() : "";
-        const std::string text = slept > 0 ? describe_sleep(topology, all, slept, config.timeout_ms, advice)
-                                           : describe(topology, all, handlers.waits ? handlers.waits() : "", advice);
-        abort_job(ExitCode::peer_lost, text, speak);
+        const std::string advice = speak && handlers.advice ? handlers.advice() : "", waits = handlers.waits ? handlers.waits() : "";
+        abort_job(ExitCode::peer_lost,
+                  slept > 0 ? describe_sleep(topology, all, slept, config.timeout_ms, advice) : describe(topology, all, waits, advice),
+                  speak);
       };
     }
-    if (!handlers.on_failure) {
-      handlers.on_failure = [](ExitCode code, const std::string& message, bool speak) { abort_job(code, message, speak); };
-    }
+    if (!handlers.on_failure) handlers.on_failure = abort_job;
   }
 
   [[nodiscard]] bool central() const { return topology.process() == 0; }
@@ -222,9 +220,8 @@ class ControlLink::State {
   std::string missing() {
     const std::lock_guard lock(mutex);
     std::string text;
-    for (int process = 1; process < topology.processes(); ++process) {
+    for (int process = 1; process < topology.processes(); ++process)
       if (!peers[static_cast<std::size_t>(process)]) text += fmt::format("{}{}", text.empty() ? "" : ", ", process);
-    }
     return text;
   }
 
@@ -239,9 +236,8 @@ class ControlLink::State {
   }
 
   void send_to_all(FrameKind kind, std::uint16_t type, std::span<const std::byte> payload, int except = -1) {
-    for (const SessionPointer& peer : peers) {
+    for (const SessionPointer& peer : peers)
       if (peer && peer->process != except) send_to(*peer, kind, type, payload);
-    }
   }
 
   void on_frame(ControlSession& session, const FrameHeader& header, std::span<const std::byte> payload) {
@@ -373,12 +369,10 @@ class ControlLink::State {
     const auto now = Clock::now();
     const auto timeout = Milliseconds(config.timeout_ms);
     const bool traced = is_traced();
-    // If our own timer is late, this process did not run, and perhaps the whole machine was stopped or overloaded, and the peers too:
-    // their silence proves nothing.
+    // If our own timer is late, this process did not run, nor perhaps did the peers: their silence proves nothing.
     const auto period = Milliseconds(std::max(1, config.heartbeat_ms));
     const auto late_by = sleeping.fired(SleepWatch::now(), SleepWatch::now() + period);
     const bool late = now - next_tick > timeout / 2 || late_by > timeout / 2;
-    // Said one tick later: if the others have given this process up, that message says it all.
     if (overslept.count() > 0 && losses.empty())
       log_warning("process {} on {} ({}) {}. The job continues, but the others end it after cluster.timeout_ms = {} if they notice",
                   topology.process(), own_host, ranks_text(topology, topology.process()), sleep_text(overslept), config.timeout_ms);
@@ -510,7 +504,7 @@ class ControlLink::State {
   std::size_t taken_to = 0;
   Clock::time_point next_tick;
   SleepWatch sleeping;
-  SleepWatch::Time overslept{0};  // found at the last tick
+  SleepWatch::Time overslept{0};  // found at the last tick, said at the next unless the others have given this process up
   bool reported_by_center = false;
   bool leaving = false;
   bool closing = false;

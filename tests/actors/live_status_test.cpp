@@ -12,6 +12,7 @@
 #include "actors/rank/progress_slot.hpp"
 #include "actors/telemetry/live_history.hpp"
 #include "actors/telemetry/live_view.hpp"
+#include "actors/telemetry/step_fields.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -322,6 +323,23 @@ TEST(MetricsText, KeepsTheRulesOfTheFormat) {
   EXPECT_NE(text.find(R"(directory="runs/\"a\\b\"\n")"), std::string::npos) << text.substr(0, 300);
   view.totals = {};
   check_exposition(metrics_text(view));
+}
+
+TEST(StatusJson, TellsWhatWasReadOfEachSource) {
+  auto view = made_up(1);
+  EXPECT_TRUE(nlohmann::json::parse(status_json(view))["last_step"]["data_read"].is_null());
+  view.totals.last->data = {300, {{"web", 200, 0.5}, {"a \"code\"", 100, 2.25}}};
+  const auto read = nlohmann::json::parse(status_json(view))["last_step"]["data_read"];
+  EXPECT_EQ(read["tokens_seen"], 300);
+  EXPECT_EQ(read["sources"][1], (nlohmann::json{{"name", "a \"code\""}, {"tokens", 100}, {"epochs", 2.25}}));
+  const auto metrics = metrics_text(view);
+  check_exposition(metrics);
+  EXPECT_NE(metrics.find("\nmillrace_source_tokens{source=\"web\"} 200\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("\nmillrace_source_epochs{source=\"a \\\"code\\\"\"} 2.25\n"), std::string::npos) << metrics;
+  runtime::EventScalars scalars;
+  add_scalars(*view.totals.last, scalars);
+  EXPECT_EQ(scalars.at(0), std::pair(std::string("data/tokens_seen"), 300.0));
+  EXPECT_EQ(scalars.at(2), std::pair(std::string("data/epochs/web"), 0.5));
 }
 
 TEST(MetricsText, HasEveryRank) {

@@ -77,6 +77,8 @@ class Tensorboard : public ::testing::Test {
     EXPECT_EQ(curves["pipeline/bubble"], metrics("bubble"));
     EXPECT_EQ(curves["pipeline/wait"], metrics("wait"));
     EXPECT_EQ(curves["pipeline/data"], metrics("data"));
+    EXPECT_EQ(curves["data/epoch"], metrics("epoch"));
+    EXPECT_EQ(curves["data/tokens_seen"], metrics("tokens_seen"));
     EXPECT_EQ(curves["evaluate/loss"].size(), 2U);
     EXPECT_EQ(curves["evaluate/loss"], metrics("evaluation_loss"));
   }
