@@ -410,7 +410,7 @@ void choose_evaluation(const LoadRequest& request, LoadedRun& run) {
     return;
   }
   if (data.tokens.empty() || !request.find_validation) return;
-  const auto found = request.find_validation(data);
+  const auto found = request.find_validation(run.config);
   if (found.files.empty()) return;
   if (run.given("data.held_out")) {
     if (found.in_training)
@@ -418,6 +418,10 @@ void choose_evaluation(const LoadRequest& request, LoadedRun& run) {
           fmt::format("{}: data.held_out = {} is given, so the run trains on {}, which data.tokens contains; "
                       "data.validation would evaluate on it",
                       share.origin.place, data.held_out, found.files.front()));
+    return;
+  }
+  if (!found.unused.empty()) {
+    run.warnings.push_back(fmt::format("{}: {}", fmt::join(found.files, ", "), found.unused));
     return;
   }
   data.validation = found.files;

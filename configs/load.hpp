@@ -35,6 +35,7 @@ struct ModelFile {
 struct FoundValidation {
   std::vector<std::string> files;
   bool in_training = false;  // a folder of the training data contains one of them
+  std::string unused;        // why the run does not take them; empty: it does
 };
 
 /// The inputs of load().
@@ -45,7 +46,7 @@ struct LoadRequest {
   /// Reads the model folder or file that model.from names (layers::read_config_file does). Only called when model.from is given.
   std::function<ModelFile(const std::string& path)> read_model;
   /// Finds validation data beside data.tokens; may be empty. Called if data.tokens is given and data.validation is not.
-  std::function<FoundValidation(const runtime::DataConfig& data)> find_validation;
+  std::function<FoundValidation(const RunConfig& run)> find_validation;
   std::string presets;   // folder of the presets; empty: find_configs_folder() / models
   bool complete = true;  // model and data must be given; false: an incomplete description is accepted
 };

@@ -17,8 +17,8 @@ constexpr std::string_view token_run = "model.preset = \"tiny\"\ndata.tokens = \
 LoadedRun load_beside(const FoundValidation& found, std::string_view text, Words overrides = {}) {
   const TemporaryFolder folder;
   auto request = request_for(folder.write("run.toml", text), std::move(overrides));
-  request.find_validation = [&](const runtime::DataConfig& data) {
-    EXPECT_EQ(data.tokens, Words{"corpus"});
+  request.find_validation = [&](const RunConfig& run) {
+    EXPECT_EQ(run.data.tokens, Words{"corpus"});
     return found;
   };
   return load(request);
@@ -48,6 +48,13 @@ TEST(DataKeys, ValidationThatIsFoundTakesThePlaceOfTheShare) {
   const auto none = load_beside(found, token_run, {"data.validation="});
   EXPECT_TRUE(none.config.data.validation.empty());
   EXPECT_EQ(none.config.data.held_out, 10);
+}
+
+TEST(DataKeys, ARunThatBeganWithoutValidationDataGoesOnWithout) {
+  const auto run = load_beside({{"corpus/val.bin"}, false, "not used"}, token_run);
+  EXPECT_TRUE(run.config.data.validation.empty());
+  EXPECT_EQ(run.config.data.held_out, 10);
+  EXPECT_EQ(run.warnings, Words{"corpus/val.bin: not used"});
 }
 
 TEST(DataKeys, WarnsWhereValidationDataWouldBeTrainedOn) {

@@ -92,6 +92,21 @@ TEST_F(DataSources, ARunEvaluatesOnTheFileBesideItsTrainingFile) {
   expect_failure(train("run", data), ExitCode::checkpoint, {"belongs to another run: " + validation + ": its content has the hash "});
 }
 
+TEST_F(DataSources, ARunThatBeganWithoutValidationDataResumesWithoutThem) {
+  const Words data{"data.tokens=" + folder_.write("nano/train.bin", token_bytes(900, 1))};
+  ASSERT_EQ(train("run", data).code, 0);
+  const auto whole = state("run");
+  std::filesystem::remove_all(folder_ / "run/checkpoints/step-00000004");
+  const auto validation = folder_.write("nano/val.bin", token_bytes(300, 2));
+  const auto resumed = train("run", data);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  expect_parts(resumed.err,
+               {"warning: ", validation + ": not used for evaluation, since the run in " + folder_ / "run" + " began without it"});
+  expect_parts(resumed.out, {"held out  the last 90 tokens of 900"});
+  EXPECT_EQ(state("run"), whole);
+  expect_failure(train("run", joined(data, {"data.validation=" + validation})), ExitCode::checkpoint, {"data.held_out was 10, now 0"});
+}
+
 TEST_F(DataSources, AFolderOfShardsIsDividedByTheirNames) {
   for (int shard = 1; shard <= 3; ++shard) folder_.write(fmt::format("fine/fine_train_{:06}.bin", shard), token_bytes(400, shard));
   folder_.write("fine/fine_val_000000.bin", token_bytes(200, 9));

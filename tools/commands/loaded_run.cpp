@@ -6,12 +6,30 @@
 #include "kernels/base/check.hpp"
 #include "layers/formats/config_file.hpp"
 #include "runtime/data/run_files.hpp"
+#include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
 namespace {
 
 constexpr auto shown_limit = std::chrono::seconds(1);
+
+/// Whether the run directory has a run on the same training data that began without validation data. It goes on without them, though
+/// there are some now: it holds out a part of what would then be trained on.
+bool began_without_validation(const configs::RunConfig& run) {
+  const auto recorded = runtime::join_path(run.directory, "run.toml");
+  if (run.directory.empty() || runtime::kind_of(recorded) != runtime::PathKind::file) return false;
+  configs::LoadRequest request;
+  request.files = {recorded};
+  request.overrides = {"model.from=", "model.preset="};  // the file has all sizes, and the folder may be gone
+  request.complete = false;
+  try {
+    const auto data = configs::load(request).config.data;
+    return data.tokens == run.data.tokens && data.validation.empty();
+  } catch (const Error&) {  // starting the run says what is wrong with its directory
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -29,9 +47,12 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
     auto file = layers::read_config_file(path);
     return configs::ModelFile{std::move(file.model), file.losses, std::move(file.warnings)};
   };
-  request.find_validation = [](const runtime::DataConfig& data) {
-    auto found = runtime::find_validation(data);
-    return configs::FoundValidation{std::move(found.files), found.in_training};
+  request.find_validation = [](const configs::RunConfig& run) {
+    auto found = runtime::find_validation(run.data);
+    configs::FoundValidation result{std::move(found.files), found.in_training};
+    if (!result.files.empty() && began_without_validation(run))
+      result.unused = fmt::format("not used for evaluation, since the run in {} began without it", run.directory);
+    return result;
   };
   request.complete = complete;
   return configs::load(request);
