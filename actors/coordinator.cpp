@@ -30,7 +30,7 @@ Coordinator::Coordinator(CoordinatorSetup setup, CoordinatorPort& port)
       port_(port),
       step_(setup_.first_step),
       ramp_(setup_.train),
-      rule_(setup_.train, setup_.learning_rate),
+      rule_(setup_.train, setup_.learning_rate, setup_.updates_before),
       reports_(static_cast<std::size_t>(setup_.ranks)),
       evaluations_(reports_.size()) {
   if (step_ > 0) rule_.restore(setup_.run_state);

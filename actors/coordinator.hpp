@@ -45,6 +45,7 @@ struct CoordinatorSetup {
   std::function<runtime::DataProgress(std::int64_t steps)> data_progress = [](std::int64_t) { return runtime::DataProgress(); };
   std::function<double(std::int64_t step)> learning_rate;
   runtime::RunState run_state = {};  // of the checkpoint that was resumed
+  std::int64_t updates_before = 0;   // that the optimizer's states had seen when the run began (train.start_with = state)
 };
 
 /// One finished step, with the numbers of the log line and metrics.jsonl.

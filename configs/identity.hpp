@@ -8,8 +8,8 @@
 
 namespace millrace::configs {
 
-/// The keys that identify a run: every key marked identity, with its value as TOML. Checkpoints store it, together with the data's
-/// fingerprint. train.threads must have been resolved before.
+/// The keys that identify a run: every key marked identity, with its value as TOML; train.schedule_steps resolved. Checkpoints store it,
+/// together with the data's fingerprint. train.threads must have been resolved before.
 [[nodiscard]] std::map<std::string, std::string> identity(const RunConfig& config);
 
 /// Every key and its value as TOML, one "key = value" per line. It must be the same in all processes of a job.
@@ -27,8 +27,11 @@ struct IdentityChange {
 [[nodiscard]] std::vector<IdentityChange> identity_changes(const std::map<std::string, std::string>& recorded,
                                                            const std::map<std::string, std::string>& current);
 
-/// Throws Error(checkpoint), naming each changed key with both values, unless the two are equal. `checkpoint` is its name in the
-/// message.
+/// The key whose change is refused only if steps that were made would have had other learning rates, which the caller decides.
+inline constexpr const char* schedule_key = "train.schedule_steps";
+
+/// Throws Error(checkpoint), naming each changed key except schedule_key with both values, unless the two are equal. `checkpoint` is its
+/// name in the message.
 void check_identity(const std::map<std::string, std::string>& recorded, const std::map<std::string, std::string>& current,
                     const std::string& checkpoint);
 

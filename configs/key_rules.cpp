@@ -226,13 +226,15 @@ class Checker {
          "expected 1 with train.leaf = microbatch, whose gradients are added in one order");
     want(config_.mesh.shard != "gradients" || train.leaf == "microbatch", "mesh.shard",
          "expected train.leaf = \"microbatch\" with it: only finished gradients of microbatches can be divided");
-    want(train.warmup_steps <= train.steps, "train.warmup_steps", "expected at most train.steps = {}", train.steps);
+    const std::int64_t steps = runtime::schedule_steps(train);
+    const char* steps_key = train.schedule_steps > 0 ? "train.schedule_steps" : "train.steps";
+    want(train.warmup_steps <= steps, "train.warmup_steps", "expected at most {} = {}", steps_key, steps);
     want(train.numerics != "maxtext" || train.decay == "cosine" || train.decay.starts_with("wsd"), "train.decay",
          "expected cosine, wsd or wsd-cosine with train.numerics = maxtext: MaxText has no other");
     want(!train.nesterov || train.momentum > 0, "train.nesterov", "expected train.momentum above 0");
     if (train.decay.starts_with("wsd")) {
-      want(train.decay_steps >= 1 && train.warmup_steps + train.decay_steps <= train.steps, "train.decay_steps",
-           "expected 1 to {} (train.steps - train.warmup_steps) for train.decay = {}", train.steps - train.warmup_steps, train.decay);
+      want(train.decay_steps >= 1 && train.warmup_steps + train.decay_steps <= steps, "train.decay_steps",
+           "expected 1 to {} ({} - train.warmup_steps) for train.decay = {}", steps - train.warmup_steps, steps_key, train.decay);
     }
     // Token indices are 64-bit; a microbatch's are 32-bit in its batch arrays.
     want(train.batch * train.sequence <= (std::int64_t{1} << 31) - 1, "train.batch",
@@ -332,7 +334,10 @@ class Checker {
       warn("train.skip_factor", "train.skip_spikes is false");
     }
     if (train.decay == "constant" || train.decay == "rsqrt")
-      warn("train.final_learning_rate", fmt::format("train.decay is {}", train.decay));
+      for (const char* key : {"train.final_learning_rate", "train.schedule_steps"})
+        warn(key, fmt::format("train.decay is {}", train.decay));
+    if (train.start_from.empty()) warn("train.start_with", "train.start_from is empty");
+    learns_nothing();
     if (config_.mesh.expert == 1) {
       warn("pipeline.weave", "mesh.expert is 1");
       warn("experts.capacity", "mesh.expert is 1");
@@ -354,6 +359,18 @@ class Checker {
       run_.warnings.push_back(fmt::format("{}: train.sequence = {} is longer than model.max_position_embeddings = {}",
                                           place("train.sequence"), train.sequence, config_.model.max_position_embeddings));
     }
+  }
+
+  /// Warns where the rate has fallen to 0 before the run ends.
+  void learns_nothing() {
+    const auto& train = config_.train;
+    if (train.schedule_steps == 0 || train.steps <= train.schedule_steps || train.decay == "constant" || train.decay == "rsqrt") return;
+    const bool maxtext = train.numerics == "maxtext";
+    if (!maxtext && train.final_learning_rate > 0) return;
+    run_.warnings.push_back(fmt::format(
+        "{}: train.schedule_steps = {} is below train.steps = {}: the learning rate is 0 from step {} on, where nothing is learnt{}",
+        place("train.schedule_steps"), train.schedule_steps, train.steps, train.schedule_steps + 1,
+        maxtext ? " (train.numerics = maxtext)" : "; train.final_learning_rate would be the rate from there on"));
   }
 
   LoadedRun& run_;

@@ -347,6 +347,13 @@ void read_folder(const ModelFile& file, const std::string& from, const Settings&
     if (size || weight || warmup) run.settings[key.name] = {key.fetch(config), origin};
   }
   run.model_warnings = file.warnings;
+  for (const auto& [name, setting] : given) {
+    const auto own = run.settings.find(name);
+    if (!name.starts_with("model.") || own == run.settings.end() || own->second.origin.layer != Layer::preset) continue;
+    if (to_text(setting.value) != to_text(own->second.value))
+      run.overruled_model += fmt::format("{}{}: {} = {} overrules {} in {}", run.overruled_model.empty() ? "" : "; ", setting.origin.place,
+                                         name, to_text(setting.value), to_text(own->second.value), origin.place);
+  }
   for (const Weight& weight : weights) {
     const auto own = given.find(weight.key);
     if (weight.value > 0 && own != given.end() && std::get<double>(own->second.value) != weight.value)

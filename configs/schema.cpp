@@ -75,10 +75,27 @@ void data_keys(std::vector<Key>& keys) {
   keys.push_back(bind("data.packing", identity, "Documents packed into one row do not attend to each other.", MEMBER(data.packing)));
 }
 
+/// What a new run begins with. The path is a layout key, since the other run may be moved or deleted once this one has checkpoints; what
+/// was taken is part of the identity (actors/jobs/start_source.hpp).
+void start_keys(std::vector<Key>& keys) {
+  keys.push_back(bind("train.start_from", layout,
+                      "Begin a new run at step 0 with weights of another one: a run directory (its newest checkpoint) or a checkpoint's "
+                      "folder, of any layout. A run that has checkpoints of its own resumes from those. Empty: not.",
+                      MEMBER(train.start_from)));
+  keys.push_back(among(bind("train.start_with", identity,
+                            "What is taken from train.start_from. weights: optimizer states begin anew; state: those too, and the count of "
+                            "updates for bias corrections.",
+                            MEMBER(train.start_with)),
+                       {"weights", "state"}));
+}
+
 void train_keys(std::vector<Key>& keys) {
   keys.push_back(
-      between(bind("train.steps", identity, "Number of steps of the run; the learning-rate schedule spans them.", MEMBER(train.steps)), 1,
-              many, "steps"));
+      between(bind("train.steps", layout,
+                   "Number of steps of the run. A run may be resumed with another number if the learning rate of the steps that it has "
+                   "made stays what it was: train.schedule_steps.",
+                   MEMBER(train.steps)),
+              1, many, "steps"));
   keys.push_back(
       among(bind("train.dtype", identity, "Compute dtype. Master parameters and optimizer states are always fp32.", MEMBER(train.dtype)),
             {"fp32", "bf16"}));
@@ -150,6 +167,11 @@ void train_keys(std::vector<Key>& keys) {
       between(bind("train.warmup_steps", identity, "Warm-up steps, in which the learning rate rises.", MEMBER(train.warmup_steps)), 0, many,
               "steps"));
   keys.push_back(between(bind("train.decay_steps", identity, "wsd, wsd-cosine: steps of the decay at the end.", MEMBER(train.decay_steps)),
+                         0, many, "steps"));
+  keys.push_back(between(bind("train.schedule_steps", identity,
+                              "Number of steps that the learning rate is a rule for, whatever train.steps is; after them it stays at its "
+                              "last value. 0: train.steps.",
+                              MEMBER(train.schedule_steps)),
                          0, many, "steps"));
   keys.push_back(between(
       bind("train.beta1", identity, "adamw, adam_pax, muon's AdamW: decay of the first moment, the gradient's mean.", MEMBER(train.beta1)),
@@ -460,6 +482,7 @@ const std::vector<Key>& schema() {
     append_model_keys(all);
     data_keys(all);
     train_keys(all);
+    start_keys(all);
     evaluate_keys(all);
     pipeline_keys(all);
     mesh_keys(all);

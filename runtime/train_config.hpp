@@ -31,7 +31,8 @@ struct TrainConfig {
   double final_learning_rate = 0.0;
   std::string decay = "cosine";  // cosine | linear | wsd | wsd-cosine | rsqrt | constant
   std::int64_t warmup_steps = 0;
-  std::int64_t decay_steps = 0;  // wsd: number of steps at the end over which the rate decays
+  std::int64_t decay_steps = 0;     // wsd: number of steps at the end over which the rate decays
+  std::int64_t schedule_steps = 0;  // number of steps that the rate is a rule for; 0: `steps`
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
@@ -67,9 +68,16 @@ struct TrainConfig {
   double mtp_loss = 0.1;                    // weight of the loss of modules of multi-token prediction
   std::int64_t mtp_eval_target_module = 1;  // the module (from 1) of which evaluations show how much the model accepts; 0: none
   bool find_nan = false;
+  std::string start_from;              // a run directory or checkpoint with which a new run begins; empty: none
+  std::string start_with = "weights";  // weights | state: what is taken from it; state: the optimizer's states too
 
   bool operator==(const TrainConfig&) const = default;
 };
+
+/// The number of steps that the learning rate is a rule for.
+[[nodiscard]] inline std::int64_t schedule_steps(const TrainConfig& train) noexcept {
+  return train.schedule_steps > 0 ? train.schedule_steps : train.steps;
+}
 
 [[nodiscard]] inline kernels::DType compute_dtype(const TrainConfig& train) noexcept {
   return train.dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32;

@@ -150,7 +150,7 @@ void check_identity(const RunIdentity& run, const runtime::CheckpointReader& che
   auto recorded = checkpoint.meta().identity;
   recorded.erase(data_content_key);
   current.erase(data_content_key);
-  run.check(recorded, current, checkpoint.folder());
+  run.check(recorded, current, checkpoint.folder(), static_cast<std::int64_t>(checkpoint.step()));
 }
 
 std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content, const std::string& directory) {

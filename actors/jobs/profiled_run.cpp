@@ -164,7 +164,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
   std::map<const Rank*, ActionCosts> action_costs;
   for (auto* rank : pipeline.ranks()) {
-    initialize(*rank, nullptr, run.model_from, train.seed);
+    initialize(*rank, {.model_from = run.model_from, .overruled = run.overruled_model, .seed = train.seed});
     rank->set_hook((clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get());
     if (rank->asynchronous()) action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up);
   }

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
 #include "actors/jobs/run_setup.hpp"
+#include "actors/jobs/start_source.hpp"
 #include "cluster/host/affinity.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "cluster/host/versions.hpp"
@@ -12,21 +15,6 @@
 
 namespace millrace::actors {
 namespace {
-
-std::string text_of(const RunBeginning& beginning) {
-  return fmt::format("{} {} {} {}", beginning.step, beginning.threads, beginning.whole ? 1 : 0, beginning.checkpoint);
-}
-
-/// The inverse of text_of(). The checkpoint's path comes last, since it may contain blanks.
-RunBeginning parse_beginning(const std::string& text) {
-  RunBeginning beginning;
-  const auto first = text.find(' '), second = text.find(' ', first + 1), third = text.find(' ', second + 1);
-  beginning.step = std::stoll(text.substr(0, first));
-  beginning.threads = std::stoll(text.substr(first + 1, second - first - 1));
-  beginning.whole = text.substr(second + 1, third - second - 1) == "1";
-  beginning.checkpoint = text.substr(third + 1);
-  return beginning;
-}
 
 std::int64_t resolve_threads(const Session& session, std::int64_t requested, const runtime::CheckpointReader* checkpoint) {
   if (requested > 0) return requested;
@@ -42,17 +30,47 @@ std::string libraries(kernels::DeviceKind kind) {
 
 }  // namespace
 
-RunBeginning agree_on_beginning(Session& session, std::int64_t threads, const runtime::CheckpointReader* checkpoint) {
+std::string to_text(const RunBeginning& beginning) {
+  // Paths may contain anything but zeros, so they come last, and the length of one says where the other begins.
+  return fmt::format("{} {} {:d} {:d} {} {} {} {} {}{}", beginning.step, beginning.threads, beginning.whole, beginning.evaluated,
+                     beginning.source_step, beginning.updates_before, beginning.source_hash.empty() ? "-" : beginning.source_hash,
+                     beginning.checkpoint.size(), beginning.checkpoint, beginning.source);
+}
+
+RunBeginning beginning_from_text(const std::string& text) {
+  RunBeginning beginning;
+  std::istringstream stream(text);
+  std::size_t length = 0;
+  stream >> beginning.step >> beginning.threads >> beginning.whole >> beginning.evaluated >> beginning.source_step >>
+      beginning.updates_before >> beginning.source_hash >> length;
+  if (beginning.source_hash == "-") beginning.source_hash.clear();
+  const auto paths = text.substr(static_cast<std::size_t>(stream.tellg()) + 1);
+  beginning.checkpoint = paths.substr(0, length);
+  beginning.source = paths.substr(length);
+  return beginning;
+}
+
+RunBeginning agree_on_beginning(Session& session, const runtime::TrainConfig& train, const PipelinePlan& plan,
+                                const RunDirectory* directory) {
   RunBeginning beginning;
   if (session.leads()) {
-    beginning.threads = resolve_threads(session, threads, checkpoint);
+    const auto* const checkpoint = directory != nullptr ? directory->checkpoint() : nullptr;
+    beginning.threads = resolve_threads(session, train.threads, checkpoint);
     if (checkpoint != nullptr) {
       beginning.step = static_cast<std::int64_t>(checkpoint->step());
       beginning.checkpoint = checkpoint->folder();
       beginning.whole = held_nothing_out(checkpoint->meta().identity);
+      beginning.evaluated = directory->is_evaluated(beginning.step);
+    } else if (!train.start_from.empty()) {
+      const auto source = open_start(train.start_from);
+      check_start(source, plan, takes_state(train));
+      beginning.source = source.folder();
+      beginning.source_hash = source.state_hash().hex();
+      beginning.source_step = static_cast<std::int64_t>(source.step());
+      if (takes_state(train)) beginning.updates_before = updates_seen(source);
     }
   }
-  return parse_beginning(session.broadcast(text_of(beginning)));
+  return beginning_from_text(session.broadcast(to_text(beginning)));
 }
 
 std::string instruction_set() { return kernels::cpu_features().arithmetic(); }

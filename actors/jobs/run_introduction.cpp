@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "actors/jobs/run_setup.hpp"
+#include "actors/jobs/start_source.hpp"
 #include "actors/setup/parameters_text.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/device_type.hpp"
@@ -38,7 +39,7 @@ std::string rate_text(const runtime::TrainConfig& train) {
 
 void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& session, const RankResources& needs,
                const runtime::Machine& machine, const RunBeginning& beginning, const DataSource& batches, const HeldOut& held_out,
-               const JobConfig& job) {
+               const RunSettings& job) {
   auto& reporter = telemetry.reporter();
   reporter.say(fmt::format("model     {} | {} | {} layers, hidden {}, vocabulary {} | {}", layers::family_title(plan.model),
                            parameters_text(plan.parameters), plan.model.layers, plan.model.hidden_size, plan.model.vocab_size,
@@ -55,6 +56,9 @@ void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& se
                            plan.schedule.microbatches, plan.rows, plan.sequence));
   reporter.say(fmt::format("machine   {} | {} threads per rank{}{}", instruction_set(), beginning.threads,
                            cores_text(session, needs, machine), gpus_text(plan.device)));
+  if (!beginning.source.empty())
+    reporter.say(fmt::format("start     at step 0 with the {} of step {} in {}", taken_text(takes_state(job.train)), beginning.source_step,
+                             beginning.source));
   reporter.say(fmt::format("optimizer {} | learning rate {}", job.train.optimizer, rate_text(job.train)));
   if (!job.directory.empty())
     reporter.say(fmt::format("run       {}{}", job.directory,

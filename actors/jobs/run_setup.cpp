@@ -90,10 +90,16 @@ runtime::RunState run_state_of(const runtime::CheckpointReader& checkpoint) {
   return state;
 }
 
-void initialize(Rank& rank, const runtime::CheckpointReader* checkpoint, const std::string& model_from, std::int64_t seed) {
-  if (checkpoint != nullptr) return initialize_from_checkpoint(rank, *checkpoint);
-  if (!model_from.empty()) return initialize_from_folder(rank, model_from);
-  initialize_from_seed(rank, static_cast<std::uint64_t>(seed));
+void initialize(Rank& rank, const InitialState& state) {
+  if (state.checkpoint != nullptr) return initialize_from_checkpoint(rank, *state.checkpoint, state.optimizer_states);
+  if (state.model_from.empty()) return initialize_from_seed(rank, static_cast<std::uint64_t>(state.seed));
+  try {
+    initialize_from_folder(rank, state.model_from);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::model || state.overruled.empty()) throw;
+    throw Error(error.code(), fmt::format("[actors.initial_state] {}, but the weights are those of that file: remove the key. {}",
+                                          state.overruled, error.what()));
+  }
 }
 
 }  // namespace millrace::actors

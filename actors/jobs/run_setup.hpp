@@ -37,8 +37,14 @@ struct HeldOut {
 [[nodiscard]] std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint);
 /// The state of the run that wrote the checkpoint beside parameters and their states; empty if it had none.
 [[nodiscard]] runtime::RunState run_state_of(const runtime::CheckpointReader& checkpoint);
-/// Parameters and optimizer states of a rank: from `checkpoint` if it is not null, else from the folder `model_from` if it is not empty,
-/// else from the seed.
-void initialize(Rank& rank, const runtime::CheckpointReader* checkpoint, const std::string& model_from, std::int64_t seed);
+/// Where parameters and optimizer states of a rank come from.
+struct InitialState {
+  const runtime::CheckpointReader* checkpoint = nullptr;  // null: the folder or, without one, the seed
+  bool optimizer_states = true;                           // from the checkpoint too; false: as in a new run
+  std::string model_from = {};                            // model.from; may be empty
+  std::string overruled = {};                             // the keys that overrule config.json of that folder, for messages
+  std::int64_t seed = 1;
+};
+void initialize(Rank& rank, const InitialState& state);
 
 }  // namespace millrace::actors

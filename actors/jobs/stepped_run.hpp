@@ -32,6 +32,7 @@ class SteppedRun {
   RunSettings settings_;
   PipelinePlan plan_;
   std::optional<runtime::CheckpointReader> checkpoint_;
+  std::optional<runtime::CheckpointReader> source_;  // with which the run began, if it starts at its beginning here
   DatasetBatches batches_;
   std::shared_ptr<const runtime::TokenCompression> compression_;  // RankResources::compression
   int threads_ = 1;

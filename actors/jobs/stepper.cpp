@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/jobs/run_setup.hpp"
+#include "actors/jobs/start_source.hpp"
 #include "actors/rank/action_runner.hpp"
 #include "actors/rank/memory_check.hpp"
 #include "cluster/host/host_cores.hpp"
@@ -161,7 +162,9 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     if (setup.state != nullptr) {
       restore(*stepped.rank, setup.state->ranks.at(static_cast<std::size_t>(index)));
     } else {
-      initialize(*stepped.rank, setup.checkpoint, setup.model_from, setup.train.seed);
+      const bool resumes = setup.checkpoint != nullptr;
+      initialize(*stepped.rank, {resumes ? setup.checkpoint : setup.source, resumes || takes_state(setup.train), setup.model_from,
+                                 setup.overruled_model, setup.train.seed});
     }
     // The segments of an action have its time.
     const auto& list = plan.schedule.ranks[static_cast<std::size_t>(index)];
@@ -191,6 +194,7 @@ Stepper::Stepper(const StepperSetup& setup) : setup_(setup), step_(setup.first_s
     coordinator.run_state = setup.state->run;
   else if (setup.checkpoint != nullptr)
     coordinator.run_state = run_state_of(*setup.checkpoint);
+  if (setup.source != nullptr && takes_state(setup.train)) coordinator.updates_before = updates_seen(*setup.source);
   desk_ = std::make_unique<SteppedCoordinatorPort>(*this);
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator), *desk_);
   for (auto& stepped : stepped_ranks_) stepped->control->begin();

@@ -28,14 +28,15 @@ struct StateCopy {
 /// The setup of a stepper.
 struct StepperSetup {
   runtime::TrainConfig train;
-  std::string model_from;              // model.from
-  const PipelinePlan* plan = nullptr;  // these must outlive the stepper
+  std::string model_from, overruled_model;  // model.from, and RunSettings::overruled_model
+  const PipelinePlan* plan = nullptr;       // these must outlive the stepper
   const BatchProvider* batches = nullptr;
   std::shared_ptr<const runtime::TokenCompression> compression;  // RankResources::compression
   int threads = 1;                                               // per rank
   std::int64_t first_step = 0;                                   // number of finished steps in the initial state, which is
   const StateCopy* state = nullptr;                              // … a copy, if not null
-  const runtime::CheckpointReader* checkpoint = nullptr;         // … else a checkpoint, if not null, else the run's own beginning
+  const runtime::CheckpointReader* checkpoint = nullptr;         // … else a checkpoint, if not null, else the run's own beginning:
+  const runtime::CheckpointReader* source = nullptr;             // with the state of another run (train.start_from), if not null
 };
 
 /// Runs the whole pipeline in one process, one action at a time: the controls of all ranks and the coordinator are those of

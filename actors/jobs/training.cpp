@@ -15,6 +15,7 @@
 #include "actors/jobs/run_directory.hpp"
 #include "actors/jobs/run_introduction.hpp"
 #include "actors/jobs/run_setup.hpp"
+#include "actors/jobs/start_source.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/rank/device_placement.hpp"
 #include "actors/save_messages.hpp"
@@ -102,11 +103,21 @@ RankResources resources(Session& session, const RunSettings& settings, std::int6
   return needs;
 }
 
+/// The value of start_key of this run, new or resumed.
+std::string start_identity_of(const runtime::TrainConfig& train, const RunBeginning& beginning, const RunDirectory& directory) {
+  if (const auto* const checkpoint = directory.checkpoint()) return resumed_start_identity(train.start_from, recorded_start(*checkpoint));
+  return beginning.source.empty() ? "" : start_identity(runtime::CheckpointReader(beginning.source));
+}
+
 /// Checks that the data of all processes, and of the run that is resumed, are the same. Returns the run's complete identity.
 IdentityKeys agree_on_identity(Session& session, const RunSettings& settings, const PipelinePlan& plan, const DataSource& batches,
-                               std::int64_t threads, const runtime::TokenCompression* compression, const RunDirectory* directory) {
-  auto identity = run_identity(settings.identity.keys, plan, batches, threads, compression);
-  if (directory != nullptr) directory->check_identity(identity);
+                               const RunBeginning& beginning, const runtime::TokenCompression* compression, const RunDirectory* directory) {
+  auto identity = run_identity(settings.identity.keys, plan, batches, beginning.threads, compression);
+  if (directory != nullptr) {
+    const auto begun = start_identity_of(settings.train, beginning, *directory);
+    if (!begun.empty()) identity[start_key] = begun;
+    directory->check_identity(identity);
+  }
   const auto check = [&](const DataContent& found) {
     if (directory != nullptr) directory->check_content(found);
   };
@@ -118,9 +129,25 @@ IdentityKeys agree_on_identity(Session& session, const RunSettings& settings, co
 }
 
 void initialize_all(Pipeline& pipeline, const RunBeginning& beginning, const RunSettings& settings) {
+  const bool resumes = !beginning.checkpoint.empty();
+  const auto& folder = resumes ? beginning.checkpoint : beginning.source;
   std::optional<runtime::CheckpointReader> checkpoint;
-  if (!beginning.checkpoint.empty()) checkpoint.emplace(beginning.checkpoint);
-  for (auto* rank : pipeline.ranks()) initialize(*rank, checkpoint ? &*checkpoint : nullptr, settings.model_from, settings.train.seed);
+  if (!folder.empty()) checkpoint.emplace(folder);
+  MILLRACE_CHECK(beginning.source.empty() || checkpoint->state_hash().hex() == beginning.source_hash, ExitCode::start, "actors.training",
+                 "{} = {}: its state has the hash {}, that of process 0 has {}: the hosts see different files", start_key, folder,
+                 checkpoint->state_hash().hex(), beginning.source_hash);
+  const InitialState state{checkpoint ? &*checkpoint : nullptr, resumes || takes_state(settings.train), settings.model_from,
+                           settings.overruled_model, settings.train.seed};
+  for (auto* rank : pipeline.ranks()) initialize(*rank, state);
+}
+
+/// Whether a run that is started again has made all its steps and recorded its result.
+bool is_finished(const RunSettings& settings, const RunBeginning& beginning, const HeldOut& held_out) {
+  const std::int64_t steps = settings.train.steps;
+  MILLRACE_CHECK(beginning.step <= steps, ExitCode::config, "actors.training",
+                 "train.steps = {}, but the run has made {} steps ({}); expected {} or more", steps, beginning.step, beginning.checkpoint,
+                 beginning.step);
+  return beginning.step == steps && (held_out.microbatches == 0 || beginning.evaluated);
 }
 
 /// The arguments for starting all actors except the coordinator. `directory` is null in processes other than 0, and in a run that
@@ -189,14 +216,22 @@ void train(Session& session, const RunSettings& settings) {
   if (session.leads() && !settings.directory.empty())
     directory = std::make_unique<RunDirectory>(settings.directory, settings.checkpoint.keep, settings.identity);
   const auto* const newest = directory ? directory->checkpoint() : nullptr;
-  const auto beginning = agree_on_beginning(session, settings.train.threads, newest);
+  const auto beginning = agree_on_beginning(session, settings.train, plan, directory.get());
   if (session.leads() && records) runtime::forget_hashes(settings.directory, beginning.step);
   if (beginning.whole) opened = open(true);
   const DataSource& batches = *opened;
   const HeldOut held = held_out(settings.evaluate, batches);
   check_evaluation(session, settings.evaluate, beginning, held);
   const auto compression = open_compression(settings.model, compression_source(settings.data, settings.model_from));
-  auto identity = agree_on_identity(session, settings, plan, batches, beginning.threads, compression.get(), directory.get());
+  auto identity = agree_on_identity(session, settings, plan, batches, beginning, compression.get(), directory.get());
+
+  if (is_finished(settings, beginning, held)) {
+    if (session.leads())
+      cluster::console().out.put(fmt::format("step {} of {}: nothing left to do ({}; a larger train.steps continues it)\n", beginning.step,
+                                             settings.train.steps, settings.directory));
+    if (session.leads()) show_rest();
+    return;
+  }
 
   session.on_advice([directory = settings.directory] { return resume_advice(directory); });
 
@@ -228,7 +263,8 @@ void train(Session& session, const RunSettings& settings) {
     CoordinatorActorSetup setup;
     setup.coordinator = whole_run(settings, plan, batches, beginning.step, held.microbatches);
     if (newest != nullptr) setup.coordinator.run_state = run_state_of(*newest);
-    setup.coordinator.evaluation_recorded = directory && directory->is_evaluated(beginning.step);
+    setup.coordinator.updates_before = beginning.updates_before;
+    setup.coordinator.evaluation_recorded = beginning.evaluated;
     setup.reporter = &telemetry.reporter();
     for (const auto& parameter : plan.parameters) {
       const auto matrices = plan.matrices.matrices(parameter.name, parameter.shape, parameter.stored);

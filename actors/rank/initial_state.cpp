@@ -69,7 +69,8 @@ void fill_from_weights(const kernels::ExecutionContext& context, const StageShar
   shard.begin_states(context);
 }
 
-void fill_from_checkpoint(const kernels::ExecutionContext& context, const StageShard& shard, const runtime::CheckpointReader& checkpoint) {
+void fill_from_checkpoint(const kernels::ExecutionContext& context, const StageShard& shard, const runtime::CheckpointReader& checkpoint,
+                          bool states) {
   for (const StoredParameter& tensor : shard.tensors()) {
     const auto part_with = [&](const runtime::ElementRange& own) {
       const runtime::ElementRange elements = tensor.in_model(own);
@@ -77,7 +78,7 @@ void fill_from_checkpoint(const kernels::ExecutionContext& context, const StageS
     };
     if (!tensor.held().empty())
       shard.fill(context, shard.master(tensor), [&](Numbers numbers) { checkpoint.read(tensor.name, numbers, part_with(tensor.held())); });
-    if (tensor.owned.empty()) continue;
+    if (tensor.owned.empty() || !states) continue;
     const runtime::TensorPart owned = part_with(tensor.owned);
     for (std::size_t i = 0; i < shard.states().size(); ++i)
       if (tensor.has_state(i))
@@ -85,6 +86,7 @@ void fill_from_checkpoint(const kernels::ExecutionContext& context, const StageS
                       [&](std::span<std::byte> bytes) { checkpoint.read_bytes(shard.states()[i].tensor_name(tensor.name), bytes, owned); });
   }
   shard.refresh_copies(context);
+  if (!states) shard.begin_states(context);
 }
 
 void initialize_from_seed(Rank& rank, std::uint64_t seed) {
@@ -98,8 +100,8 @@ void initialize_from_folder(Rank& rank, const std::string& folder) {
   for_each_shard(rank, [&](const StageShard& shard) { fill_from_weights(rank.context(), shard, rank.plan().parameters, *weights); });
 }
 
-void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint) {
-  for_each_shard(rank, [&](const StageShard& shard) { fill_from_checkpoint(rank.context(), shard, checkpoint); });
+void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint, bool states) {
+  for_each_shard(rank, [&](const StageShard& shard) { fill_from_checkpoint(rank.context(), shard, checkpoint, states); });
 }
 
 }  // namespace millrace::actors

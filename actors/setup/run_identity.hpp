@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -15,8 +16,8 @@ struct RunIdentity {
   std::string text;   // every key and value: stored in the run directory, compared between processes
   std::string build;  // identifies the binary's sources and libraries
   IdentityKeys keys;  // the identity keys as the description has them: train.threads is 0 if the number is automatic
-  /// Throws Error(checkpoint) with each identity key that differs.
-  std::function<void(const IdentityKeys& recorded, const IdentityKeys& current, const std::string& checkpoint)> check;
+  /// Throws Error(checkpoint) with each identity key that differs. `steps`: the number of steps that the checkpoint has finished.
+  std::function<void(const IdentityKeys& recorded, const IdentityKeys& current, const std::string& checkpoint, std::int64_t steps)> check;
 };
 
 }  // namespace millrace::actors

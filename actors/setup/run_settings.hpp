@@ -22,6 +22,7 @@ class RunListener;
 struct RunSettings : JobConfig {
   RunIdentity identity;
   std::function<std::size_t()> terminal_columns;  // the width of the terminal on which stdout is watched; empty: it is none
+  std::string overruled_model;                    // keys that overrule config.json of model.from, with their places, for messages
 
   /// Called in every process after its ranks have stopped and before they are destroyed, to examine traces, counters and plans.
   /// May be empty.

@@ -26,7 +26,8 @@ struct StepUpdate {
 /// of the steps in order, which only the coordinator knows, so it does not depend on the layout.
 class UpdateRule {
  public:
-  UpdateRule(const TrainConfig& train, std::function<double(std::int64_t step)> learning_rate);
+  /// `updates_before`: those that the optimizer's states had seen when the run began with the states of another run.
+  UpdateRule(const TrainConfig& train, std::function<double(std::int64_t step)> learning_rate, std::int64_t updates_before = 0);
 
   /// The update of step `step`, counted from 0. Loss and norm are finite. To be called once for every step, in order.
   [[nodiscard]] StepUpdate next(std::int64_t step, double loss, double norm);
@@ -35,7 +36,7 @@ class UpdateRule {
   /// The number of steps skipped so far.
   [[nodiscard]] std::int64_t skipped() const noexcept { return skipped_; }
 
-  /// What a resumed run needs; empty if no step may be skipped.
+  /// What a resumed run needs; empty if no step may be skipped and the optimizer's states began with the run.
   [[nodiscard]] RunState state() const;
   /// Throws Error(checkpoint) for a state that does not fit.
   void restore(const RunState& state);
@@ -45,6 +46,10 @@ class UpdateRule {
   std::function<double(std::int64_t)> learning_rate_;
   std::optional<SpikeDetector> spikes_;
   std::int64_t skipped_ = 0;
+  std::int64_t updates_before_ = 0;
 };
+
+/// The number of updates that the optimizer's states have seen in a checkpoint of `step` finished steps with this state of the run.
+[[nodiscard]] std::int64_t updates_seen(std::int64_t step, const RunState& state);
 
 }  // namespace millrace::runtime

@@ -53,9 +53,13 @@ void LearningRate::validate() const {
   MILLRACE_CHECK(decays || numerics != "maxtext", ExitCode::config, component,
                  "train.decay = \"{}\" with train.numerics = maxtext, expected cosine, wsd or wsd-cosine: MaxText has no other", rule);
   MILLRACE_CHECK(warmup_steps >= 0 && warmup_steps <= steps, ExitCode::config, component,
-                 "train.warmup_steps = {}, expected 0 to train.steps = {}", warmup_steps, steps);
-  MILLRACE_CHECK(!is_wsd(rule) || (decay_steps >= 0 && warmup_steps + decay_steps <= steps), ExitCode::config, component,
-                 "train.decay_steps = {}, expected 0 to {} (train.steps - train.warmup_steps)", decay_steps, steps - warmup_steps);
+                 "train.warmup_steps = {}, expected 0 to the {} steps of the learning rate (train.schedule_steps, by default train.steps)",
+                 warmup_steps, steps);
+  MILLRACE_CHECK(
+      !is_wsd(rule) || (decay_steps >= 0 && warmup_steps + decay_steps <= steps), ExitCode::config, component,
+      "train.decay_steps = {}, expected 0 to {}: the {} steps of the learning rate (train.schedule_steps, by default train.steps) "
+      "without train.warmup_steps",
+      decay_steps, steps - warmup_steps, steps);
 }
 
 double LearningRate::at(std::int64_t step) const {
@@ -63,7 +67,8 @@ double LearningRate::at(std::int64_t step) const {
 }
 
 LearningRate learning_rate(const TrainConfig& train) {
-  return {train.decay, train.learning_rate, train.final_learning_rate, train.steps, train.warmup_steps, train.decay_steps, train.numerics};
+  return {train.decay,       train.learning_rate, train.final_learning_rate, schedule_steps(train), train.warmup_steps,
+          train.decay_steps, train.numerics};
 }
 
 }  // namespace millrace::runtime

@@ -7,8 +7,8 @@
 
 namespace millrace::runtime {
 
-/// The learning rate of a run of `steps` steps. `rule`: constant, cosine, linear, wsd (warm-up, stable, linear decay), wsd-cosine
-/// or rsqrt (inverse square root).
+/// The learning rate as a rule for `steps` steps; a run may have fewer or more. `rule`: constant, cosine, linear, wsd (warm-up, stable,
+/// linear decay), wsd-cosine or rsqrt (inverse square root).
 struct LearningRate {
   std::string rule = "cosine";
   double peak = 3e-4;

@@ -18,12 +18,33 @@ TEST(Identity, HoldsWhatTheNumbersDependOn) {
   EXPECT_TRUE(identity_changes(base, with({"pipeline.ranks=4", "pipeline.schedule=zb-h1", "rematerialize.policy=full",
                                            "data.text=elsewhere", "run.directory=other", "checkpoint.keep=5", "cluster.timeout_ms=5000"}))
                   .empty());
-  for (const char* change : {"train.seed=2", "train.dtype=bf16", "train.batch=3", "train.learning_rate=1", "train.steps=7",
-                             "data.packing=false", "model.layers=5", "model.rope_theta=5e5", "data.held_out=3"}) {
+  for (const char* change : {"train.seed=2", "train.dtype=bf16", "train.batch=3", "train.learning_rate=1", "data.packing=false",
+                             "model.layers=5", "model.rope_theta=5e5", "data.held_out=3"}) {
     const auto changes = identity_changes(base, with({change}));
     ASSERT_EQ(changes.size(), 1u) << change;
     EXPECT_EQ(changes[0].key, std::string(change).substr(0, changes[0].key.size()));
   }
+}
+
+// The number of steps matters only to the learning rate. Whether it has changed for the steps that were made is not decided here.
+TEST(Identity, TheScheduleHasAsManyStepsAsTheRunUnlessGiven) {
+  const auto with = [](std::vector<std::string> overrides) { return identity(load_text(small_run, std::move(overrides)).config); };
+  const auto run = with({"train.steps=7"});
+  EXPECT_EQ(run.at("train.schedule_steps"), "7");
+  EXPECT_EQ(run.count("train.steps"), 0u);
+  EXPECT_TRUE(identity_changes(run, with({"train.steps=9", "train.schedule_steps=7"})).empty());
+  const auto changes = identity_changes(run, with({"train.steps=9"}));
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].key, schedule_key);
+  EXPECT_EQ(changes[0].recorded, "7");
+  EXPECT_EQ(changes[0].current, "9");
+  EXPECT_NO_THROW(check_identity(run, with({"train.steps=9"}), "step 5"));
+  // A checkpoint from before the key.
+  auto old = run;
+  old.erase("train.schedule_steps");
+  old["train.steps"] = "7";
+  EXPECT_TRUE(identity_changes(old, run).empty());
+  EXPECT_EQ(identity_changes(old, with({"train.steps=9"})).size(), 1u);
 }
 
 TEST(Identity, OnlyTheResolvedValuesOfAPresetCount) {

@@ -99,6 +99,9 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
        {"train.microbatches=8", "train.accumulators=3"},
        {"train.accumulators = 3, which does not divide train.microbatches = 8"}},
       {"warm-up", {"train.steps=5", "train.warmup_steps=6"}, {"train.warmup_steps = 6, expected at most train.steps = 5"}},
+      {"warm-up beyond the schedule",
+       {"train.steps=50", "train.schedule_steps=5", "train.warmup_steps=6"},
+       {"train.warmup_steps = 6, expected at most train.schedule_steps = 5"}},
       {"wsd without decay", {"train.decay=wsd"}, {"train.decay_steps = 0, expected 1 to 1000"}},
       {"wsd too long",
        {"train.decay=wsd", "train.steps=10", "train.warmup_steps=4", "train.decay_steps=7"},
@@ -170,6 +173,13 @@ TEST(Check, AllowsLabelsPutOutBesideAPolicyOrLabels) {
   }
 }
 
+TEST(Check, ARateThatDoesNotFallToZeroMayOutliveItsSchedule) {
+  for (const char* key : {"train.final_learning_rate=1e-5", "train.decay=rsqrt"}) {
+    const auto warnings = load_text(small_run, {"train.steps=20", "train.schedule_steps=9", key}).warnings;
+    for (const auto& warning : warnings) EXPECT_EQ(warning.find("nothing is learnt"), std::string::npos) << warning;
+  }
+}
+
 TEST(Check, WarnsOfValuesWithoutEffect) {
   const auto warnings = [](std::vector<std::string> overrides) { return load_text(small_run, std::move(overrides)).warnings; };
   EXPECT_TRUE(warnings({}).empty());
@@ -179,6 +189,10 @@ TEST(Check, WarnsOfValuesWithoutEffect) {
   } table[] = {
       {{"train.decay_steps=5"}, "command line: train.decay_steps = 5 has no effect: train.decay is not wsd"},
       {{"train.decay=constant", "train.final_learning_rate=0.1"}, "train.final_learning_rate = 0.1 has no effect"},
+      {{"train.decay=constant", "train.schedule_steps=9"}, "train.schedule_steps = 9 has no effect: train.decay is constant"},
+      {{"train.steps=20", "train.schedule_steps=9"},
+       "command line: train.schedule_steps = 9 is below train.steps = 20: the learning rate is 0 from step 10 on"},
+      {{"train.start_with=state"}, "train.start_with = \"state\" has no effect: train.start_from is empty"},
       {{"pipeline.plan=p.json", "pipeline.schedule=gpipe"}, "pipeline.schedule = \"gpipe\" has no effect"},
       {{"sample.prompt=x"}, "sample.prompt = \"x\" has no effect"},
       {{"data.separator=3"}, "data.separator = 3 has no effect"},

@@ -49,7 +49,7 @@ TEST(Show, AnIncompleteRunToo) {
 TEST(Show, HelpNamesEveryKey) {
   const std::string help = help_text();
   for (const Key& key : schema()) EXPECT_NE(help.find(key.name + "\n"), std::string::npos) << key.name;
-  EXPECT_NE(help.find("an integer from 1 to 1000000000 (steps); default 1000; identity"), std::string::npos);
+  EXPECT_NE(help.find("an integer from 1 to 1000000000 (steps); default 1000; layout"), std::string::npos);
 }
 
 TEST(Show, ThePageOfKeysIsUpToDate) {

@@ -59,7 +59,20 @@ TEST_F(Train, GoesOnWhereNothingCanBeWrittenAndSaysSoInItsCode) {
 
 TEST_F(Train, AnotherSeedIsAnotherRun) {
   ASSERT_EQ(train().code, 0);
-  expect_failure(train({"train.seed=2", "train.steps=8"}), ExitCode::checkpoint, {"train.seed was 1, now 2", "train.steps was 4, now 8"});
+  expect_failure(train({"train.seed=2", "train.clip=3"}), ExitCode::checkpoint, {"train.seed was 1, now 2", "train.clip was 1.0, now 3.0"});
+}
+
+TEST_F(Train, AKeyThatOverrulesTheModelsFileIsNamedWithItsPlace) {
+  ASSERT_EQ(train().code, 0);
+  ASSERT_EQ(run_millrace({"ckpt", "export-hf", folder_ / "run", folder_ / "hf"}).code, 0);
+  const auto file = folder_.write("on.toml", "[model]\nfrom = \"" + folder_ / "hf" + "\"\nlayers = 2\n[data]\ntext = \"" +
+                                                 folder_ / "text" + "\"\n[train]\nsteps = 2\nsequence = 32\n");
+  expect_failure(run_millrace({"train", file}), ExitCode::model,
+                 {"on.toml:3:1: model.layers = 2 overrules 4 in " + folder_ / "hf/config.json", "remove the key", "18 unexpected"});
+  expect_failure(run_millrace({"train", file, "model.layers=4", "model.intermediate_size=96"}), ExitCode::model,
+                 {"command line: model.intermediate_size = 96 overrules 80 in ", "of another shape"});
+  const auto equal = run_millrace({"train", file, "model.layers=4", "model.max_position_embeddings=512"});
+  EXPECT_EQ(equal.code, 0) << "no weight depends on it: " << equal.err;
 }
 
 TEST_F(Train, MistakesEndBeforeAnythingIsWritten) {

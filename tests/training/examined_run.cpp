@@ -14,9 +14,10 @@ void run_examined(const std::string& data, const std::vector<std::string>& overr
   request.overrides = {"model.preset=tiny", "data.text=" + data, "data.held_out=0",      "train.steps=3",   "train.batch=2",
                        "train.sequence=32", "train.threads=1",   "train.microbatches=4", "pipeline.ranks=4"};
   request.overrides.insert(request.overrides.end(), overrides.begin(), overrides.end());
-  const auto config = configs::load(request).config;
-  auto shared = config;
-  shared.data.text.clear();  // each process may have its own copy
+  const auto run = configs::load(request);
+  const auto& config = run.config;
+  auto shared = run;
+  shared.config.data.text.clear();  // each process may have its own copy
   auto settings = tools::settings_of(shared, "test");
   settings.data = config.data;
   settings.examine = examine;

@@ -42,6 +42,9 @@ inline constexpr std::uint8_t offer_run = offer_files | offer_assignments;
 /// variables of the environment are a layer between the two. `complete` false: values that a run needs may be missing.
 [[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete = true);
 
+/// Reads the sizes of a model from the folder or file that model.from names: LoadRequest::read_model.
+[[nodiscard]] configs::ModelFile read_model_file(const std::string& path);
+
 /// Logs each text as a warning and waits until all are written. In a job of several processes only one of them calls it.
 void print_warnings(const std::vector<std::string>& warnings);
 /// The same for the warnings about model.from and about values that have no effect.

@@ -32,7 +32,7 @@ int debug(const Arguments& parsed) {
   cluster::widen_affinity();
   auto run = load_run(parsed.positional());
   print_warnings(run);
-  const auto settings = settings_of(run.config, build_id());
+  const auto settings = settings_of(run, build_id());
   std::optional<runtime::CheckpointReader> checkpoint;
   if (parsed.given("checkpoint")) checkpoint.emplace(parsed.text("checkpoint"));
   const actors::SteppedRun stepped(settings, std::move(checkpoint));

@@ -33,6 +33,11 @@ bool began_without_validation(const configs::RunConfig& run) {
 
 }  // namespace
 
+configs::ModelFile read_model_file(const std::string& path) {
+  auto file = layers::read_config_file(path);
+  return {std::move(file.model), file.losses, std::move(file.warnings)};
+}
+
 configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete) {
   MILLRACE_CHECK(!complete || !words.empty(), ExitCode::usage, "millrace", "no run description, expected RUN.toml or key=value");
   configs::LoadRequest request;
@@ -43,10 +48,7 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
       request.files.push_back(configs::find_run(word).string());
   }
   request.environment = configs::environment_of_process();
-  request.read_model = [](const std::string& path) {
-    auto file = layers::read_config_file(path);
-    return configs::ModelFile{std::move(file.model), file.losses, std::move(file.warnings)};
-  };
+  request.read_model = read_model_file;
   request.find_validation = [](const configs::RunConfig& run) {
     auto found = runtime::find_validation(run.data);
     configs::FoundValidation result{std::move(found.files), found.in_training};

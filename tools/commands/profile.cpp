@@ -71,7 +71,7 @@ int profile(const Arguments& parsed) {
   int code = 0;
   session.carry_out([&] {
     if (session.leads()) print_warnings(*run);
-    settings.run = settings_of(run->config, build_id());
+    settings.run = settings_of(*run, build_id());
     settings.stepped = [line = actors::LogLine(0)](const actors::StepRecord& record) mutable {
       line.add(record);
       std::fputs((line.aligned() + "\n").c_str(), stdout);  // fmt::print would throw if stdout cannot be written

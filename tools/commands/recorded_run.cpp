@@ -17,7 +17,7 @@ RecordedRun recorded_run(const std::vector<std::string>& arguments, const char* 
   MILLRACE_CHECK(runtime::kind_of(sources.front()) == runtime::PathKind::file, ExitCode::usage, component,
                  "{}: not a run directory, expected a run.toml in it", arguments.front());
   auto run = load_run(sources);
-  return {settings_of(run.config, build_id()), std::move(run.model_warnings)};
+  return {settings_of(run, build_id()), std::move(run.model_warnings)};
 }
 
 std::unique_ptr<actors::SteppedRun> run_before(const actors::RunSettings& settings, const std::string& directory, std::int64_t step) {

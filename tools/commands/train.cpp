@@ -46,7 +46,7 @@ int train(const Arguments& parsed) {
   session.connect(static_cast<int>(run->config.ranks()), run->config.cluster);
   session.carry_out([&] {
     if (session.leads()) print_warnings(*run);
-    auto settings = settings_of(run->config, build_id());
+    auto settings = settings_of(*run, build_id());
     if (watched(session.launch(), STDOUT_FILENO))
       settings.terminal_columns = [&launch = session.launch()] { return terminal_columns(launch, STDOUT_FILENO); };
     settings.profiled = write_live_profile;

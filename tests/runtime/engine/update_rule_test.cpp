@@ -38,6 +38,31 @@ TEST(UpdateRule, CountsStepsWhereNoneIsSkipped) {
   EXPECT_TRUE(all.state().empty());
 }
 
+// With the optimizer's states of another run, whose corrections depend on how many updates they have seen.
+TEST(UpdateRule, CountsOnFromTheUpdatesOfAnotherRun) {
+  for (const bool spikes : {false, true}) {
+    TrainConfig train = config("maxtext", 0);
+    train.skip_spikes = spikes;
+    const auto rate = [](std::int64_t step) { return 10.0 * static_cast<double>(step + 1); };
+    UpdateRule first(train, rate, 40);
+    EXPECT_EQ(first.next(0, 1, 1).update, 41);
+    const auto second = first.next(1, 1, 1);
+    EXPECT_EQ(second.update, 42);
+    EXPECT_EQ(second.learning_rate, 20.0) << "the rate is that of the run's own steps";
+    const auto third = first.next(2, 9, 1);
+    EXPECT_EQ(third.skipped, spikes);
+    EXPECT_EQ(updates_seen(3, first.state()), spikes ? 42 : 43);
+    UpdateRule resumed(train, rate);
+    resumed.restore(first.state());
+    EXPECT_EQ(resumed.next(3, 1, 1).update, spikes ? 43 : 44);
+    EXPECT_EQ(resumed.state(), [&] {
+      static_cast<void>(first.next(3, 1, 1));
+      return first.state();
+    }());
+  }
+  EXPECT_EQ(updates_seen(7, {}), 7);
+}
+
 // A norm that grows above the clipping threshold is a spike before clipping and none after it.
 TEST(UpdateRule, TestsTheNormBeforeClippingInHfAndAfterItInMaxtext) {
   for (const bool maxtext : {false, true}) {
