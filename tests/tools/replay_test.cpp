@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "kernels/base/check.hpp"
@@ -75,7 +76,27 @@ TEST_F(Replay, RefusesWhatIsNoStepOfTheRun) {
   expect_failure(replay({"--step", "5", "--repeat", "3"}), ExitCode::usage, {"--repeat without --stage"});
   expect_failure(replay({"--step", "5", "--stage", "4"}), ExitCode::usage, {"4", "3"});
   expect_failure(replay({"--step", "5", "train.dtype=bf16"}), ExitCode::checkpoint, {"train.dtype"});
+  expect_failure(
+      replay({"--step", "5", "train.seed=2", "train.clip=3"}), ExitCode::checkpoint,
+      {"run.toml: train.clip = 3.0 (from command line), but the run had 1.0; train.seed = 2 (from command line), but the run had 1"});
+  expect_failure(replay({"--step", "5", "train.steps=7"}), ExitCode::checkpoint,
+                 {"train.steps = 7 (from command line), but the run had 6"});
   expect_failure(run_millrace({"replay", "/no/such/run", "--step", "1"}), ExitCode::usage, {"/no/such/run: not a run directory"});
+}
+
+// Without a checkpoint nothing else knows what the numbers of the run depend on.
+TEST_F(Replay, RefusesOtherNumbersOfARunWithoutCheckpoints) {
+  const auto copy = directory() + "-bare";
+  std::filesystem::create_directories(copy);
+  for (const char* file : {"/run.toml", "/metrics.jsonl"}) std::filesystem::copy_file(directory() + file, copy + file);
+  const auto with = [&](const std::string& key) { return run_millrace({"replay", copy, "--step", "1", key}); };
+  for (const std::string key : {"train.learning_rate=0.1", "train.seed=2", "model.layers=3", "data.packing=false"})
+    expect_failure(with(key), ExitCode::checkpoint, {key.substr(0, key.find('=')) + " = ", "(from command line), but the run had "});
+  expect_failure(run_millrace({"replay", copy, "--step", "1", "pipeline.schedule=dualpipe", "pipeline.ranks=2"}), ExitCode::checkpoint,
+                 {"train.accumulators = 2 (from the layout), but the run had 1"});
+  const auto same = with("pipeline.ranks=2");
+  EXPECT_EQ(same.code, 0) << same.err;
+  expect_parts(same.out, {"step 1 | loss ", "as recorded"});
 }
 
 }  // namespace
