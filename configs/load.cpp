@@ -22,7 +22,9 @@ struct ParserAssertion {};
 #include "configs/key_rules.hpp"
 #include "configs/presets.hpp"
 #include "configs/schema.hpp"
+#include "configs/toml_words.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/nearest.hpp"
 
 namespace millrace::configs {
@@ -111,8 +113,7 @@ std::string place_of(const std::string& file, const toml::source_region& source)
   return fmt::format("{}:{}:{}", file, source.begin.line, source.begin.column);
 }
 
-[[noreturn]] void refuse_value(const Key& key, const std::string& place, std::string_view shown) {
-  std::string hint;
+[[noreturn]] void refuse_value(const Key& key, const std::string& place, std::string_view shown, std::string hint = "") {
   if (!key.choices.empty())
     hint = did_you_mean(shown.size() > 2 && (shown.front() == '"' || shown.front() == '\'') ? shown.substr(1, shown.size() - 2) : shown,
                         key.choices);
@@ -137,7 +138,7 @@ std::string read_text(const std::string& file) {
   MILLRACE_CHECK(!error && regular, ExitCode::config, load_component, "{}: cannot be read: {}", file,
                  error ? error.message() : "not a regular file");
   const auto size = std::filesystem::file_size(file, error);
-  MILLRACE_CHECK(!error && size <= largest_file, ExitCode::config, load_component, "{}: {} bytes, expected at most {}", file, size,
+  MILLRACE_CHECK(!error && size <= largest_file, ExitCode::config, load_component, "{}: {}, expected at most {}", file, byte_count(size),
                  largest_file);
   std::ifstream stream(file, std::ios::binary);
   MILLRACE_CHECK(stream.good(), ExitCode::config, load_component, "{}: cannot be opened", file);
@@ -174,13 +175,20 @@ void refuse_deep_names(std::string_view text, const std::string& place) {
   }
 }
 
+/// Line `number` of the text, counted from 1; empty if there is none.
+std::string_view line_of(std::string_view text, std::size_t number) {
+  for (; number > 1 && !text.empty(); --number) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  return text.substr(0, text.find('\n'));
+}
+
 toml::table parse_file(const std::string& file) {
   const std::string text = read_text(file);
   refuse_deep_names(text, file);
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
-    fail(ExitCode::config, load_component, "{}: {}", place_of(file, error.source()), error.description());
+    fail(ExitCode::config, load_component, "{}: {}", place_of(file, error.source()),
+         toml_words(error.description(), line_of(text, error.source().begin.line)));
   } catch (const ParserAssertion&) {
     fail(ExitCode::config, load_component, "{}: not TOML (the parser cannot say where)", file);
   }
@@ -200,6 +208,8 @@ void read_table(const toml::table& table, const std::string& prefix, const std::
     } else if (const toml::table* inner = node.as_table(); inner != nullptr && (!inner->empty() || is_section(name))) {
       read_table(*inner, name + ".", file, layer, settings);
     } else {
+      MILLRACE_CHECK(!is_section(name), ExitCode::config, load_component, "{}: {} = {}, expected a section: [{}], and its keys below it",
+                     place, name, spelled(node), name);
       refuse_name(name, place);
     }
   }
@@ -240,18 +250,36 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-/// Strings need no quotes and lists no brackets here, since shells remove quotes.
+/// The entries of "[a, b]", of which a shell has removed the quotes; nothing if there are still quotes or brackets within.
+std::optional<Value> list_without_quotes(const std::string& text) {
+  if (text.size() < 2 || text.back() != ']' || text.find_first_of("\"'[]", 1) != text.size() - 1) return std::nullopt;
+  auto parts = split(text.substr(1, text.size() - 2));
+  for (auto& part : parts) {
+    part.erase(0, std::min(part.find_first_not_of(' '), part.size()));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (part.empty()) return std::nullopt;
+  }
+  return parts;
+}
+
+/// Strings need no quotes and lists no brackets here, since shells remove quotes; a list that has lost them to a shell is accepted.
 std::optional<Value> parse_text(const Key& key, const std::string& text) {
   const char first = text.empty() ? '\0' : text.front();
   if (key.kind == Kind::text && first != '"' && first != '\'') return text;
   if (key.kind == Kind::list && first != '[') return split(text);
   if ((key.kind == Kind::numbers || key.kind == Kind::integers) && first != '[') return parse_toml_value(key, "[" + text + "]");
-  return parse_toml_value(key, text);
+  const auto value = parse_toml_value(key, text);
+  return !value && key.kind == Kind::list ? list_without_quotes(text) : value;
+}
+
+/// How to write a list where a shell reads it first.
+std::string shell_hint(const Key& key) {
+  return key.kind == Kind::list ? fmt::format(" (a shell removes quotes: {}=a,b or '{}=[\"a\", \"b\"]')", key.name, key.name) : "";
 }
 
 void set_text(Settings& settings, const Key& key, const std::string& text, const Origin& origin) {
   const auto value = parse_text(key, text);
-  if (!value || !in_range(key, *value)) refuse_value(key, origin.place, text.empty() ? "(empty)" : text);
+  if (!value || !in_range(key, *value)) refuse_value(key, origin.place, text.empty() ? "(empty)" : text, shell_hint(key));
   settings[key.name] = {*value, origin};
 }
 

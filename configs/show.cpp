@@ -71,6 +71,7 @@ std::string key_reference() {
       "ones\n"
       "before it, and all of them a model's preset and the defaults below. `millrace config show` prints every value and where it came "
       "from.\n"
+      "On the command line strings need no quotes, which a shell removes, and a list is `data.text=a,b` or `data.text=[a,b]`.\n"
       "A key is *identity* (a resumed run must have the same value) or *layout* (free to change).\n\n"
       "This page is made from `configs/schema.cpp`; a test holds the two together.\n";
   const std::string head = "| key | accepts | default | mark | meaning |\n|---|---|---|---|---|\n";

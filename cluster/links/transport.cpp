@@ -57,7 +57,7 @@ void check_mpi(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
-  fail(ExitCode::peer_lost, "cluster.transport", "{} failed: {}", call, text);
+  fail(ExitCode::peer_lost, "cluster.transport", "{} failed, since a process or a network is gone; MPI says \"{}\"", call, text);
 }
 
 struct Transport::State {

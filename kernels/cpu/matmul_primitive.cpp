@@ -90,8 +90,8 @@ struct ThreadCache {
     try {
       return compiled.emplace(part, compile(part)).first->second;
     } catch (const dnnl::error& error) {
-      fail(ExitCode::internal, "kernels.matmul", "oneDNN has no {} matmul {} x {} x {}: {}", to_string(part.operands), part.m, part.k,
-           part.n, error.what());
+      fail(ExitCode::internal, "kernels.matmul", "oneDNN has no {} matmul {} x {} x {} (it says \"{}\")", to_string(part.operands), part.m,
+           part.k, part.n, error.what());
     }
   }
 };

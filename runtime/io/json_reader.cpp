@@ -1,5 +1,7 @@
 #include "runtime/io/json_reader.hpp"
 
+#include "runtime/io/json_words.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +43,7 @@ Json parse_json(std::string_view text, int depth, ExitCode code, std::string_vie
   try {
     return Json::parse(text, watch);
   } catch (const Json::exception& error) {
-    fail(code, json_reader_component, "{}: not JSON: {}", path, std::string_view(error.what()).substr(0, 300));
+    fail(code, json_reader_component, "{}: not JSON: {}", path, json_words(error.what()));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/io/safetensors_header.hpp"
 
+#include "runtime/io/json_words.hpp"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -99,8 +101,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::json::exception& error) override {
-    fail(code_, safetensors_header_component, "{}: the header is not JSON at byte {}: {}", path_, position + 8,
-         std::string_view(error.what()).substr(0, 200));
+    fail(code_, safetensors_header_component, "{}: the header is not JSON at byte {}: {}", path_, position + 8, json_words(error.what()));
   }
 
  private:

@@ -1,5 +1,7 @@
 #include "runtime/profile/profile_check.hpp"
 
+#include "runtime/io/json_words.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -39,7 +41,7 @@ std::vector<std::string> profile_problems(const std::string& text) {
       }
     }
   } catch (const Json::exception& error) {
-    problems.emplace_back(error.what());
+    problems.push_back(json_words(error.what()));
   }
   return problems;
 }

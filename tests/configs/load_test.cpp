@@ -173,7 +173,7 @@ TEST(Load, RefusesBadFilesWithTheirPlace) {
       {"integer for string", "run.directory = 7", {"run.directory = 7, expected a string"}},
       {"integer in a list", "data.suffixes = ['a', 1]", {"run.toml:3", "data.suffixes", "expected a string or a list of strings"}},
       {"table for integer", "[train.steps]\nx = 1", {"run.toml:3", "train.steps", "expected an integer"}},
-      {"array of tables", "[[train]]\nsteps = 1", {"run.toml:3", "unknown key train"}},
+      {"array of tables", "[[train]]\nsteps = 1", {"run.toml:3", "expected a section: [train], and its keys below it"}},
       {"below", "train.steps = 0", {"run.toml:3", "train.steps = 0, expected an integer from 1"}},
       {"above", "train.beta1 = 1.0", {"train.beta1 = 1.0, expected a number from 0 to 0.999999999"}},
       {"negative", "train.weight_decay = -0.1", {"train.weight_decay = -0.1"}},
@@ -235,6 +235,40 @@ TEST(Load, RefusesFilesThatCannotBeRead) {
   const TemporaryFolder folder;
   expect_error([&] { (void)load(request_for(folder / "nothing.toml")); }, ExitCode::config, {"nothing.toml", "cannot be read"});
   expect_error([&] { (void)load(request_for(folder.path().string())); }, ExitCode::config, {"cannot be read: not a regular file"});
+}
+
+/// The messages are ours, with the place and the line of the file.
+TEST(Load, SaysWhatIsNotTomlInItsOwnWords) {
+  const auto refused = [](const std::string& text, const std::vector<std::string>& parts) {
+    try {
+      (void)load_text(text);
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const Error& error) {
+      for (const auto& part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find("Error while parsing"), std::string::npos) << error.what();
+    }
+  };
+  refused("[train]\nsteps = = 3\n", {":2:9: `steps = = 3`: no value, expected text in quotes, a number"});
+  refused("[train\nsteps = 3\n", {":1:", "`[train`: found the end of the line, expected ']'"});
+  refused("[train]\nsteps = 3\n[data]\n[train]\nbatch = 2\n", {":4:", "the section [train] is there twice"});
+  refused("[train]\nsteps = 3\nsteps = 4\n", {":3:", "steps is given twice, expected once"});
+  refused("[data]\ntext = \"a\n", {":2:", "a text without its closing quote"});
+  refused("[train]\nsteps = 99999999999999999999\n", {"99999999999999999999 does not fit into 64 bits"});
+  refused("\xff\xfe", {":1:1: not UTF-8, expected a text file"});
+  refused("train = 3\n", {":1:1: train = 3, expected a section: [train], and its keys below it"});
+}
+
+TEST(Load, AcceptsAListWhoseQuotesAShellHasRemoved) {
+  const auto text = [](const std::string& value) { return load_text(small_run, {"data.text=" + value}).config.data.text; };
+  using List = std::vector<std::string>;
+  EXPECT_EQ(text("[a, b/c]"), (List{"a", "b/c"}));
+  EXPECT_EQ(text("[a]"), (List{"a"}));
+  EXPECT_EQ(text("[\"a\", \"b,c\"]"), (List{"a", "b,c"}));
+  EXPECT_EQ(text("a,b"), (List{"a", "b"}));
+  for (const char* bad : {"[a", "[\"a]", "[[a]]", "[a] x"})
+    expect_error(
+        [&] { (void)text(bad); }, ExitCode::config,
+        {"command line: data.text = " + std::string(bad), "(a shell removes quotes: data.text=a,b or 'data.text=[\"a\", \"b\"]')"});
 }
 
 TEST(Load, SurvivesAnyBytes) {

@@ -40,6 +40,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"command", {"inspekt", tiny}, ExitCode::usage, {"unknown command inspekt", "inspect"}},
         Mistake{"option", {"inspect", tiny, "--stagee", "1"}, ExitCode::usage, {"unknown option --stagee", "--stage"}},
         Mistake{"option_without_value", {"inspect", tiny, "--stage"}, ExitCode::usage, {"--stage without a value"}},
+        Mistake{"flag_with_value", {"plan", tiny, "--measure=3"}, ExitCode::usage, {"--measure=3, expected --measure alone"}},
+        Mistake{"section_as_key", {"inspect", tiny, "train=3"}, ExitCode::config, {"unknown key train"}},
+        Mistake{"list_in_quotes", {"inspect", tiny, "data.text=[\"a]"}, ExitCode::config, {"a shell removes quotes: data.text=a,b"}},
+        Mistake{"list_without_quotes", {"train", tiny, "data.text=[no/such]"}, ExitCode::data, {"data.text = no/such: no such file"}},
         Mistake{"option_no_number", {"inspect", tiny, "--stage", "first"}, ExitCode::usage, {"--stage first", "whole number"}},
         Mistake{"stage_beyond", {"inspect", tiny, "--stage", "9"}, ExitCode::usage, {"--stage 9", "from 0 to 0"}},
         Mistake{"program",
@@ -183,6 +187,17 @@ TEST(CommandLine, WhatRunsARunWantsOne) {
     const auto result = run_millrace({command});
     EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage)) << command;
     expect_parts(result.err, {"no run description, expected RUN.toml or key=value"});
+  }
+}
+
+// Of every command and of every part of one.
+TEST(CommandLineHelp, IsPrintedByItsShortName) {
+  for (const Words& command : {Words{}, {"train"}, {"ckpt"}, {"ckpt", "ls"}, {"data", "tokenize"}, {"schedule", "show"}, {"doctor"}}) {
+    const auto brief = run_millrace(joined(command, {"-h"})), whole = run_millrace(joined(command, {"--help"}));
+    EXPECT_EQ(brief.code, 0) << brief.err;
+    EXPECT_EQ(brief.out, whole.out);
+    expect_parts(brief.out, {"Usage: millrace", "-h,--help"});
+    EXPECT_EQ(run_millrace(joined({"help"}, command)).out, whole.out);
   }
 }
 

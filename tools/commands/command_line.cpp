@@ -105,7 +105,7 @@ std::unique_ptr<Parsed> add_command(CLI::App& parent, const Command& command) {
   parsed->command = &command;
   auto& app = *(parsed->app = parent.add_subcommand(command.name, command.summary));
   app.formatter(std::make_shared<HelpFormatter>(command.words));
-  app.set_help_flag("--help", "Print this help and exit.");
+  app.set_help_flag("-h,--help", "Print this help and exit.");
   app.group("Commands");
   app.footer(command.notes);
   app.allow_extras();
@@ -131,8 +131,9 @@ std::string path_of(const CLI::App& app) {
   std::vector<std::string> names{"help"};
   for (const auto& option : known) names.push_back(option.name);
   const auto nearest = nearest_name(name, names);
+  for (auto& each : names) each.insert(0, "--");
   fail(ExitCode::usage, "millrace", "unknown option {}, expected {}", word.substr(0, word.find('=')),
-       nearest.empty() ? "one that " + path_of(app) + " --help lists" : "--" + nearest);
+       nearest.empty() ? fmt::format("one of {} (see {} --help)", fmt::join(names, ", "), path_of(app)) : "--" + nearest);
 }
 
 /// Reports a group without a command, or with an unknown one.
@@ -172,6 +173,9 @@ Invocation invocation_of(const Parsed& parsed) {
   for (const auto& option : known) {
     const auto* found = parsed.app->get_option("--" + option.name);
     if (found->count() > 0) given[option.name] = found->results();
+    if (!option.value.empty() || found->count() == 0) continue;
+    for (const auto& value : found->results())
+      MILLRACE_CHECK(value == "true", ExitCode::usage, "millrace", "--{}={}, expected --{} alone", option.name, value, option.name);
   }
   check_choices(known, given, path_of(*parsed.app));
   return {.code = ExitCode::ok,
@@ -198,7 +202,7 @@ std::vector<std::string> with_empty_values(const std::vector<std::string>& words
 Invocation parse_command_line(const std::vector<Command>& commands, std::vector<std::string> words, const std::string& version) {
   CLI::App root("millrace trains large language models across a pipeline of actors.", "millrace");
   root.formatter(std::make_shared<HelpFormatter>(""));
-  root.set_help_flag("--help", "Print this help and exit. After a command: the help of the command.");
+  root.set_help_flag("-h,--help", "Print this help and exit. After a command: the help of the command.");
   root.set_version_flag("--version", version, "Print what this program was built from and exit.");
   root.footer("Exit codes are in docs/errors.md.");
   root.allow_extras();
@@ -214,6 +218,7 @@ Invocation parse_command_line(const std::vector<Command>& commands, std::vector<
     words.emplace_back("--help");
   }
   words = with_empty_values(words);
+  const auto given = words;
   std::reverse(words.begin(), words.end());  // the order that CLI11 expects
   try {
     root.parse(std::move(words));
@@ -225,8 +230,9 @@ Invocation parse_command_line(const std::vector<Command>& commands, std::vector<
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string text = error.what();  // "--stage: 1 required TEXT missing"
     fail(ExitCode::usage, "millrace", "{} without a value, expected one", text.substr(0, text.find(':')));
-  } catch (const CLI::ParseError& error) {
-    fail(ExitCode::usage, "millrace", "{}", error.what());
+  } catch (const CLI::ParseError&) {
+    // Every value of every option is accepted as text, so that a flag is all that is left.
+    fail(ExitCode::usage, "millrace", "{}: an option without a value has one, expected --NAME alone; see --help", fmt::join(given, " "));
   }
   for (const auto& parsed : all)
     if (parsed->app->parsed()) return invocation_of(*parsed);

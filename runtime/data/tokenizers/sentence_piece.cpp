@@ -71,7 +71,8 @@ class SentencePiece final : public Tokenizer {
  private:
   static void load(sentencepiece::SentencePieceProcessor& processor, const std::string& bytes, const std::string& where) {
     const auto status = processor.LoadFromSerializedProto(bytes);
-    MILLRACE_CHECK(status.ok(), ExitCode::data, tokenize_component, "{}: libsentencepiece cannot read the model: {}", where,
+    MILLRACE_CHECK(status.ok(), ExitCode::data, tokenize_component,
+                   "{}: not a model of SentencePiece that can be read, expected its tokenizer.model (the library says \"{}\")", where,
                    std::string_view(status.error_message()).substr(0, 300));
   }
 

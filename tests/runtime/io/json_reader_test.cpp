@@ -78,7 +78,8 @@ TEST(ParseJson, RefusesWhatIsHostile) {
   refuses("[[[]]]", "JSON nested deeper than 2");
   refuses(std::string_view("{}\0{}", 5), "a NUL byte in JSON");
   refuses("[\"\xff\"]", "not JSON: ");
-  refuses("{\"a\": 1} x", "not JSON: ");
+  refuses("{\"a\": 1} x", "not JSON: line 1, column 10: ");
+  refuses("{", "not JSON: line 1, column 2: unexpected end of input, expected string literal");
 }
 
 }  // namespace
