@@ -15,13 +15,15 @@
 #include "cluster/host/host_cores.hpp"
 #include "cluster/host/log.hpp"
 #include "cluster/links/transport.hpp"
+#include "kernels/base/count.hpp"
 #include "layers/partition.hpp"
 
 namespace millrace::actors {
 namespace {
 
 void log_rank(const PipelinePlan& plan, const RankSetup& rank) {
-  cluster::log_debug({.rank = rank.id.value}, "{} threads, pinned to {} cores", rank.needs.threads, rank.cores.size());
+  cluster::log_debug({.rank = rank.id.value}, "{}, pinned to {}", counted(rank.needs.threads, "thread"),
+                     counted(rank.cores.size(), "core"));
   for (const auto stage : plan.schedule.placement.stages_of(rank.id))
     cluster::log_debug({.stage = stage.value, .rank = rank.id.value}, "{}", layers::print_layout({plan.layout[stage.index()]}));
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 
 namespace millrace::cluster {
 namespace {
@@ -48,9 +49,9 @@ Launch launch_from_environment() {
 Topology::Topology(int ranks, int processes, int process) : ranks_(ranks), processes_(processes), process_(process) {
   MILLRACE_CHECK(ranks >= 1, ExitCode::usage, "cluster.topology", "{} ranks, expected 1 or more", ranks);
   MILLRACE_CHECK(processes >= 1 && ranks % processes == 0, ExitCode::usage, "cluster.topology",
-                 "{} processes for {} ranks (pipeline.ranks x mesh.data): the number of processes must divide the number of ranks; start "
+                 "{} for {} (pipeline.ranks x mesh.data): the number of processes must divide the number of ranks; start "
                  "it with mpirun -np one of {}",
-                 processes, ranks, divisors_text(ranks));
+                 counted(processes, "process"), counted(ranks, "rank"), divisors_text(ranks));
   MILLRACE_CHECK(process >= 0 && process < processes, ExitCode::internal, "cluster.topology", "process {} of {}", process, processes);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/packing.hpp"
 
 namespace millrace::kernels {
@@ -133,8 +134,8 @@ RowStability row_stability(const RowStabilityOptions& options, std::span<const i
           const std::byte* const expected = alone[expert].row(lines_of_rows[static_cast<std::size_t>(row)]);
           if (std::memcmp(c.row(row), expected, c.row_bytes()) == 0) continue;
           if (found.different++ == 0)
-            found.first = fmt::format("{}, {} thread{}: row {} of the {} rows of expert {}", to_string(options.dtype), team->size(),
-                                      team->size() == 1 ? "" : "s", place, counts[expert], expert);
+            found.first = fmt::format("{}, {}: row {} of the {} rows of expert {}", to_string(options.dtype),
+                                      counted(team->size(), "thread"), place, counts[expert], expert);
         }
     }
   }

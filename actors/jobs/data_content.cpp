@@ -10,6 +10,7 @@
 #include "cluster/host/log.hpp"
 #include "cluster/topology.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/units.hpp"
 
@@ -122,7 +123,7 @@ void record_content(const DataContent& content, const std::string& directory, in
     runtime::write_text_file(own, text);
     runtime::rename_path(own, path);
   } catch (const Error& error) {
-    cluster::log_warning("the data will be hashed again at the next start: {}", error.what());
+    cluster::log_warning("the data will be hashed again at the next start: {}", without_component(error.what()));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "actors/driver_actor.hpp"
 #include "actors/setup/token_compression.hpp"
+#include "kernels/base/count.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -65,7 +66,8 @@ Evaluated evaluate(Session& session, const ForwardJob& job, const BatchProvider&
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
     return pipeline.system().spawn<EvaluationActor>(EvaluationActor::Setup{plan.ranks(), std::move(to_ranks), &output}, microbatches);
   };
-  agree(session, plan, job, fmt::format("{} microbatches, {} targets", microbatches, batches.evaluation_targets(microbatches)));
+  agree(session, plan, job,
+        fmt::format("{}, {}", counted(microbatches, "microbatch"), counted(batches.evaluation_targets(microbatches), "target")));
   std::function<void()> meanwhile;
   if (progress) meanwhile = [&] { progress(std::max(0, pipeline.progress(0).progress.microbatch)); };
   return drive(session, pipeline, start, output, meanwhile);

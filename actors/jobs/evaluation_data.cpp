@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/data/mapped_file.hpp"
@@ -77,7 +78,8 @@ std::vector<Part> parts_of(const runtime::DataConfig& config) {
     if (!own.empty()) parts.push_back({std::move(own), single, runtime::source_label(files, i)});
   }
   MILLRACE_CHECK(!parts.empty(), ExitCode::data, evaluation_data_component,
-                 "data.held_out = {} holds out none of {} files, expected 0 (all of them) or at most {}", config.held_out, listed, listed);
+                 "data.held_out = {} holds out none of {}, expected 0 (all of them) or at most {}", config.held_out,
+                 counted(listed, "file"), listed);
   return parts;
 }
 
@@ -136,7 +138,7 @@ EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime:
   }
   MILLRACE_CHECK(!files_.empty(), ExitCode::data, evaluation_data_component, "data.held_out = {} holds out {}; expected 0 (all of it)",
                  config.held_out, fmt::join(problems, "; "));
-  if (whole > 0) extent_ += fmt::format("{}{} files", extent_.empty() ? "" : "; ", whole);
+  if (whole > 0) extent_ += fmt::format("{}{}", extent_.empty() ? "" : "; ", counted(whole, "file"));
   if (text && !bytes) streams.push_back(std::move(tokenized));
   stream_ = runtime::join(std::move(streams));
   source_ = std::make_unique<runtime::EvaluationSource>(*stream_, shape);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/jobs/parity_rule.hpp"
+#include "kernels/base/count.hpp"
 #include "layers/formats/stored_elements.hpp"
 #include "runtime/io/hash.hpp"
 
@@ -128,8 +129,9 @@ bool report_parity(const ParitySettings& settings, const PipelinePlan& plan, con
     if (term.auxiliary) found[term.name] = {static_cast<float>(term.value)};
   store_gradients(plan, golden, found);
 
-  fmt::print("parity    {} | {} | {} ranks x {} chunks, {} | {} | {} microbatches of {} rows\n", settings.folder, settings.dtype,
-             settings.ranks, settings.chunks, settings.schedule, plan.layout_text(), plan.schedule.microbatches, plan.rows);
+  fmt::print("parity    {} | {} | {} x {}, {} | {} | {} of {}\n", settings.folder, settings.dtype, counted(settings.ranks, "rank"),
+             counted(settings.chunks, "chunk"), settings.schedule, plan.layout_text(), counted(plan.schedule.microbatches, "microbatch"),
+             counted(plan.rows, "row"));
   Distances distances;
   for (const auto& tensor : golden.tensors()) {
     if (is_not_compared(tensor.name)) continue;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/json_reader.hpp"
 
@@ -211,7 +212,7 @@ std::map<std::string, Verdict> PyTorchRule::judge(const Distances& distances) co
       const bool few = usual > any_tensor_limit;
       verdicts[name] = {ratio, scale_ * limit,
                         fmt::format("{:.2f} times PyTorch's bf16, at most {:.2f}{}", ratio, scale_ * limit,
-                                    few ? fmt::format(" for {} {}", distance.elements, distance.elements == 1 ? "entry" : "entries") : ""),
+                                    few ? fmt::format(" for {}", counted(distance.elements, "entry")) : ""),
                         few};
       if (!is_gradient(name) || distance.elements == 1) continue;
       sum += ratio;

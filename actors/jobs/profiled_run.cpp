@@ -22,6 +22,7 @@
 #include "cluster/host/host_cores.hpp"
 #include "kernels/bandwidth.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 
@@ -140,8 +141,8 @@ void check_ring(const PipelinePlan& plan, int steps) {
   }
   const std::size_t fit = runtime::TraceRing::default_capacity / step;
   MILLRACE_CHECK(static_cast<std::size_t>(steps) + warm_up <= fit, ExitCode::usage, profiled_run_component,
-                 "{} steps of {} actions, expected {} steps at most: a rank's trace keeps {} records", steps, longest,
-                 fit > warm_up ? fit - warm_up : 0, runtime::TraceRing::default_capacity);
+                 "{} steps of {} actions, expected {} at most: a rank's trace keeps {} records", steps, longest,
+                 counted(fit > warm_up ? fit - warm_up : 0, "step"), runtime::TraceRing::default_capacity);
 }
 
 std::optional<runtime::Measured> profile_training(Session& session, const ProfileSettings& settings) {

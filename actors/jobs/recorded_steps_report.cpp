@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "layers/formats/scanned_layers.hpp"
 #include "layers/formats/stored_elements.hpp"
 #include "runtime/io/file_system.hpp"
@@ -250,9 +251,9 @@ std::vector<std::int64_t> recorded_parameter_steps(const runtime::SafetensorsFil
 
 bool report_recorded_steps(const ParitySettings& settings, const PipelinePlan& plan, const runtime::SafetensorsFile& golden,
                            const TrainedSteps& trained) {
-  fmt::print("parity    {} | {} recorded steps | {} ranks x {} chunks, {} | {} | {} microbatches of {} rows\n", settings.folder,
-             trained.steps.size(), settings.ranks, settings.chunks, settings.schedule, plan.layout_text(), plan.schedule.microbatches,
-             plan.rows);
+  fmt::print("parity    {} | {} | {} x {}, {} | {} | {} of {} rows\n", settings.folder, counted(trained.steps.size(), "recorded step"),
+             counted(settings.ranks, "rank"), counted(settings.chunks, "chunk"), settings.schedule, plan.layout_text(),
+             counted(plan.schedule.microbatches, "microbatch"), plan.rows);
   const auto tolerance = StepsTolerance::read(settings.folder, settings.tolerance);
   const bool scalars = compare_scalars(golden, trained, plan, tolerance);
   const bool parameters = compare_parameters(golden, trained, plan, tolerance);

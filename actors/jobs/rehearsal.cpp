@@ -9,6 +9,7 @@
 
 #include "actors/driver_actor.hpp"
 #include "actors/rank/action_runner.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/engine/step_breakdown.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/schedule/generators/split_backward.hpp"
@@ -232,7 +233,7 @@ class RehearsalActor : public DriverActor<RehearsalActor, std::vector<RehearsedS
 
 /// A text of the settings, compared between processes.
 std::string text_of(const RehearsalSettings& settings) {
-  std::string text = fmt::format("{} steps", settings.steps);
+  std::string text = counted(settings.steps, "step");
   for (std::size_t rank = 0; rank < settings.schedule.ranks.size(); ++rank) {
     for (const auto& entry : entries_of(settings, runtime::RankId(rank))) {
       text += fmt::format(" {}", entry.duration.count());

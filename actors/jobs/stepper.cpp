@@ -11,6 +11,7 @@
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/thread_team.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/schedule/simulator/simulate.hpp"
 
 namespace millrace::actors {
@@ -260,7 +261,7 @@ void Stepper::run(runtime::RankId rank) {
     stepped.control->action_done({execute.action, execute.segment, begin, runtime::steady_now()});
     settle();
   } catch (const std::exception& error) {
-    ended_ = fmt::format("{} on rank {} failed: {}", execute.action, rank, error.what());
+    ended_ = fmt::format("{} on rank {} failed: {}", execute.action, rank, without_component(error.what()));
     events_.clear();
     throw;
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "kernels/base/count.hpp"
 #include "kernels/base/dtype.hpp"
 #include "layers/moe/expert_sum.hpp"
 #include "runtime/units.hpp"
@@ -50,8 +51,8 @@ std::string expert_room_text(const PlanRequest& request, const std::vector<std::
       model.hidden_size *
       static_cast<std::int64_t>(kernels::size_of(request.train.dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32));
   const auto bytes = [&](std::int64_t count) { return runtime::bytes_text(static_cast<std::uint64_t>(count * row)); };
-  std::string text = fmt::format("experts   {} ranks share {}, each with room for {} rows of width {} ({})", owners, model.experts,
-                                 rows.room, model.hidden_size, bytes(rows.room));
+  std::string text = fmt::format("experts   {} share {}, each with room for {} of width {} ({})", counted(owners, "rank"), model.experts,
+                                 counted(rows.room, "row"), model.hidden_size, bytes(rows.room));
   if (rows.rounds == 1) return text + ", which is the worst case\n";
   text += fmt::format(" of at most {} ({}): experts.capacity = {}\n", rows.most, bytes(rows.most), request.mesh.capacity);
   const auto fraction = [&](const std::vector<double>& shares) {

@@ -7,6 +7,7 @@
 
 #include "actors/planning/transfer_costs.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/engine/exchange_costs.hpp"
 #include "runtime/schedule/replicate.hpp"
 #include "runtime/schedule/simulator/measures.hpp"
@@ -330,7 +331,7 @@ class Planner {
         }
       } catch (const Error& error) {
         if (error.code() != ExitCode::config) throw;
-        if (reason.empty()) reason = error.what();
+        if (reason.empty()) reason = std::string(without_component(error.what()));
       }
     }
     if (!found) result.others.push_back({name, reason});

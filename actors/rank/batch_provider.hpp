@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/data/batch_source.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/units.hpp"
@@ -68,17 +69,17 @@ class DatasetBatches : public DataSource {
 
   [[nodiscard]] std::string fingerprint() const override { return dataset_.fingerprint; }
   [[nodiscard]] std::string describe() const override {
-    return fmt::format("{} tokens{} in {} files", runtime::count_text(static_cast<double>(dataset_.train_tokens())),
-                       dataset_.format.empty() ? "" : " (" + dataset_.format + ")", dataset_.train_files);
+    return fmt::format("{} tokens{} in {}", runtime::count_text(static_cast<double>(dataset_.train_tokens())),
+                       dataset_.format.empty() ? "" : " (" + dataset_.format + ")", counted(dataset_.train_files, "file"));
   }
   [[nodiscard]] std::vector<std::string> sources_text(std::int64_t steps) const override {
     std::vector<std::string> lines;
     const auto& sources = dataset_.sources;
     const auto read = train_.progress(steps).sources;
     for (std::size_t i = 0; sources.size() > 1 && i < sources.size(); ++i)
-      lines.push_back(fmt::format("{} | {:.4g} % of the samples | {} tokens in {} files | {:.2f} epochs in {} steps", sources[i].name,
+      lines.push_back(fmt::format("{} | {:.4g} % of the samples | {} tokens in {} | {:.2f} epochs in {}", sources[i].name,
                                   100 * train_.share(i), runtime::count_text(static_cast<double>(sources[i].stream->size())),
-                                  sources[i].files, read[i].epochs, steps));
+                                  counted(sources[i].files, "file"), read[i].epochs, counted(steps, "step")));
     return lines;
   }
   [[nodiscard]] std::vector<runtime::DataFile> files() const override { return dataset_.files; }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/base/without_component.hpp"
 #include "runtime/engine/trace.hpp"
 
 namespace millrace::actors {
@@ -37,7 +38,7 @@ bool Completions::complete(const Entry& entry) {
   try {
     return entry.end.complete();
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", entry.what, error.what()));
+    throw Error(error.code(), fmt::format("{}: {}", entry.what, without_component(error.what())));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "cluster/links/gather.hpp"
 #include "cluster/topology.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/units.hpp"
 
 namespace millrace::actors {
@@ -40,9 +41,9 @@ std::vector<Share> shares_of_all(Session& session, const Share& own) {
     const auto memory = planned(plan, rank, needs);
     text += fmt::format("\n  rank {}: {} ({})", rank, runtime::bytes_text(host_bytes(memory)), memory.needs());
   }
-  fail(ExitCode::memory, component, "on {} {} rank{} need{} {} together, but {} are free: {}; nothing was allocated{}",
-       cluster::host_name(), ranks.size(), ranks.size() == 1 ? "" : "s", ranks.size() == 1 ? "s" : "",
-       runtime::bytes_text(need.of(bound.scope)), runtime::bytes_text(bound.free), bound.source, text);
+  fail(ExitCode::memory, component, "on {} {} need{} {} together, but {} are free: {}; nothing was allocated{}", cluster::host_name(),
+       counted(ranks.size(), "rank"), ranks.size() == 1 ? "s" : "", runtime::bytes_text(need.of(bound.scope)),
+       runtime::bytes_text(bound.free), bound.source, text);
 }
 
 }  // namespace

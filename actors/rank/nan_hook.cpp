@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/without_component.hpp"
 #include "kernels/packing.hpp"
 #include "runtime/engine/nan_search.hpp"
 #include "runtime/io/fault.hpp"
@@ -47,7 +48,7 @@ std::string NanHook::save(const Call& call) const {
     runtime::make_directories(folder_);
     runtime::write_safetensors(path, tensors);
   } catch (const Error& error) {
-    return fmt::format("; its inputs could not be written: {}", error.what());
+    return fmt::format("; its inputs could not be written: {}", without_component(error.what()));
   }
   return "; its inputs are in " + path;
 }

@@ -1,6 +1,7 @@
 #include "actors/rank/replica_hook.hpp"
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/without_component.hpp"
 
 namespace millrace::actors {
 
@@ -13,7 +14,7 @@ void ReplicaHook::after(const Call& call) {
   try {
     advance(call);
   } catch (const Error& error) {  // which would seem to be of the operation
-    throw Error(error.code(), fmt::format("a transfer between replicas: {}", error.what()));
+    throw Error(error.code(), fmt::format("a transfer between replicas: {}", without_component(error.what())));
   }
 }
 

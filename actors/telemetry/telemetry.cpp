@@ -5,6 +5,8 @@
 #include "actors/pipeline.hpp"
 #include "actors/setup/run_signals.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/io/file_system.hpp"
 
 namespace millrace::actors {
@@ -13,7 +15,7 @@ namespace {
 LiveRun live_run(const TelemetrySetup& setup, const PipelinePlan& plan, const Session& session) {
   LiveRun run;
   run.directory = setup.directory;
-  run.model = fmt::format("{}, {} layers, hidden {}, vocabulary {}", layers::family_title(plan.model), plan.model.layers,
+  run.model = fmt::format("{}, {}, hidden {}, vocabulary {}", layers::family_title(plan.model), counted(plan.model.layers, "layer"),
                           plan.model.hidden_size, plan.model.vocab_size);
   run.dtype = runtime::dtype_text(plan.compute);
   run.schedule = plan.schedule.name;
@@ -91,7 +93,8 @@ Ending Telemetry::oversee(std::future<Ending> ending, const std::function<void()
     }
     if (profile_ && profile_->due()) write_profile();
   }
-  if (profile_ && profile_->requested()) reporter_.warn(fmt::format("no profile: the run ended before {} steps", LiveProfile::steps));
+  if (profile_ && profile_->requested())
+    reporter_.warn(fmt::format("no profile: the run ended before {}", counted(LiveProfile::steps, "step")));
   return ending.get();
 }
 
@@ -103,7 +106,7 @@ void Telemetry::write_profile() try {
   const auto name = fmt::format("step-{:08}", measured->steps.back().value + 1);
   reporter_.say(setup_.profiled(std::move(*measured), runtime::join_path(runtime::join_path(setup_.directory, "profiles"), name)));
 } catch (const std::exception& error) {
-  reporter_.warn(fmt::format("no profile: {}", error.what()));
+  reporter_.warn(fmt::format("no profile: {}", without_component(error.what())));
 }
 
 }  // namespace millrace::actors

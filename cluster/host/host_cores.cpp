@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cluster/host/affinity.hpp"
+#include "kernels/base/count.hpp"
 
 namespace millrace::cluster {
 namespace {
@@ -58,12 +59,11 @@ int HostTeams::computing() const { return std::min(cores, ranks * threads_at_onc
 
 std::string HostTeams::crowded() const {
   if (ranks * threads <= cores) return "";
-  const auto count = [](int number, const char* noun) { return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s"); };
   auto text =
-      fmt::format("{} x {} are more than the {} of this host", count(ranks, "rank"), count(threads, "thread"), count(cores, "core"));
+      fmt::format("{} x {} are more than the {} of this host", counted(ranks, "rank"), counted(threads, "thread"), counted(cores, "core"));
   if (threads == 1) return text + ": ranks take turns on the cores";
   return text + fmt::format(": a rank computes with {} at a time and gains nothing by more; train.threads = {} fits{}",
-                            count(threads_at_once(), "thread"), std::max(1, cores / ranks),
+                            counted(threads_at_once(), "thread"), std::max(1, cores / ranks),
                             ranks > cores ? ", and even then ranks take turns" : "");
 }
 

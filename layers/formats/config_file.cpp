@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/count.hpp"
 #include "layers/formats/hugging_face/config.hpp"
 #include "layers/formats/llmc_file.hpp"
 #include "layers/formats/maxtext/config.hpp"
@@ -195,8 +196,8 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
 }  // namespace
 
 ConfigFile parse_config_file(std::string_view text, const std::string& where) {
-  MILLRACE_CHECK(text.size() <= max_file_bytes, ExitCode::model, config_file_component, "{}: {} bytes, expected at most {}", where,
-                 text.size(), max_file_bytes);
+  MILLRACE_CHECK(text.size() <= max_file_bytes, ExitCode::model, config_file_component, "{}: {}, expected at most {}", where,
+                 byte_count(text.size()), max_file_bytes);
   const Json json = runtime::parse_json(text, max_depth, ExitCode::model, where);
   MILLRACE_CHECK(json.is_object(), ExitCode::model, config_file_component, "{}: a JSON {}, expected an object", where, json.type_name());
   ConfigFile result;
@@ -232,8 +233,8 @@ ConfigFile read_config_file(const std::filesystem::path& path) {
   const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
   const auto size = std::filesystem::file_size(file, error);
   MILLRACE_CHECK(!error, ExitCode::model, config_file_component, "{}: cannot be read: {}", file.string(), error.message());
-  MILLRACE_CHECK(size <= max_file_bytes, ExitCode::model, config_file_component, "{}: {} bytes, expected at most {}", file.string(), size,
-                 max_file_bytes);
+  MILLRACE_CHECK(size <= max_file_bytes, ExitCode::model, config_file_component, "{}: {}, expected at most {}", file.string(),
+                 byte_count(size), max_file_bytes);
   std::ifstream stream(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   MILLRACE_CHECK(!stream.bad() && text.size() == size, ExitCode::model, config_file_component, "{}: cannot be read", file.string());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "layers/formats/stored_elements.hpp"
 #include "layers/models/model.hpp"
 
@@ -62,8 +63,8 @@ std::int64_t width_of(kernels::DType dtype) { return dtype == kernels::DType::bf
 
 Header read_header(const runtime::File& file) {
   Header header{};
-  MILLRACE_CHECK(file.size() >= sizeof header, ExitCode::model, llmc_component, "{}: {} bytes, expected a header of {} or more",
-                 file.path(), file.size(), sizeof header);
+  MILLRACE_CHECK(file.size() >= sizeof header, ExitCode::model, llmc_component, "{}: {}, expected a header of {} or more", file.path(),
+                 byte_count(file.size()), sizeof header);
   file.read_at(0, std::as_writable_bytes(std::span(header)), ExitCode::model);
   MILLRACE_CHECK(header[0] == magic, ExitCode::model, llmc_component, "{}: begins with {}, expected {}", file.path(), header[0], magic);
   MILLRACE_CHECK(header[1] == version_f32 || header[1] == version_bf16, ExitCode::model, llmc_component,
@@ -100,8 +101,8 @@ ModelConfig model_of(const runtime::File& file, const Header& header) {
   std::int64_t elements = 0;
   for (const Entry& entry : entries_of(model, padded)) elements += entry.rows * entry.columns * (entry.in_layers ? model.layers : 1);
   const auto expected = sizeof header + static_cast<std::uint64_t>(elements * width_of(dtype_of(header)));
-  MILLRACE_CHECK(file.size() == expected, ExitCode::model, llmc_component, "{}: {} bytes, expected {} by its header", file.path(),
-                 file.size(), expected);
+  MILLRACE_CHECK(file.size() == expected, ExitCode::model, llmc_component, "{}: {}, expected {} by its header", file.path(),
+                 byte_count(file.size()), expected);
   return model;
 }
 

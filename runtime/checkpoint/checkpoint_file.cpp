@@ -4,6 +4,8 @@
 #include <charconv>
 #include <map>
 
+#include "kernels/base/count.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/checkpoint/checkpoint_names.hpp"
 #include "runtime/checkpoint/component.hpp"
 #include "runtime/checkpoint/found_checkpoint.hpp"
@@ -13,8 +15,8 @@ namespace {
 
 void check_space(const std::string& folder, std::uint64_t bytes) {
   const auto free = free_space(folder);
-  MILLRACE_CHECK(free / 6 >= bytes / 5, ExitCode::storage, checkpoint_component, "{}: {} bytes free, expected 1.2 x {}", folder, free,
-                 bytes);
+  MILLRACE_CHECK(free / 6 >= bytes / 5, ExitCode::storage, checkpoint_component, "{}: {} are free, expected 1.2 times a checkpoint of {}",
+                 folder, byte_count(free), byte_count(bytes));
 }
 
 bool is_temporary(std::string_view name) { return name.starts_with("step-") && name.find(".tmp-") != std::string_view::npos; }
@@ -141,7 +143,7 @@ void attempt(std::vector<CheckpointWarning>& warnings, CheckpointWarning::Cause 
   try {
     action();
   } catch (const std::exception& error) {
-    warnings.push_back({cause, fmt::format("{}: {}", words, error.what())});
+    warnings.push_back({cause, fmt::format("{}: {}", words, without_component(error.what()))});
   }
 }
 
@@ -331,7 +333,7 @@ FoundCheckpoint CheckpointStore::newest_usable() {
       }
     } catch (const Error& error) {
       if (error.code() == ExitCode::storage) throw;
-      reason = error.what();
+      reason = std::string(without_component(error.what()));
     }
     quarantine(name, reason);
     found.warnings.push_back(fmt::format("checkpoint of step {} is damaged and was put aside: {}", step, reason));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/base/count.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/checkpoint/component.hpp"
 
 namespace millrace::runtime {
@@ -16,8 +18,8 @@ Manifest read_manifest(const std::string& folder) {
   const auto commit = Commit::from_text(read_text_file(commit_path, max_commit_bytes, ExitCode::checkpoint, false), commit_path);
   const auto path = join_path(folder, manifest_name);
   const auto text = read_text_file(path, max_manifest_bytes, ExitCode::checkpoint, false);
-  MILLRACE_CHECK(text.size() == commit.manifest_bytes, ExitCode::checkpoint, checkpoint_component, "{}: {} bytes, COMMIT says {}", path,
-                 text.size(), commit.manifest_bytes);
+  MILLRACE_CHECK(text.size() == commit.manifest_bytes, ExitCode::checkpoint, checkpoint_component, "{}: {}, COMMIT says {}", path,
+                 byte_count(text.size()), commit.manifest_bytes);
   MILLRACE_CHECK(hash_of(text) == commit.manifest, ExitCode::checkpoint, checkpoint_component, "{}: its hash is {}, COMMIT says {}", path,
                  hash_of(text).hex(), commit.manifest.hex());
   auto manifest = Manifest::from_text(text, path);
@@ -57,7 +59,7 @@ void CheckpointReader::open_shards() {
     MILLRACE_CHECK(hash_of(file->header_bytes()) == shard.header, ExitCode::checkpoint, checkpoint_component,
                    "{}: its header is not the one that was committed", path);
     const auto bytes = file->header().data_offset + (file->tensors().empty() ? 0 : file->tensors().back().end);
-    MILLRACE_CHECK(bytes == shard.bytes, ExitCode::checkpoint, checkpoint_component, "{}: {} bytes, {} were committed", path, bytes,
+    MILLRACE_CHECK(bytes == shard.bytes, ExitCode::checkpoint, checkpoint_component, "{}: {}, {} were committed", path, byte_count(bytes),
                    shard.bytes);
     files_.emplace(shard.file, std::move(file));
   }
@@ -157,7 +159,8 @@ std::vector<CheckpointProblem> CheckpointReader::verify() const {
         read_chunk(tensor, chunk, ranges[chunk], std::span(scratch).first(ranges[chunk].bytes));
       } catch (const Error& error) {
         if (error.code() == ExitCode::storage) throw;
-        problems.push_back({place_of(tensor, ranges[chunk].offset).first, tensor.name, ranges[chunk].offset, error.what()});
+        problems.push_back({place_of(tensor, ranges[chunk].offset).first, tensor.name, ranges[chunk].offset,
+                            std::string(without_component(error.what()))});
       }
     }
   }
@@ -168,7 +171,7 @@ std::vector<CheckpointProblem> verify_checkpoint(const std::string& folder) {
   try {
     return CheckpointReader(folder).verify();
   } catch (const Error& error) {
-    return {{folder, "", 0, error.what()}};
+    return {{folder, "", 0, std::string(without_component(error.what()))}};
   }
 }
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <string>
 #include <utility>
 
+#include "kernels/base/without_component.hpp"
 #include "runtime/checkpoint/checkpoint_names.hpp"
 #include "runtime/checkpoint/run_journal.hpp"
 
@@ -28,7 +30,7 @@ std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory)
       const CheckpointReader reader(line.folder);
       for (const auto& shard : reader.manifest().shards) line.bytes += shard.bytes;
     } catch (const Error& error) {
-      line.problem = error.what();
+      line.problem = std::string(without_component(error.what()));
     }
     listed.push_back(std::move(line));
   }

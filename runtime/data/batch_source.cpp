@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/mix.hpp"
 #include "runtime/data/permutation.hpp"
 
@@ -93,9 +94,10 @@ BatchSource::BatchSource(const std::vector<WeightedStream>& streams, const Batch
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const auto& [stream, weight, name] = streams[i];
     const std::int64_t windows = (stream->size() - 1) / shape.sequence;
-    MILLRACE_CHECK(windows >= 1, ExitCode::data, "data",
-                   "{}{} tokens for training, expected {} or more (one window of train.sequence and its last target)",
-                   streams.size() > 1 ? fmt::format("source {}: ", name) : "", stream->size(), shape.sequence + 1);
+    MILLRACE_CHECK(
+        windows >= 1, ExitCode::data, "data",
+        "{}{} for training, expected {} or more (one window of train.sequence = {} and its last target): its files are too short",
+        streams.size() > 1 ? fmt::format("source {}: ", name) : "", counted(stream->size(), "token"), shape.sequence + 1, shape.sequence);
     sources_.push_back({stream, windows, shape.seed ^ mix(i), name});  // mix(0) is 0: the first has the seed itself
   }
 }
@@ -158,7 +160,8 @@ DataProgress BatchSource::progress(std::int64_t steps) const {
 
 EvaluationSource::EvaluationSource(const TokenStream& stream, const BatchShape& shape)
     : stream_(stream), shape_(shape), windows_((stream.size() - 1 + shape.sequence - 1) / shape.sequence) {
-  MILLRACE_CHECK(stream.size() >= 2, ExitCode::data, "data", "{} tokens held out for evaluation, expected 2 or more", stream.size());
+  MILLRACE_CHECK(stream.size() >= 2, ExitCode::data, "data", "{} held out for evaluation, expected 2 or more: see data.held_out",
+                 counted(stream.size(), "token"));
 }
 
 std::int64_t EvaluationSource::microbatches() const noexcept { return (windows_ + shape_.rows - 1) / shape_.rows; }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/data/mapped_file.hpp"
 #include "runtime/data/megatron_index.hpp"
@@ -57,8 +58,8 @@ Split split_files(const std::vector<DataFile>& files, std::int64_t every, const 
   split.train_files = std::ssize(parts.train);
   split.held_out_files = std::ssize(parts.held_out);
   split.train = open(parts.train);
-  MILLRACE_CHECK(split.train->size() > 0, ExitCode::data, "data", "no tokens for training: {} files, all of them empty or held out",
-                 files.size());
+  MILLRACE_CHECK(split.train->size() > 0, ExitCode::data, "data", "no tokens for training: {}, all of them empty or held out",
+                 counted(files.size(), "file"));
   if (!parts.held_out.empty()) split.held_out = open(parts.held_out);
   const auto tokens = split.held_out ? split.held_out->size() : 0;
   if (split.held_out && tokens < 2) split.held_out.reset();
@@ -69,7 +70,7 @@ Split split_files(const std::vector<DataFile>& files, std::int64_t every, const 
   } else if (!split.held_out) {
     split.text = fmt::format("nothing: the {} held-out files have {} tokens", parts.held_out.size(), tokens);
   } else {
-    split.text = fmt::format("{} files with {} tokens", parts.held_out.size(), tokens);
+    split.text = fmt::format("{} with {}", counted(parts.held_out.size(), "file"), counted(tokens, "token"));
   }
   return split;
 }
@@ -92,7 +93,8 @@ void open_validation(Dataset& data, const RunFiles& files, const DataConfig& con
   if (config.text.empty()) check_width(files, vocabulary);
   data.held_out = open(files.validation);
   const std::int64_t tokens = data.held_out->size();
-  MILLRACE_CHECK(tokens >= 2, ExitCode::data, "data", "{} tokens in {} files, expected 2 or more", tokens, files.validation.size());
+  MILLRACE_CHECK(tokens >= 2, ExitCode::data, "data", "{} in {}, expected 2 tokens or more", counted(tokens, "token"),
+                 counted(files.validation.size(), "file"));
   data.validation = true;
   data.held_out_files = std::ssize(files.validation);
   constexpr std::size_t shown = 3;

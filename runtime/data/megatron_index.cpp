@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -48,12 +49,12 @@ void MegatronIndex::check_sizes(const std::filesystem::path& path) {
   const auto sequences = load<std::uint64_t>(bytes.data() + 18);
   const auto borders = load<std::uint64_t>(bytes.data() + 26);
   const std::uint64_t size = bytes.size();
-  MILLRACE_CHECK(sequences <= size / 12 && borders <= size / 8, ExitCode::data, "data",
-                 "{}: {} bytes, too few for {} sequences and {} borders of documents", path.string(), size, sequences, borders);
+  MILLRACE_CHECK(sequences <= size / 12 && borders <= size / 8, ExitCode::data, "data", "{}: {}, too few for {} and {} of documents",
+                 path.string(), byte_count(size), counted(sequences, "sequence"), counted(borders, "border"));
   const std::uint64_t expected = index_header_bytes + 12 * sequences + 8 * borders;
   MILLRACE_CHECK(size == expected || size == expected + sequences, ExitCode::data, "data",
-                 "{}: {} bytes, expected {} for {} sequences and {} borders of documents (cut off while copying?)", path.string(), size,
-                 expected, sequences, borders);
+                 "{}: {}, expected {} for {} and {} of documents (cut off while copying?)", path.string(), byte_count(size), expected,
+                 counted(sequences, "sequence"), counted(borders, "border"));
   sequences_ = static_cast<std::int64_t>(sequences);
   borders_ = static_cast<std::int64_t>(borders);
   lengths_ = bytes.data() + index_header_bytes;
@@ -72,7 +73,8 @@ void MegatronIndex::check_sequences(const std::filesystem::path& path, std::uint
     tokens_ += length;
   }
   MILLRACE_CHECK(static_cast<std::uint64_t>(tokens_) * static_cast<std::uint64_t>(width_) == bin_bytes, ExitCode::data, "data",
-                 "{}: {} tokens of {} bytes, but the .bin beside it has {} bytes", path.string(), tokens_, width_, bin_bytes);
+                 "{}: {} of {} bytes, but the .bin beside it has {}", path.string(), counted(tokens_, "token"), width_,
+                 byte_count(bin_bytes));
 }
 
 void MegatronIndex::check_borders(const std::filesystem::path& path) const {

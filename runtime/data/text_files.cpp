@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <system_error>
 
 #include "kernels/base/check.hpp"
@@ -12,6 +13,9 @@
 namespace millrace::runtime {
 namespace fs = std::filesystem;
 namespace {
+
+/// "data.text = FILE", or the file alone where it is not the value of a key.
+std::string named(std::string_view key, const std::string& source) { return key.empty() ? source : fmt::format("{} = {}", key, source); }
 
 [[noreturn]] void refuse(const fs::path& path, const std::error_code& error) {
   fail(ExitCode::data, "data", "{}: cannot be read: {}", path.string(), error.message());
@@ -62,22 +66,24 @@ fs::path place_of(const fs::path& file) {
   return folder / file.filename();
 }
 
-std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes) {
+std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes, std::string_view key) {
   std::vector<DataFile> files;
   for (const std::string& source : sources) {
     const fs::path path(source);
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
-    if (status.type() == fs::file_type::not_found) fail(ExitCode::data, "data", "{}: no such file or folder", source);
+    if (status.type() == fs::file_type::not_found) fail(ExitCode::data, "data", "{}: no such file or folder", named(key, source));
     if (error) refuse(path, error);
     if (fs::is_directory(status)) {
       list_folder(path, suffixes, files);
     } else {
-      MILLRACE_CHECK(fs::is_regular_file(status), ExitCode::data, "data", "{}: neither a regular file nor a folder", source);
+      MILLRACE_CHECK(fs::is_regular_file(status), ExitCode::data, "data", "{}: neither a regular file nor a folder", named(key, source));
       files.push_back({path, path.filename().string(), size_of_file(path)});
     }
   }
-  MILLRACE_CHECK(!files.empty(), ExitCode::data, "data", "no files found in {}", fmt::join(sources, ", "));
+  MILLRACE_CHECK(!files.empty(), ExitCode::data, "data", "{}: no files found, expected one or more{}",
+                 named(key, fmt::format("{}", fmt::join(sources, ", "))),
+                 suffixes.empty() ? "" : fmt::format(" whose name ends in {}", fmt::join(suffixes, " or ")));
   const auto by_bytes = [](const DataFile& a, const DataFile& b) { return a.path.native() < b.path.native(); };
   std::sort(files.begin(), files.end(), by_bytes);
   refuse_twice(files);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace millrace::runtime {
@@ -21,8 +22,9 @@ struct DataFile {
 /// Lists the regular files of `sources` (files, and folders recursively) in byte order of their paths. Files from folders are
 /// kept if they end with one of `suffixes` (all files if `suffixes` is empty). Symbolic links to files are followed, links to
 /// folders are not, which rules out cycles. Errors: Error(data) for a path that does not exist or cannot be read, for an empty
-/// result, and for a file that is listed twice.
-[[nodiscard]] std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes = {});
+/// result, and for a file that is listed twice; they name `key`, whose value the sources are, if it is given.
+[[nodiscard]] std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes = {},
+                                                    std::string_view key = {});
 
 /// Where a file lies, however its path was written. Two links to one file lie at two places. Errors: Error(data).
 [[nodiscard]] std::filesystem::path place_of(const std::filesystem::path& file);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -94,8 +95,8 @@ void TokenFile::open_headed(const std::filesystem::path& path) {
   refuse_strangers(path, bytes);
   const std::int32_t magic = bytes.size() >= sizeof(std::int32_t) ? load<std::int32_t>(bytes.data()) : 0;
   if (magic == magic_u16 || magic == magic_u32) {
-    MILLRACE_CHECK(bytes.size() >= header_bytes, ExitCode::data, "data", "{}: {} bytes, expected llm.c's header of {} bytes", path.string(),
-                   bytes.size(), header_bytes);
+    MILLRACE_CHECK(bytes.size() >= header_bytes, ExitCode::data, "data", "{}: {}, expected llm.c's header of {} bytes", path.string(),
+                   byte_count(bytes.size()), header_bytes);
     format_ = magic == magic_u16 ? TokenFormat::llmc_u16 : TokenFormat::llmc_u32;
     open_llmc(load<std::int32_t>(bytes.data() + 4), load<std::int32_t>(bytes.data() + 8));
   } else {
@@ -111,8 +112,8 @@ void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
   MILLRACE_CHECK(count >= 1, ExitCode::data, "data", "{}: llm.c token file with a count of {} tokens, expected 1 or more", path_.string(),
                  count);
   const std::uint64_t expected = header_bytes + static_cast<std::uint64_t>(count) * (wide ? 4 : 2);
-  MILLRACE_CHECK(file_.bytes().size() == expected, ExitCode::data, "data",
-                 "{}: {} bytes, expected {} for {} tokens (cut off while copying?)", path_.string(), file_.bytes().size(), expected, count);
+  MILLRACE_CHECK(file_.bytes().size() == expected, ExitCode::data, "data", "{}: {}, expected {} for {} (cut off while copying?)",
+                 path_.string(), byte_count(file_.bytes().size()), expected, counted(count, "token"));
   count_ = count;
   width_ = wide ? 4 : 2;
   tokens_ = file_.bytes().data() + header_bytes;
@@ -121,7 +122,7 @@ void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
 void TokenFile::open_nanogpt() {
   const std::size_t size = file_.bytes().size();
   MILLRACE_CHECK(size % 2 == 0, ExitCode::data, "data",
-                 "{}: {} bytes, expected an even number (16-bit tokens without a header, as nanoGPT writes)", path_.string(), size);
+                 "{}: {}, expected an even number (16-bit tokens without a header, as nanoGPT writes)", path_.string(), byte_count(size));
   count_ = static_cast<std::int64_t>(size / 2);
   tokens_ = file_.bytes().data();
 }
@@ -142,8 +143,9 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> tokens) const {
   if (largest < vocabulary_) return;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const std::int64_t index = first + static_cast<std::int64_t>(i);
-    MILLRACE_CHECK(token(index) < vocabulary_, ExitCode::data, "data", "{}: token {} is {}, the model's vocabulary has {}", path_.string(),
-                   index, token(index), vocabulary_);
+    MILLRACE_CHECK(token(index) < vocabulary_, ExitCode::data, "data",
+                   "{}: token {} is {}, the model's vocabulary has {}: expected a file made with its tokenizer", path_.string(), index,
+                   token(index), vocabulary_);
   }
 }
 

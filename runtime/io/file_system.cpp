@@ -15,6 +15,8 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/base/count.hpp"
+
 namespace millrace::runtime {
 namespace {
 
@@ -309,7 +311,7 @@ PathKind kind_of(const std::string& path) noexcept {
 std::string read_text_file(const std::string& path, std::uint64_t limit, ExitCode code, bool follow_links) {
   const auto file = File::open(path, follow_links, code);
   const auto size = file.size();
-  MILLRACE_CHECK(size <= limit, code, file_system_component, "reading {}: it has {} bytes, expected at most {}", path, size, limit);
+  MILLRACE_CHECK(size <= limit, code, file_system_component, "reading {}: it has {}, expected at most {}", path, byte_count(size), limit);
   std::string text(size, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text.data(), text.size())), code);
   return text;

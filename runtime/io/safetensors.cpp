@@ -5,6 +5,9 @@
 #include <memory>
 #include <numeric>
 
+#include "kernels/base/count.hpp"
+#include "kernels/base/without_component.hpp"
+
 namespace millrace::runtime {
 namespace {
 
@@ -13,15 +16,15 @@ constexpr std::size_t scratch_bytes = std::size_t{1} << 20;
 
 std::string read_header_bytes(const File& file, ExitCode code) {
   const auto size = file.size();
-  MILLRACE_CHECK(size >= 8, code, safetensors_component, "{}: {} bytes, expected 8 or more", file.path(), size);
+  MILLRACE_CHECK(size >= 8, code, safetensors_component, "{}: {}, expected 8 or more", file.path(), byte_count(size));
   std::uint8_t field[8];
   file.read_at(0, std::as_writable_bytes(std::span(field)), code);
   std::uint64_t length = 0;
   for (int byte = 7; byte >= 0; --byte) length = length << 8 | field[byte];
-  MILLRACE_CHECK(length >= 2 && length <= max_safetensors_header_bytes, code, safetensors_component,
-                 "{}: a header of {} bytes, expected 2 to {}", file.path(), length, max_safetensors_header_bytes);
-  MILLRACE_CHECK(length <= size - 8, code, safetensors_component, "{}: a header of {} bytes in a file of {}: the file was cut short",
-                 file.path(), length, size);
+  MILLRACE_CHECK(length >= 2 && length <= max_safetensors_header_bytes, code, safetensors_component, "{}: a header of {}, expected 2 to {}",
+                 file.path(), byte_count(length), max_safetensors_header_bytes);
+  MILLRACE_CHECK(length <= size - 8, code, safetensors_component, "{}: a header of {} in a file of {}: the file was cut short", file.path(),
+                 byte_count(length), size);
   std::string bytes(8 + length, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(bytes.data(), bytes.size())), code);
   return bytes;
@@ -57,7 +60,8 @@ void SafetensorsFile::read_bytes(const FileTensor& tensor, std::uint64_t offset,
   try {
     file_.read_at(header_.data_offset + tensor.begin + offset, destination, code_);
   } catch (const Error& error) {
-    fail(error.code(), safetensors_component, "{}: tensor '{}' at byte {}: {}", path(), tensor.name, offset, error.what());
+    fail(error.code(), safetensors_component, "{}: tensor '{}' at byte {}: {}", path(), tensor.name, offset,
+         without_component(error.what()));
   }
 }
 

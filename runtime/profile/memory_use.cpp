@@ -9,6 +9,7 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -117,8 +118,7 @@ class Walk {
   void add(StageId stage, const char* life, const std::vector<NamedBytes>& labels, int held) {
     if (held == 0) return;
     for (const auto& [label, bytes] : labels)
-      use_.at_peak.emplace_back(fmt::format("{} of {} microbatch{}, stage {}, {}", label, held, held == 1 ? "" : "es", stage, life),
-                                held * bytes);
+      use_.at_peak.emplace_back(fmt::format("{} of {}, stage {}, {}", label, counted(held, "microbatch"), stage, life), held * bytes);
   }
 
   const MemoryOfRank& memory_;

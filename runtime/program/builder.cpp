@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/batch.hpp"
 
 namespace millrace::runtime {
@@ -17,7 +18,7 @@ std::vector<ValueType> infer(const OperationRule& rule, std::span<const ValueTyp
   try {
     return rule.infer(types, attributes);
   } catch (const Error& error) {
-    fail(ExitCode::internal, builder_component, "operation '{}': {}", name, error.what());
+    fail(ExitCode::internal, builder_component, "operation '{}': {}", name, without_component(error.what()));
   }
 }
 

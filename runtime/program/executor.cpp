@@ -5,6 +5,7 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/range.hpp"
+#include "kernels/base/without_component.hpp"
 #include "kernels/transfer.hpp"
 
 namespace millrace::runtime {
@@ -106,7 +107,7 @@ void Executor::run_segment(ProgramKind kind, std::size_t segment, const kernels:
       }
       run_step(context, kind, i, hook, port, scratch);
     } catch (const Error& error) {
-      throw Error(error.code(), step.operation->name + ": " + error.what());
+      throw Error(error.code(), step.operation->name + ": " + std::string(without_component(error.what())));
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/schedule/cell.hpp"
 #include "runtime/schedule/component.hpp"
 #include "runtime/schedule/lower.hpp"
@@ -46,7 +47,7 @@ std::vector<Entry> parse_row(std::string_view line, const std::string& place, st
       const auto cell = parse(trimmed(line.substr(0, comma)));
       entries.insert(entries.end(), cell.begin(), cell.end());
     } catch (const Error& error) {
-      fail(ExitCode::config, schedule_component, "{}: cell {}: {}", place, column, error.what());
+      fail(ExitCode::config, schedule_component, "{}: cell {}: {}", place, column, without_component(error.what()));
     }
     if (comma == std::string_view::npos) return entries;
     line.remove_prefix(comma + 1);

@@ -77,7 +77,7 @@ TEST_F(Disk, ASmallFileSystemFillsUp) {
   umount2(mounted.c_str(), MNT_DETACH);
   EXPECT_EQ(run.code, static_cast<int>(ExitCode::storage)) << run.out << run.err;
   EXPECT_TRUE(has(run.out, "checkpoint of step 3 is committed")) << run.out << run.err;
-  EXPECT_TRUE(has(run.err, "bytes free")) << run.err;
+  EXPECT_TRUE(has(run.err, "are free, expected 1.2 times a checkpoint of")) << run.err;
   EXPECT_EQ(listed.code, 0) << listed.out << listed.err;
 }
 

@@ -193,7 +193,7 @@ TEST_F(DataIdentity, ARunWithNothingToEvaluateIsRefused) {
   const Words of_tokens{"data.text=",      "data.tokens=" + folder_ / "tokens", "data.separator=2", "data.held_out=2",
                         "sample.tokens=0", "run.directory=" + folder_ / "other"};
   expect_failure(train(joined(of_tokens, {"evaluate.every=2"})), ExitCode::config,
-                 {"held out is 1 files with 4 tokens, none of which has a next token in its document"});
+                 {"held out is 1 file with 4 tokens, none of which has a next token in its document"});
   const auto silent = train(of_tokens);
   EXPECT_EQ(silent.code, 0) << silent.err;
   EXPECT_EQ(silent.out.find("held-out loss"), std::string::npos) << silent.out;

@@ -65,7 +65,7 @@ TEST(Eval, TakesAFolderAndAFewMicrobatches) {
   const auto words = run_millrace({"eval", "--model", run.directory(), "data.text=README.md"});
   EXPECT_EQ(words.code, 0) << words.err;
   expect_parts(words.out, {"tokens      ", "loss        ", " nats per token (", "perplexity  ", "per byte    "});
-  expect_parts(words.err, {"model       llama | ", "data        ", "in 1 files, tokenizer byte | "});
+  expect_parts(words.err, {"model       llama | ", "data        ", "in 1 file, tokenizer byte | "});
 }
 
 TEST(Eval, MeasuresTextAsTheTokenFileOfItsTokenizer) {

@@ -94,7 +94,7 @@ TEST(HostLimits, MoreThreadsThanCoresAreToldAndTakeTurns) {
   expect_parts(many.err, {"warning: 2 ranks x 33 threads are more than the 1 core of this host", "train.threads = 1 fits"});
   const auto few = run_millrace(train({}), host.variable());
   EXPECT_EQ(few.err.find("warning"), std::string::npos) << few.err;
-  expect_parts(few.out, {"| 1 threads per rank | 2 ranks take turns on 1 cores | peak "});
+  expect_parts(few.out, {"| 1 thread per rank | 2 ranks take turns on 1 core | peak "});
   // The number of threads determines the bits, not how many run at a time.
   const Words three{"pipeline.ranks=1", "train.threads=3"};
   const auto folded = run_millrace(train(three), host.variable()), spread = run_millrace(train(three));
@@ -134,7 +134,7 @@ TEST(HostLimits, AutomaticThreadsKeepToTheQuota) {
   host.write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
   const auto result = run_millrace(train({"train.threads=0", "pipeline.ranks=1"}), host.variable());
   EXPECT_EQ(result.code, 0) << result.err;
-  expect_parts(result.out, {"| 1 threads per rank | peak "});
+  expect_parts(result.out, {"| 1 thread per rank | peak "});
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Words inspect(const Words& more) { return joined({"inspect", tiny_run, "data.tex
 TEST(Inspect, OverviewHasEveryStageAndChannel) {
   const auto result = run_millrace(inspect({"pipeline.ranks=2", "pipeline.schedule=zb-h1"}));
   ASSERT_EQ(result.code, 0) << result.err;
-  expect_parts(result.out, {"2 ranks x 1 chunks, schedule zb-h1, layout E t*2 | t*2 H", "F GFLOP", "stash F..I", "activation", "gradient",
+  expect_parts(result.out, {"2 ranks x 1 chunk, schedule zb-h1, layout E t*2 | t*2 H", "F GFLOP", "stash F..I", "activation", "gradient",
                             "peak bytes", "model FLOPs", "of the ranks' time"});
 }
 

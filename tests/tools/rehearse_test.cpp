@@ -109,7 +109,7 @@ TEST(Rehearse, TheTextLaysBothSideBySide) {
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"step     measured", "predicted      18.00 ms", "ratio ", "bubble   measured",
                             "late timers: ", "this runtime: ", "activation", "the largest delays", "bubble of the schedule",
-                            "1 process | median of 1 steps"});
+                            "1 process | median of 1 step"});
 }
 
 TEST(Rehearse, ShowsTheFastestStepWhereAsked) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "layers/formats/model_folder.hpp"
 #include "layers/models/model.hpp"
 #include "runtime/checkpoint/found_checkpoint.hpp"
@@ -36,8 +37,8 @@ bool verify_one(const std::string& folder) {
   for (const auto& problem : problems) fmt::print("{}: {}\n", folder, runtime::to_string(problem));
   if (!problems.empty()) return false;
   const runtime::CheckpointReader reader(folder);
-  fmt::print("{}: good, step {}, {} tensors in {} files, state {}\n", folder, reader.step(), reader.manifest().tensors.size(),
-             reader.manifest().shards.size(), reader.state_hash().hex());
+  fmt::print("{}: good, step {}, {} in {}, state {}\n", folder, reader.step(), counted(reader.manifest().tensors.size(), "tensor"),
+             counted(reader.manifest().shards.size(), "file"), reader.state_hash().hex());
   return true;
 }
 

@@ -9,6 +9,8 @@
 #include "actors/debug/tensor_text.hpp"
 #include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/io/first_difference.hpp"
 #include "runtime/io/hash.hpp"
 #include "tools/commands/command.hpp"
@@ -81,7 +83,7 @@ std::optional<actors::RecapturedTensor> run_again(const Side& side, std::int64_t
     }
     return values;
   } catch (const Error& error) {
-    fmt::print("{}: cannot be run again for the values: {}\n", side.directory, error.what());
+    fmt::print("{}: cannot be run again for the values: {}\n", side.directory, without_component(error.what()));
     return std::nullopt;
   }
 }
@@ -110,10 +112,10 @@ int compare(const Arguments& parsed) {
   if (right.run.model_warnings != left.run.model_warnings) print_warnings(right.run.model_warnings);
   print_settings(left, right);
   const auto found = runtime::first_difference(left.recording, right.recording);
-  fmt::print("steps {} to {} are in both recordings; {} of them identical, {} tensors\n", found.first_step, found.last_step,
-             found.equal_steps, found.equal_tensors);
+  fmt::print("steps {} to {} are in both recordings; {} of them identical, {}\n", found.first_step, found.last_step, found.equal_steps,
+             counted(found.equal_tensors, "tensor"));
   if (found.only_left + found.only_right > 0)
-    fmt::print("{} tensors are only here, {} only there{}\n", found.only_left, found.only_right, reason_of_absence(left, right));
+    fmt::print("{} are only here, {} only there{}\n", counted(found.only_left, "tensor"), found.only_right, reason_of_absence(left, right));
   if (!found.first) {
     fmt::print("identical\n");
     return 0;

@@ -13,9 +13,11 @@
 #include "cluster/host/versions.hpp"
 #include "configs/presets.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/device.hpp"
 #include "kernels/base/device_context.hpp"
+#include "kernels/base/without_component.hpp"
 #include "kernels/cpu/matmul.hpp"
 #include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
@@ -74,8 +76,8 @@ std::string core_list(const std::vector<int>& cores) {
 
 std::string peak_text(DType dtype) {
   const int cores = cluster::usable_cores();
-  return fmt::format("{:.1f} GFLOP/s on {} core{} together, by {}", kernels::measured_peak_flops(dtype, cores) / 1e9, cores,
-                     cores == 1 ? "" : "s", kernels::cpu::matmul_path(dtype));
+  return fmt::format("{:.1f} GFLOP/s on {} together, by {}", kernels::measured_peak_flops(dtype, cores) / 1e9, counted(cores, "core"),
+                     kernels::cpu::matmul_path(dtype));
 }
 
 void versions(Report& report) {
@@ -102,8 +104,7 @@ void processor(Report& report) {
   if (const auto quota = cluster::core_quota(cluster::HostFiles::of_this_host()))
     report.check(quota->cores >= static_cast<double>(cores.size()), "cpu quota",
                  fmt::format("{:.1f} cores: {}", quota->cores, quota->source),
-                 fmt::format("less than the visible cores: runs count it as {} core{}", cluster::usable_cores(),
-                             cluster::usable_cores() == 1 ? "" : "s"));
+                 fmt::format("less than the visible cores: runs count it as {}", counted(cluster::usable_cores(), "core")));
 }
 
 void peaks(Report& report) {
@@ -206,7 +207,7 @@ void folders(Report& report) {
     const auto folder = configs::find_configs_folder();
     report.ok("presets", fmt::format("{} models in {}", configs::preset_names(folder / "models").size(), (folder / "models").string()));
   } catch (const Error& error) {
-    report.warn("presets", error.what(), "model.preset needs a path then");
+    report.warn("presets", std::string(without_component(error.what())), "model.preset needs a path then");
   }
 }
 

@@ -17,6 +17,7 @@
 #include "actors/jobs/run_setup.hpp"
 #include "actors/telemetry/long_evaluation.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/models/model.hpp"
 #include "runtime/io/metrics_file.hpp"
@@ -167,13 +168,13 @@ void introduce(const EvaluationRequest& request) {
     print_warnings(std::vector{fmt::format("the loss includes the z-loss ({}), as in the run of the checkpoint", train.z_loss)});
   fmt::print(stderr, "model       {}\n", describe(request.model, request.job));
   if (request.choices) {
-    fmt::print(stderr, "data        {} examples with {} completions | rows of {} tokens\n", request.choices->examples().size(),
-               request.microbatches, train.sequence);
+    fmt::print(stderr, "data        {} with {} | rows of {}\n", counted(request.choices->examples().size(), "example"),
+               counted(request.microbatches, "completion"), counted(train.sequence, "token"));
     return;
   }
-  fmt::print(stderr, "data        {} tokens in {}{} | {} microbatches of {} x {}\n",
-             runtime::count_text(static_cast<double>(request.data->tokens())), request.data->extent(),
-             request.tokens.tokenizer ? ", tokenizer " + request.tokens.name : "", request.microbatches, train.batch, train.sequence);
+  fmt::print(stderr, "data        {} tokens in {}{} | {} of {} x {}\n", runtime::count_text(static_cast<double>(request.data->tokens())),
+             request.data->extent(), request.tokens.tokenizer ? ", tokenizer " + request.tokens.name : "",
+             counted(request.microbatches, "microbatch"), train.batch, train.sequence);
 }
 
 void print_losses(const EvaluationRequest& request, const actors::Evaluated& evaluated) {

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "layers/models/model.hpp"
 #include "runtime/data/tokenizers/streamed_text.hpp"
 #include "runtime/io/file_system.hpp"
@@ -64,12 +65,12 @@ std::int64_t fitting(GenerationRequest& request, std::int64_t requested) {
   const auto prompt = static_cast<std::int64_t>(request.settings.prompt.size());
   const auto& model = request.model.model;
   if (const auto longest = layers::longest_row(model)) {
-    MILLRACE_CHECK(prompt <= *longest, ExitCode::usage, generate_component,
-                   "a prompt of {} tokens, the model has learned {} positions: expected at most {}", prompt, *longest, *longest);
+    MILLRACE_CHECK(prompt <= *longest, ExitCode::usage, generate_component, "a prompt of {}, the model has learned {}: expected at most {}",
+                   counted(prompt, "token"), counted(*longest, "position"), *longest);
     const auto most = *longest - prompt + 1;
     if (requested > most)
-      request.notes.push_back(fmt::format("--tokens {} after a prompt of {}, the model has learned {} positions: {} tokens at most",
-                                          requested, prompt, *longest, most));
+      request.notes.push_back(fmt::format("--tokens {} after a prompt of {}, the model has learned {}: {} at most", requested, prompt,
+                                          counted(*longest, "position"), counted(most, "token")));
     return std::min(requested, most);
   }
   if (prompt + requested - 1 > model.max_position_embeddings)
@@ -120,7 +121,7 @@ void write(actors::Session& session, GenerationRequest& request) {
     print_warnings(request.model.warnings);
     print_warnings(request.notes);
     fmt::print(stderr, "model     {}\n", describe(request.model, request.job));
-    fmt::print(stderr, "prompt    {} tokens of {} ({} of the model's {} ids)\n", settings.prompt.size(), request.tokens.name,
+    fmt::print(stderr, "prompt    {} of {} ({} of the model's {} ids)\n", counted(settings.prompt.size(), "token"), request.tokens.name,
                std::min(tokenizer.vocabulary(), request.model.model.vocab_size), request.model.model.vocab_size);
   }
   runtime::StreamedText text(tokenizer, settings.prompt, request.stop);

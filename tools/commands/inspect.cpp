@@ -8,6 +8,8 @@
 #include "actors/setup/parameters_text.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/program/print.hpp"
 #include "runtime/schedule/simulator/replay.hpp"
 #include "runtime/units.hpp"
@@ -56,13 +58,13 @@ void look_at_data(Inspection& run) {
     if (config.evaluate.batches > 0) evaluated = std::min(evaluated, config.evaluate.batches);
     std::string sources;
     for (const std::string& source : batches.sources_text(config.train.steps)) sources += fmt::format("source    {}\n", source);
-    run.data = fmt::format("data      {} tokens in {} files\n{}held out  {}{}", data.train_tokens(), data.train_files, sources,
-                           data.held_out_text, data.held_out ? fmt::format(" | {} microbatches per evaluation", evaluated) : "");
+    run.data = fmt::format("data      {} tokens in {}\n{}held out  {}{}", data.train_tokens(), counted(data.train_files, "file"), sources,
+                           data.held_out_text, data.held_out ? fmt::format(" | {} per evaluation", counted(evaluated, "microbatch")) : "");
   } catch (const Error& error) {
-    run.data = fmt::format("data      not read: {}", error.what());
+    run.data = fmt::format("data      not read: {}", without_component(error.what()));
     if (evaluated > 0 && config.evaluate.batches == 0)
-      run.data += fmt::format(
-          "\nheld out  not known: evaluate.batches = 0 means all of it, counted here as {} microbatches of 16 bytes of results", evaluated);
+      run.data += fmt::format("\nheld out  not known: evaluate.batches = 0 means all of it, counted here as {} of 16 bytes of results",
+                              counted(evaluated, "microbatch"));
   }
 }
 
@@ -102,7 +104,7 @@ struct UpdatedAlike {
     decaying_elements += spec.shape.elements();
   }
   [[nodiscard]] std::string text(std::int64_t count, std::int64_t size) const {
-    return fmt::format("{} {} ({})", count, count == 1 ? "tensor" : "tensors", runtime::count_text(static_cast<double>(size)));
+    return fmt::format("{} ({})", counted(count, "tensor"), runtime::count_text(static_cast<double>(size)));
   }
   /// "12 tensors (1.2k), weight decay 0.1 on 3 tensors (1.1k)"
   [[nodiscard]] std::string with_decay(double decay) const {
@@ -144,13 +146,13 @@ void print_update(const Inspection& run) {
 void print_head(const Inspection& run) {
   const auto& plan = run.plan;
   const auto& train = run.config.train;
-  fmt::print("model     {}, {} layers, width {}, {}{}\n", layers::family_title(plan.model), plan.model.layers, plan.model.hidden_size,
-             actors::parameters_text(plan.parameters, true), plan.model.tie_word_embeddings ? ", tied" : "");
-  fmt::print("step      {} microbatches of {} x {} tokens, {}, rematerialize {}\n", train.microbatches, train.batch, train.sequence,
-             train.dtype,
+  fmt::print("model     {}, {}, width {}, {}{}\n", layers::family_title(plan.model), counted(plan.model.layers, "layer"),
+             plan.model.hidden_size, actors::parameters_text(plan.parameters, true), plan.model.tie_word_embeddings ? ", tied" : "");
+  fmt::print("step      {} of {} x {} tokens, {}, rematerialize {}\n", counted(train.microbatches, "microbatch"), train.batch,
+             train.sequence, train.dtype,
              fmt::join(run.config.rematerialize.stages.empty() ? run.config.rematerialize.policy : run.config.rematerialize.stages, ","));
-  fmt::print("pipeline  {}{} ranks x {} chunks, schedule {}, layout {}\n", plan.copies_text(), plan.schedule.placement.positions(),
-             run.config.pipeline.chunks, plan.schedule.name, plan.layout_text());
+  fmt::print("pipeline  {}{} x {}, schedule {}, layout {}\n", plan.copies_text(), counted(plan.schedule.placement.positions(), "rank"),
+             counted(run.config.pipeline.chunks, "chunk"), plan.schedule.name, plan.layout_text());
   fmt::print("threads   {} a rank{}\n", run.options.threads,
              run.threads_given ? "" : " (train.threads = 0: this machine's cores / ranks; kernel scratch grows with them)");
   print_update(run);

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "kernels/base/count.hpp"
 #include "runtime/data/blend.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/data/dataset.hpp"
@@ -33,15 +34,15 @@ int inspect_data(const runtime::DataConfig& data, std::int64_t vocabulary) {
     vocabulary = text ? std::int64_t{runtime::ByteTokenizer::vocabulary} : std::int64_t{std::numeric_limits<std::int32_t>::max()};
   const auto files = runtime::list_run_files(data);
   const auto opened = runtime::open_dataset(data, vocabulary);
-  fmt::print("data      {} tokens in {} files for training\n", opened.train_tokens(), opened.train_files);
+  fmt::print("data      {} in {} for training\n", counted(opened.train_tokens(), "token"), counted(opened.train_files, "file"));
   std::vector<double> weights;
   for (const auto& source : files.sources) weights.push_back(source.weight);
   const runtime::Blend blend(weights);
   for (std::size_t i = 0; i < files.sources.size(); ++i) {
     const auto& source = files.sources[i];
     if (files.sources.size() > 1)
-      fmt::print("source    {} | {:.4g} % of the samples | {} tokens in {} files for training\n", source.name, 100 * blend.share(i),
-                 opened.sources[i].stream->size(), opened.sources[i].files);
+      fmt::print("source    {} | {:.4g} % of the samples | {} in {} for training\n", source.name, 100 * blend.share(i),
+                 counted(opened.sources[i].stream->size(), "token"), counted(opened.sources[i].files, "file"));
     print_files(source.files, text, vocabulary);
   }
   fmt::print("held out  {}\n", opened.held_out_text);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "actors/telemetry/log_line.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/data/megatron_index.hpp"
 #include "runtime/data/token_file.hpp"
 #include "runtime/data/tokenizers/tokenizer.hpp"
@@ -41,7 +42,7 @@ int inspect_tokens(const std::string& path, const std::string& tokenizer_path, s
   fmt::print("tokens     {}\n", file.size());
   if (const auto* index = file.index()) {
     fmt::print("width      {} bits per token\n", 8 * index->width());
-    fmt::print("documents  {} ({} sequences)\n", index->documents(), index->sequences());
+    fmt::print("documents  {} ({})\n", index->documents(), counted(index->sequences(), "sequence"));
   } else if (tokenizer && tokenizer->end_of_document()) {
     std::int64_t documents = 0;
     const std::int32_t end = *tokenizer->end_of_document();

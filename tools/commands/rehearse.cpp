@@ -10,6 +10,7 @@
 #include "actors/telemetry/measured_run.hpp"
 #include "actors/telemetry/profile_gather.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/profile/analyze.hpp"
 #include "runtime/schedule/replicate.hpp"
 #include "runtime/schedule/simulator/simulate.hpp"
@@ -188,9 +189,9 @@ int rehearse(const Arguments& parsed) {
       fmt::print("{}", to_json(comparison, schedule, simulation, *rehearsal, step));
     } else {
       const int processes = session.launch().processes;
-      fmt::print("{}\n{}{} | boundaries of {} bytes | {} process{} | {} of {} steps\n\n{}{}", describe(schedule), request.costs,
-                 describe_stalls(settings), settings.bytes, processes, processes == 1 ? "" : "es", fastest ? "fastest" : "median",
-                 settings.steps, describe_rate(request, comparison.measured, comparison.predicted), print(comparison, simulation, step));
+      fmt::print("{}\n{}{} | boundaries of {} bytes | {} | {} of {}\n\n{}{}", describe(schedule), request.costs, describe_stalls(settings),
+                 settings.bytes, counted(processes, "process"), fastest ? "fastest" : "median", counted(settings.steps, "step"),
+                 describe_rate(request, comparison.measured, comparison.predicted), print(comparison, simulation, step));
     }
   });
   return 0;

@@ -7,6 +7,7 @@
 #include "actors/jobs/stage_replay.hpp"
 #include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/metrics_file.hpp"
 #include "runtime/median.hpp"
@@ -50,9 +51,9 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
     }
   }
   for (const auto& [kind, taken] : times)
-    fmt::print("{}  {} times, median {:.3f} ms, minimum {:.3f} ms\n", kind, taken.size(), runtime::median(taken),
+    fmt::print("{}  {}, median {:.3f} ms, minimum {:.3f} ms\n", kind, counted(taken.size(), "time"), runtime::median(taken),
                *std::min_element(taken.begin(), taken.end()));
-  fmt::print("stage {} alone: {} actions, outputs and gradients {} ({})\n", recording.stage, recording.calls.size(),
+  fmt::print("stage {} alone: {}, outputs and gradients {} ({})\n", recording.stage, counted(recording.calls.size(), "action"),
              equal ? "as in the whole pipeline" : "DIFFER", recording.gradients);
   return equal;
 }
@@ -80,9 +81,9 @@ int replay(const Arguments& parsed) {
                  plan.shard_text());
   const long stage = parsed.integer("stage", 0, plan.stages() - 1);
   auto setup = run->setup();
-  fmt::print("from {}, {} ranks, schedule {}, {} threads per rank\n",
-             setup.checkpoint != nullptr ? fmt::format("the checkpoint of step {}", setup.first_step) : "the run's beginning", plan.ranks(),
-             plan.schedule.name, setup.threads);
+  fmt::print("from {}, {}, schedule {}, {} per rank\n",
+             setup.checkpoint != nullptr ? fmt::format("the checkpoint of step {}", setup.first_step) : "the run's beginning",
+             counted(plan.ranks(), "rank"), plan.schedule.name, counted(setup.threads, "thread"));
 
   bool equal = true;
   actors::StageRecording recording;

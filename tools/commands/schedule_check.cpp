@@ -5,6 +5,7 @@
 #include <array>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/schedule/ledger.hpp"
 #include "runtime/schedule/simulator/transfer_order.hpp"
 #include "runtime/schedule/table.hpp"
@@ -76,7 +77,7 @@ bool prove_transports(const runtime::Schedule& schedule, const runtime::FullTabl
     std::string name = runtime::to_string(order);
     if (order == TransferOrder::edge_fifo && liveness.live && bounds.slots == 0 && bounds.outbox == 0) {
       const int slots = slots_needed(schedule, table);
-      name += fmt::format("     with {} slot{} per edge or more", slots, slots == 1 ? "" : "s");
+      name += fmt::format("     with {} per edge or more", counted(slots, "slot"));
     }
     print_verdict(liveness.live, name, liveness.report);
     all = all && liveness.live;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/nearest.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/schedule/hash.hpp"
@@ -194,10 +195,9 @@ std::string describe(const runtime::Schedule& schedule) {
   std::size_t actions = 0;
   for (const auto& list : schedule.ranks) actions += list.size();
   const int chunks = schedule.placement.chunks();
-  return fmt::format("{}: {} rank{}, {} stage{} per rank (placement {}), {} microbatch{}, {} actions, hash {:016x}", schedule.name,
-                     schedule.ranks.size(), schedule.ranks.size() == 1 ? "" : "s", chunks, chunks == 1 ? "" : "s",
-                     schedule.placement.name(), schedule.microbatches, schedule.microbatches == 1 ? "" : "es", actions,
-                     runtime::content_hash(schedule));
+  return fmt::format("{}: {}, {} per rank (placement {}), {}, {}, hash {:016x}", schedule.name, counted(schedule.ranks.size(), "rank"),
+                     counted(chunks, "stage"), schedule.placement.name(), counted(schedule.microbatches, "microbatch"),
+                     counted(actions, "action"), runtime::content_hash(schedule));
 }
 
 }  // namespace millrace::tools

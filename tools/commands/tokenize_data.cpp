@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/units.hpp"
@@ -30,8 +31,8 @@ int tokenize_data(const TokenizeRequest& request) {
     seconds = bar.seconds();
   }
   writer.finish();
-  fmt::print("{}: {} tokens of {} bits in {} documents, from {} of {} files in {} ({:.1f} MB/s)\n", fmt::join(writer.paths(), ", "),
-             writer.tokens(), 8 * writer.width(), writer.documents(), runtime::bytes_text(total), files.size(),
+  fmt::print("{}: {} tokens of {} bits in {}, from {} of {} files in {} ({:.1f} MB/s)\n", fmt::join(writer.paths(), ", "), writer.tokens(),
+             8 * writer.width(), counted(writer.documents(), "document"), runtime::bytes_text(total), files.size(),
              runtime::duration_text(seconds), seconds > 0 ? static_cast<double>(total) / seconds / 1e6 : 0.0);
   fmt::print("ids are below {}: model.vocab_size = {} or more\n", tokenizer->vocabulary(), tokenizer->vocabulary());
   if (request.options.end_of_document) fmt::print("documents end with token {}\n", *tokenizer->end_of_document());

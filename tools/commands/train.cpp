@@ -5,7 +5,9 @@
 #include "actors/jobs/training.hpp"
 #include "actors/setup/run_signals.hpp"
 #include "cluster/host/log.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/device.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/io/fault.hpp"
 #include "runtime/profile/analyze.hpp"
 #include "tools/commands/command.hpp"
@@ -20,7 +22,7 @@ namespace {
 std::string write_live_profile(runtime::Measured measured, const std::string& folder) {
   const auto profile = runtime::analyze(std::move(measured));
   const auto problems = write_profile(profile, folder);
-  return fmt::format("profile   of {} steps in {}{}", profile.steps.size(), folder, problems.empty() ? "" : "\n" + problems);
+  return fmt::format("profile   of {} in {}{}", counted(profile.steps.size(), "step"), folder, problems.empty() ? "" : "\n" + problems);
 }
 
 /// The run is finished and saved: a page that cannot be written does not fail it.
@@ -28,7 +30,7 @@ void draw_curves(const std::string& run_directory) {
   try {
     static_cast<void>(write_run_report(run_directory));
   } catch (const Error& error) {
-    cluster::log_warning("no report: {}", error.what());
+    cluster::log_warning("no report: {}", without_component(error.what()));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "cluster/host/affinity.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "layers/formats/config_file.hpp"
 #include "layers/formats/llmc_file.hpp"
 #include "layers/models/model.hpp"
@@ -166,10 +167,10 @@ NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& argume
 
 std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
   const auto& config = model.model;
-  return fmt::format("{} | {} | {} layers, hidden {}, vocabulary {} | {} | {} rank{} | {} thread{} each", layers::family_title(config),
-                     actors::parameters_text(layers::model_parameters(config)), config.layers, config.hidden_size, config.vocab_size,
-                     job.request.train.dtype, job.request.pipeline.ranks, job.request.pipeline.ranks == 1 ? "" : "s", job.threads,
-                     job.threads == 1 ? "" : "s");
+  return fmt::format("{} | {} | {}, hidden {}, vocabulary {} | {} | {} | {} each", layers::family_title(config),
+                     actors::parameters_text(layers::model_parameters(config)), counted(config.layers, "layer"), config.hidden_size,
+                     config.vocab_size, job.request.train.dtype, counted(job.request.pipeline.ranks, "rank"),
+                     counted(job.threads, "thread"));
 }
 
 namespace {

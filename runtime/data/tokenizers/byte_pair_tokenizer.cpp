@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/data/tokenizers/piece_cache.hpp"
 #include "runtime/data/tokenizers/unicode.hpp"
 #include "runtime/data/tokenizers/utf8.hpp"
@@ -154,7 +155,7 @@ class Encoding {
       if (found != model_.whole.end()) return ids_.push_back(found->second);
     }
     MILLRACE_CHECK(piece.size() < std::size_t{1} << 30, ExitCode::data, "tokenize",
-                   "{}: a piece of {} bytes that no pattern splits, expected at most 1 GiB", model_.where, piece.size());
+                   "{}: a piece of {} that no pattern splits, expected at most 1 GiB", model_.where, byte_count(piece.size()));
     Ids& pieces = workspace_.pieces;
     pieces.clear();
     if (model_.characters.empty()) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/data/tokenizers/component.hpp"
 #include "runtime/data/tokenizers/splitter.hpp"
 
@@ -68,8 +69,8 @@ class PatternSplitter final : public Splitter {
  public:
   PatternSplitter(const std::string& expression, const std::string& where) : where_(where) {
     constexpr std::size_t max_bytes = 8192;  // published ones have fewer than a thousand
-    MILLRACE_CHECK(expression.size() <= max_bytes, ExitCode::data, tokenize_component, "{}: an expression of {} bytes, expected at most {}",
-                   where, expression.size(), max_bytes);
+    MILLRACE_CHECK(expression.size() <= max_bytes, ExitCode::data, tokenize_component, "{}: an expression of {}, expected at most {}",
+                   where, byte_count(expression.size()), max_bytes);
     const std::string spelled = with_white_space(expression);
     int error = 0;
     std::size_t place = 0;

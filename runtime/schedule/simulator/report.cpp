@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/count.hpp"
 #include "runtime/schedule/edge.hpp"
 #include "runtime/schedule/simulator/critical_path.hpp"
 #include "runtime/schedule/simulator/measures.hpp"
@@ -93,7 +94,7 @@ std::string print_slots(const Schedule& schedule, const Ledger& ledger) {
 
 std::string print_critical_path(const Schedule& schedule, const Costs& costs, const Simulation& simulation) {
   const PathSummary path = path_summary(schedule, costs, simulation);
-  std::string text = fmt::format("critical path: {} actions", path.actions);
+  std::string text = fmt::format("critical path: {}", counted(path.actions, "action"));
   for (const ActionKind kind : all_action_kinds)
     if (path.kinds[static_cast<std::size_t>(kind)] > 0)
       text += fmt::format(", {} {}", letter_of(kind), plain(path.kinds[static_cast<std::size_t>(kind)]));

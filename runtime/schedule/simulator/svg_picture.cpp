@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "kernels/base/count.hpp"
 #include "runtime/schedule/causality.hpp"
 #include "runtime/schedule/simulator/measures.hpp"
 #include "runtime/schedule/simulator/memory_curve.hpp"
@@ -162,7 +163,8 @@ class SvgPicture {
   }
 
   std::string title() const {
-    std::string text = fmt::format("{}: {} ranks, {} microbatches", schedule_.name, schedule_.ranks.size(), schedule_.microbatches);
+    std::string text =
+        fmt::format("{}: {}, {}", schedule_.name, counted(schedule_.ranks.size(), "rank"), counted(schedule_.microbatches, "microbatch"));
     if (chunks_ > 1) text += fmt::format(", {} {} per rank", chunks_, schedule_.placement.directions() > 1 ? "directions" : "chunks");
     return text;
   }
