@@ -15,6 +15,7 @@
 #include "actors/jobs/run_directory.hpp"
 #include "actors/jobs/run_introduction.hpp"
 #include "actors/jobs/run_setup.hpp"
+#include "actors/jobs/run_tokenizer.hpp"
 #include "actors/jobs/start_source.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/rank/device_placement.hpp"
@@ -222,6 +223,8 @@ void train(Session& session, const RunSettings& settings) {
   const DataSource& batches = *opened;
   const HeldOut held = held_out(settings.evaluate, batches);
   check_evaluation(session, settings.evaluate, beginning, held);
+  if (directory)
+    for (const auto& warning : keep_tokenizer(settings.directory, settings.data, settings.model_from)) cluster::log_warning("{}", warning);
   const auto compression = open_compression(settings.model, compression_source(settings.data, settings.model_from));
   auto identity = agree_on_identity(session, settings, plan, batches, beginning, compression.get(), directory.get());
 

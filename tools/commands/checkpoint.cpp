@@ -5,11 +5,15 @@
 #include "layers/formats/model_folder.hpp"
 #include "layers/models/model.hpp"
 #include "runtime/checkpoint/found_checkpoint.hpp"
+#include "runtime/data/tokenizers/tokenizer_files.hpp"
+#include "runtime/io/file_system.hpp"
 #include "runtime/optimizers/averaged.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/found_checkpoint.hpp"
+#include "tools/commands/model_tokenizer.hpp"
+#include "tools/commands/trained_model.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -101,11 +105,17 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   const auto warmup = identity.find("train.indexer_warmup");
   config.losses.indexer_warmup = warmup != identity.end() && warmup->second == "true";
   want_nothing_at(out, true, checkpoint_component);
+  auto tokenizer = tokenizer_of_run(checkpointed_model(path, checkpoint_component));
+  runtime::complete_for_transformers(tokenizer);
   write_whole_folder(out, checkpoint_component, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
+    for (const auto& [name, text] : tokenizer.files) runtime::write_text_file(runtime::join_path(place, name), text);
   });
   fmt::print("{}: {} weights of step {} in {}; continue training with model.from={}, or load it with transformers\n", out,
              layers::count_parameters(model), checkpoint.step(), dtype, out);
+  fmt::print("tokenizer: {}\n", tokenizer.empty()
+                                    ? "none, since the run does not know which one made its tokens; copy its files into the folder"
+                                    : tokenizer.vocabulary_file() + " of " + tokenizer.source);
   return 0;
 }
 

@@ -1,13 +1,10 @@
-#include <algorithm>
-#include <array>
-#include <filesystem>
-
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/formats/config_file.hpp"
 #include "layers/formats/llmc_file.hpp"
 #include "layers/formats/model_folder.hpp"
 #include "layers/models/model.hpp"
+#include "runtime/data/tokenizers/tokenizer_files.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/command.hpp"
@@ -16,22 +13,12 @@ namespace millrace::tools {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* convert_component = "millrace convert";
 
-/// Files beside a model's weights that belong to its tokenizer or generation.
-constexpr std::array companions = {"added_tokens.json",  "chat_template.jinja",     "chat_template.json", "generation_config.json",
-                                   "merges.txt",         "special_tokens_map.json", "tokenizer.json",     "tokenizer.model",
-                                   "tokenizer.tiktoken", "tokenizer_config.json",   "vocab.json"};
-
+/// Copies what belongs to the model's tokenizer or to generation.
 void copy_companions(const std::string& from, const std::string& to) {
-  for (const char* name : companions) {
-    const std::string source = runtime::join_path(from, name);
-    std::error_code error;
-    if (!fs::is_regular_file(source, error)) continue;
-    runtime::copy_file(source, runtime::join_path(to, name));
-  }
+  for (const auto& name : runtime::tokenizer_file_names(from))
+    runtime::copy_file(runtime::join_path(from, name), runtime::join_path(to, name));
 }
 
 std::string without_slashes(std::string path) {

@@ -23,6 +23,7 @@
 #include "runtime/io/metrics_file.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/model_tokenizer.hpp"
 #include "tools/commands/terminal.hpp"
 #include "tools/commands/trained_model.hpp"
 
@@ -97,7 +98,7 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     if (arguments.given(option)) request.overrides.push_back(fmt::format("{}={}", key, arguments.text(option)));
   auto config = configs::load(request).config;
   if (!given) {
-    const auto data = data_of_run(model);
+    const auto data = configuration_of_run(model).data;
     config.data.text = data.text;
     config.data.tokens = data.tokens;
     if (!part_given) config.data.validation = data.validation;

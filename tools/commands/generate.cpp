@@ -13,6 +13,7 @@
 #include "runtime/data/tokenizers/streamed_text.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/model_tokenizer.hpp"
 #include "tools/commands/terminal.hpp"
 #include "tools/commands/trained_model.hpp"
 

@@ -6,6 +6,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
 #include "runtime/data/text_files.hpp"
+#include "runtime/data/tokenizers/tokenizer_files.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/progress_bar.hpp"
@@ -18,11 +19,20 @@ int tokenize_data(const TokenizeRequest& request) {
   std::uint64_t total = 0;
   for (const auto& file : files) total += file.size;
 
+  const auto tokenizer_files = runtime::read_tokenizer_files(request.tokenizer);
+
   runtime::TokenWriter writer(request.target, request.out, tokenizer->vocabulary());
   for (const std::string& path : writer.paths()) {
     MILLRACE_CHECK(request.overwrite || runtime::kind_of(path) == runtime::PathKind::missing, ExitCode::usage, "millrace data",
                    "{} exists already; --overwrite replaces it", path);
   }
+  const std::string beside = runtime::tokenizer_beside(writer.paths().front());
+  const auto old = runtime::read_tokenizer_files(beside);
+  MILLRACE_CHECK(request.overwrite || runtime::kind_of(beside) == runtime::PathKind::missing || old.files == tokenizer_files.files,
+                 ExitCode::usage, "millrace data", "{} exists already and has {}; --overwrite replaces it", beside,
+                 old.empty()
+                     ? "no tokenizer"
+                     : fmt::format("another tokenizer (hash {}, expected {})", old.vocabulary_hash(), tokenizer_files.vocabulary_hash()));
   double seconds = 0;
   {
     ProgressBar bar(total);
@@ -30,11 +40,15 @@ int tokenize_data(const TokenizeRequest& request) {
                             [&](const runtime::TokenizeProgress& progress) { bar.show(progress.bytes); });
     seconds = bar.seconds();
   }
+  // A token file without its tokenizer is harmless, one beside another tokenizer is not.
+  if (old.files != tokenizer_files.files) runtime::remove_tree(beside);
   writer.finish();
+  if (old.files != tokenizer_files.files) runtime::write_tokenizer_folder(beside, tokenizer_files);
   fmt::print("{}: {} tokens of {} bits in {}, from {} of {} files in {} ({:.1f} MB/s)\n", fmt::join(writer.paths(), ", "), writer.tokens(),
              8 * writer.width(), counted(writer.documents(), "document"), runtime::bytes_text(total), files.size(),
              runtime::duration_text(seconds), seconds > 0 ? static_cast<double>(total) / seconds / 1e6 : 0.0);
   fmt::print("ids are below {}: model.vocab_size = {} or more\n", tokenizer->vocabulary(), tokenizer->vocabulary());
+  fmt::print("tokenizer  {} (hash {}), from which runs with this data copy it\n", beside, tokenizer_files.vocabulary_hash());
   if (request.options.end_of_document) fmt::print("documents end with token {}\n", *tokenizer->end_of_document());
   return 0;
 }

@@ -1,8 +1,6 @@
 #include "tools/commands/trained_model.hpp"
 
-#include <algorithm>
 #include <filesystem>
-#include <string_view>
 
 #include "actors/jobs/run_setup.hpp"
 #include "actors/setup/parameters_text.hpp"
@@ -14,7 +12,6 @@
 #include "layers/formats/config_file.hpp"
 #include "layers/formats/llmc_file.hpp"
 #include "layers/models/model.hpp"
-#include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/found_checkpoint.hpp"
@@ -30,37 +27,11 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-TrainedModel from_checkpoint(const std::string& path, const char* component) {
-  const auto reader = open_checkpoint(path, component);
-  TrainedModel found;
-  found.checkpoint = reader.folder();
-  found.model = model_of(reader, component);
-  found.identity = reader.meta().identity;
-  const auto run =
-      is_run_directory(path) ? fs::path(path) : fs::absolute(fs::path(found.checkpoint)).lexically_normal().parent_path().parent_path();
-  if (is_file(run / "run.toml")) found.run = run.string();
-  return found;
-}
-
 /// What a model's tokens are compressed by: --tokenizer, or what its run used, or the tokenizer in its folder; empty if none is known.
 std::string compression_of(const TrainedModel& model, const Arguments& arguments) {
   if (arguments.given("tokenizer")) return arguments.text("tokenizer");
-  if (!model.run.empty()) return actors::compression_source(data_of_run(model), "");
+  if (!model.run.empty()) return actors::compression_source(configuration_of_run(model).data, "");
   return model.folder;
-}
-
-/// Whether the model was trained on text, so in the byte vocabulary; if that is not recorded, whether the vocabulary size suggests it.
-bool byte_vocabulary(const TrainedModel& model) {
-  if (!model.run.empty()) return !data_of_run(model).text.empty();
-  // Tables are padded to round numbers at most: 512 ids have no other use for the 255 beyond the bytes.
-  return model.model.vocab_size >= runtime::ByteTokenizer::vocabulary && model.model.vocab_size <= 512;
-}
-
-bool has_tokenizer(const fs::path& folder) {
-  if (is_file(folder)) return false;  // llm.c's model file
-  if (is_file(folder / "tokenizer.json") || is_file(folder / "tokenizer.model")) return true;
-  const auto names = runtime::list_directory(folder.string());
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.ends_with(".tiktoken"); });
 }
 
 }  // namespace
@@ -78,8 +49,8 @@ std::vector<Option> with_model_options(std::vector<Option> options) {
        .offer = offer_folders},
       {.name = "tokenizer",
        .value = "PATH",
-       .help = "tokenizer.json, a .model or .tiktoken file, a folder, or byte. Default: the model folder's, or byte for a model that was "
-               "trained on bytes.",
+       .help = "tokenizer.json, a .model or .tiktoken file, a folder, or byte. Default: that of the run or of the model's folder, or byte "
+               "for a model that was trained on bytes.",
        .offer = offer_files | offer_folders},
       {.name = "dtype", .value = "TYPE", .help = "Compute dtype. Default: the checkpoint's, else fp32.", .choices = {"fp32", "bf16"}},
       {.name = "ranks", .value = "R", .help = "Ranks of the pipeline. Default: one per process."},
@@ -92,12 +63,24 @@ std::vector<Option> with_model_options(std::vector<Option> options) {
   return options;
 }
 
+TrainedModel checkpointed_model(const std::string& path, const char* component) {
+  const auto reader = open_checkpoint(path, component);
+  TrainedModel found;
+  found.checkpoint = reader.folder();
+  found.model = model_of(reader, component);
+  found.identity = reader.meta().identity;
+  const auto run =
+      is_run_directory(path) ? fs::path(path) : fs::absolute(fs::path(found.checkpoint)).lexically_normal().parent_path().parent_path();
+  if (is_file(run / "run.toml")) found.run = run.string();
+  return found;
+}
+
 TrainedModel find_model(const Arguments& arguments, const char* component) {
   MILLRACE_CHECK(arguments.given("model") != arguments.given("checkpoint"), ExitCode::usage, component, "{}, expected one of them",
                  arguments.given("model") ? "--model and --checkpoint are both given" : "neither --model nor --checkpoint is given");
-  if (arguments.given("checkpoint")) return from_checkpoint(arguments.text("checkpoint"), component);
+  if (arguments.given("checkpoint")) return checkpointed_model(arguments.text("checkpoint"), component);
   const std::string path = arguments.text("model");
-  if (is_run_directory(path) || is_checkpoint(path)) return from_checkpoint(path, component);
+  if (is_run_directory(path) || is_checkpoint(path)) return checkpointed_model(path, component);
   std::error_code error;
   if (!layers::is_llmc_file(path)) {
     MILLRACE_CHECK(!is_file(path), ExitCode::model, component, "{}: a file, expected a model folder or llm.c's file of a GPT-2", path);
@@ -114,13 +97,13 @@ TrainedModel find_model(const Arguments& arguments, const char* component) {
   return found;
 }
 
-runtime::DataConfig data_of_run(const TrainedModel& model) {
+configs::RunConfig configuration_of_run(const TrainedModel& model) {
   if (model.run.empty()) return {};
   configs::LoadRequest request;
   request.complete = false;
   request.files = {runtime::join_path(model.run, "run.toml")};
-  request.overrides = {"model.from=", "model.preset="};  // the file has all sizes, and the folder may be gone
-  return configs::load(request).config.data;
+  request.overrides = {"model.preset="};  // the file has all sizes, and the folder of model.from may be gone: it is not read
+  return configs::load(request).config;
 }
 
 actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments, const actors::Session& session, std::int64_t rows,
@@ -143,26 +126,6 @@ actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments,
   request.pipeline.layout = arguments.text("layout");
   request.train.microbatches = 2 * request.pipeline.ranks;  // determines the channels' depth, and so how many are in flight
   return job;
-}
-
-NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* component) {
-  std::string path = arguments.text("tokenizer");
-  if (path.empty()) {
-    MILLRACE_CHECK(!arguments.given("tokenizer"), ExitCode::usage, component, "--tokenizer is empty, expected a path or byte");
-    if (!model.folder.empty() && has_tokenizer(model.folder)) path = model.folder;
-    if (path.empty() && byte_vocabulary(model)) path = "byte";
-    MILLRACE_CHECK(!path.empty(), ExitCode::usage, component, "the tokenizer of {} is not known: {}; name it with --tokenizer PATH",
-                   model.path(),
-                   model.run.empty() ? fmt::format("it has no tokenizer.json, tokenizer.model or .tiktoken, and {} ids are not those of "
-                                                   "bytes (257 to 512)",
-                                                   model.model.vocab_size)
-                                     : model.run + " was not trained on text");
-  }
-  NamedTokenizer found;
-  found.name = path;
-  found.bytes = path == "byte";
-  found.tokenizer = runtime::open_tokenizer(path);
-  return found;
 }
 
 std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {

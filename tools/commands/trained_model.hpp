@@ -3,14 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "actors/jobs/forward_job.hpp"
 #include "actors/setup/session.hpp"
+#include "configs/run_config.hpp"
 #include "layers/model_config.hpp"
-#include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/train_config.hpp"
 #include "tools/commands/command.hpp"
 
@@ -35,23 +34,16 @@ struct TrainedModel {
 /// Errors: Error(usage) unless exactly one of --model and --checkpoint was given, Error(model), Error(checkpoint).
 [[nodiscard]] TrainedModel find_model(const Arguments& arguments, const char* component);
 
-/// The data on which the run of a model's checkpoint was trained; empty without a run.
-[[nodiscard]] runtime::DataConfig data_of_run(const TrainedModel& model);
+/// The same for a run directory or a checkpoint alone.
+[[nodiscard]] TrainedModel checkpointed_model(const std::string& path, const char* component);
+
+/// The description of the run of a model's checkpoint; defaults without a run.
+[[nodiscard]] configs::RunConfig configuration_of_run(const TrainedModel& model);
 
 /// The job of a model with rows of `sequence` tokens. The options set ranks (default: one per process), layout, dtype (default: the
 /// checkpoint's, else fp32) and threads (default: 0, chosen by run_job).
 [[nodiscard]] actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments, const actors::Session& session,
                                         std::int64_t rows, std::int64_t sequence);
-
-/// A tokenizer and its name in messages.
-struct NamedTokenizer {
-  std::unique_ptr<runtime::Tokenizer> tokenizer;
-  std::string name;
-  bool bytes = false;  // the byte vocabulary
-};
-/// The tokenizer of --tokenizer; by default that of the model's folder, else the byte vocabulary if the run was trained on text or,
-/// without a run, if the model has 257 to 512 ids. Errors: Error(usage) if the tokenizer of the model is unknown, Error(data).
-[[nodiscard]] NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* component);
 
 /// "llama | 46.2k parameters | 4 layers, hidden 32, vocabulary 257 | fp32 | 2 ranks, E t*2 | t*2 H": a line for the user.
 [[nodiscard]] std::string describe(const TrainedModel& model, const actors::ForwardJob& job);

@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/check.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
+#include "runtime/data/tokenizers/tokenizer_files.hpp"
+#include "tests/support/paths.hpp"
+#include "tests/tools/run_command.hpp"
+#include "tests/tools/text.hpp"
+#include "tests/tools/trained_run.hpp"
+
+// The way of a tokenizer: from `data tokenize` or a model's folder into the run directory, and from there into exports and `generate`.
+namespace millrace::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+std::string tokenizer(const std::string& name) { return source_path("tests/golden/tokenizers/" + name); }
+
+/// A folder with token files of a tokenizer of 1401 ids.
+class TokenizerTravel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "one two three four five, and then some more words\n";
+    folder_.write("in.txt", text);
+    ASSERT_EQ(tokenize(tokenizer("gpt2.json"), {}).code, 0);
+  }
+
+  [[nodiscard]] CommandResult tokenize(const std::string& by, const Words& more) const {
+    return run_millrace(joined({"data", "tokenize", "--tokenizer", by, "--out", folder_ / "tokens", folder_ / "in.txt"}, more));
+  }
+  [[nodiscard]] CommandResult train(const Words& more) const {
+    return run_millrace(joined({"train", "configs/runs/tiny.toml", "data.text=", "data.tokens=" + (folder_ / "tokens"), "model.preset=",
+                                "model.family=llama", "model.vocab_size=1401", "model.hidden_size=16", "model.intermediate_size=24",
+                                "model.layers=2", "model.heads=2", "model.kv_heads=2", "train.steps=1", "train.warmup_steps=1",
+                                "train.threads=1", "sample.tokens=0", "evaluate.batches=1", "run.directory=" + (folder_ / "run")},
+                               more));
+  }
+  [[nodiscard]] std::string file(const std::string& path) const { return read_file(folder_ / path); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TokenizerTravel, FromATokenFileToTheRunAndItsExport) {
+  EXPECT_EQ(file("tokens.tokenizer/tokenizer.json"), read_file(tokenizer("gpt2.json")));
+  const auto trained = train({});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(file("run/tokenizer/tokenizer.json"), read_file(tokenizer("gpt2.json")));
+  EXPECT_FALSE(fs::exists(folder_ / "run/tokenizer.tmp"));
+  const auto exported = run_millrace({"ckpt", "export-hf", folder_ / "run", folder_ / "hf"});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  expect_parts(exported.out, {"tokenizer: tokenizer.json of " + (folder_ / "run/tokenizer")});
+  EXPECT_EQ(file("hf/tokenizer.json"), read_file(tokenizer("gpt2.json")));
+  // What AutoTokenizer needs beside it.
+  const auto config = Json::parse(file("hf/tokenizer_config.json"));
+  EXPECT_EQ(config["tokenizer_class"], "PreTrainedTokenizerFast");
+  EXPECT_EQ(config["eos_token"], "<|endoftext|>");
+  ASSERT_EQ(run_millrace({"convert", folder_ / "hf", folder_ / "converted"}).code, 0);
+  EXPECT_EQ(file("converted/tokenizer_config.json"), file("hf/tokenizer_config.json"));
+  std::string text;
+  for (const std::string from : {"run", "run/checkpoints/step-00000001", "hf", "converted"}) {
+    const auto written = run_millrace(
+        {"generate", "--model", folder_ / from, "--prompt", "one two", "--tokens", "4", "--temperature", "0", "--threads", "1"});
+    EXPECT_EQ(written.code, 0) << written.err;
+    if (text.empty()) text = written.out;
+    EXPECT_EQ(written.out, text) << from;
+  }
+  EXPECT_FALSE(text.empty());
+  // A model trained on: its folder brings the tokenizer, and the data name none.
+  fs::remove_all(folder_ / "tokens.tokenizer");
+  const auto further = train({"model.from=" + (folder_ / "hf"), "run.directory=" + (folder_ / "further")});
+  ASSERT_EQ(further.code, 0) << further.err;
+  EXPECT_EQ(file("further/tokenizer/tokenizer_config.json"), file("hf/tokenizer_config.json"));
+}
+
+TEST_F(TokenizerTravel, NothingIsReplacedBySurprise) {
+  ASSERT_EQ(train({}).code, 0);
+  const auto hash = runtime::read_tokenizer_files(tokenizer("gpt2.json")).vocabulary_hash();
+  const auto other = runtime::read_tokenizer_files(tokenizer("qwen2.json")).vocabulary_hash();
+  // The token file's tokenizer.
+  fs::remove(folder_ / "tokens.bin");
+  fs::remove(folder_ / "tokens.idx");
+  expect_failure(tokenize(tokenizer("qwen2.json"), {}), ExitCode::usage,
+                 {"tokens.tokenizer exists already and has another tokenizer", hash, other, "--overwrite"});
+  EXPECT_FALSE(fs::exists(folder_ / "tokens.bin"));
+  ASSERT_EQ(tokenize(tokenizer("gpt2.json"), {}).code, 0);
+  // The run's.
+  fs::copy_file(tokenizer("qwen2.json"), folder_ / "tokens.tokenizer/tokenizer.json", fs::copy_options::overwrite_existing);
+  expect_failure(train({}), ExitCode::data, {"run/tokenizer (hash " + hash + ")", "tokens.tokenizer (hash " + other + ")", "remove"});
+  EXPECT_EQ(file("run/tokenizer/tokenizer.json"), read_file(tokenizer("gpt2.json")));
+  // The same vocabulary and another file beside it: the run goes on and says so.
+  fs::copy_file(tokenizer("gpt2.json"), folder_ / "tokens.tokenizer/tokenizer.json", fs::copy_options::overwrite_existing);
+  folder_.write("tokens.tokenizer/generation_config.json", "{}");
+  const auto warned = train({});
+  EXPECT_EQ(warned.code, 0) << warned.err;
+  expect_parts(warned.err, {"other files beside the same vocabulary", "generation_config.json", "the run's own stay"});
+  EXPECT_FALSE(fs::exists(folder_ / "run/tokenizer/generation_config.json"));
+}
+
+TEST_F(TokenizerTravel, TokenFilesWithoutATokenizer) {
+  fs::remove_all(folder_ / "tokens.tokenizer");
+  ASSERT_EQ(train({}).code, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "run/tokenizer"));
+  expect_failure(run_millrace({"generate", "--model", folder_ / "run", "--prompt", "a"}), ExitCode::usage,
+                 {"was trained on token files without a tokenizer beside them", "--tokenizer PATH"});
+  const auto exported = run_millrace({"ckpt", "export-hf", folder_ / "run", folder_ / "hf"});
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  expect_parts(exported.out, {"tokenizer: none"});
+  // One folder for all token files of a folder; an older run finds it later.
+  fs::create_directory(folder_ / "tokenizer");
+  fs::copy_file(tokenizer("gpt2.json"), folder_ / "tokenizer/tokenizer.json");
+  EXPECT_EQ(run_millrace({"generate", "--model", folder_ / "run", "--prompt", "a", "--tokens", "1", "--threads", "1"}).code, 0);
+  ASSERT_EQ(train({}).code, 0);
+  EXPECT_EQ(file("run/tokenizer/tokenizer.json"), read_file(tokenizer("gpt2.json")));
+}
+
+TEST(Tokenizer, OfBytesIsExportedAsOneOfBytePairs) {
+  const auto& run = TrainedRun::get();
+  const auto exported = runtime::open_tokenizer(run.exported()), bytes = runtime::open_tokenizer("byte");
+  std::string all;
+  for (int i = 0; i < 256; ++i) all.push_back(static_cast<char>(i));
+  for (const std::string& text : {all, std::string("Grüße <|endoftext|>\n\n  x")}) {
+    std::vector<std::int32_t> one, other;
+    exported->encode(text, one);
+    bytes->encode(text, other);
+    EXPECT_EQ(one, other);
+    EXPECT_EQ(exported->decode(one), text);
+  }
+  EXPECT_EQ(exported->end_of_document(), bytes->end_of_document());
+  EXPECT_EQ(exported->vocabulary(), bytes->vocabulary());
+}
+
+TEST(Tokenizer, FilesOfAPath) {
+  const TemporaryFolder folder;
+  folder.write("a/tokenizer.json", "{}");
+  folder.write("a/tokenizer.model", "x");
+  folder.write("a/tokenizer_config.json", "{}");
+  folder.write("a/model.safetensors", "w");
+  folder.write("b/vocab.json", "{}");
+  folder.write("b/merges.txt", "");
+  folder.write("c/generation_config.json", "{}");
+  const auto names = [](const runtime::TokenizerFiles& files) {
+    Words found;
+    for (const auto& [name, text] : files.files) found.push_back(name);
+    return found;
+  };
+  EXPECT_EQ(names(runtime::read_tokenizer_files(folder / "a")), (Words{"tokenizer.json", "tokenizer.model", "tokenizer_config.json"}));
+  EXPECT_EQ(names(runtime::read_tokenizer_files(folder / "a/tokenizer.model")), (Words{"tokenizer.model", "tokenizer_config.json"}));
+  EXPECT_EQ(names(runtime::read_tokenizer_files(folder / "b")), (Words{"merges.txt", "vocab.json"}));
+  EXPECT_TRUE(runtime::read_tokenizer_files(folder / "c").empty());
+  EXPECT_TRUE(runtime::read_tokenizer_files(folder / "d").empty());
+  EXPECT_EQ(names(runtime::read_tokenizer_files(tokenizer("sentence_bpe.model"))), (Words{"tokenizer.model"}));
+}
+
+}  // namespace
+}  // namespace millrace::tests

@@ -1,0 +1,61 @@
+#include "tools/commands/model_tokenizer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/jobs/run_tokenizer.hpp"
+#include "kernels/base/check.hpp"
+#include "runtime/data/byte_tokenizer.hpp"
+#include "runtime/io/file_system.hpp"
+
+namespace millrace::tools {
+namespace {
+
+/// Whether the vocabulary's size suggests bytes, where nothing records it.
+bool suggests_bytes(const TrainedModel& model) {
+  // Tables are padded to round numbers at most: 512 ids have no other use for the 255 beyond the bytes.
+  return model.run.empty() && model.model.vocab_size >= runtime::ByteTokenizer::vocabulary && model.model.vocab_size <= 512;
+}
+
+runtime::TokenizerFiles files_of(const TrainedModel& model) {
+  if (!model.run.empty()) return tokenizer_of_run(model);
+  auto files = model.folder.empty() ? runtime::TokenizerFiles{} : runtime::read_tokenizer_files(model.folder);
+  return files.empty() && suggests_bytes(model) ? runtime::byte_tokenizer_files() : files;
+}
+
+}  // namespace
+
+runtime::TokenizerFiles tokenizer_of_run(const TrainedModel& model) {
+  if (model.run.empty()) return {};
+  auto kept = runtime::read_tokenizer_files(actors::tokenizer_folder(model.run));
+  if (!kept.empty()) return kept;
+  const auto run = configuration_of_run(model);
+  if (!run.data.text.empty()) return runtime::byte_tokenizer_files();
+  try {
+    return actors::find_run_tokenizer(run.data, run.model_from).files;
+  } catch (const Error&) {
+    return {};  // the data need not be on this machine
+  }
+}
+
+NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* component) {
+  NamedTokenizer found;
+  const std::string path = arguments.text("tokenizer");
+  MILLRACE_CHECK(!path.empty() || !arguments.given("tokenizer"), ExitCode::usage, component,
+                 "--tokenizer is empty, expected a path or byte");
+  found.files = path.empty() ? files_of(model) : runtime::read_tokenizer_files(path);
+  MILLRACE_CHECK(
+      !path.empty() || !found.files.empty(), ExitCode::usage, component,
+      "the tokenizer of {} is not known: {}; name it with --tokenizer PATH", model.path(),
+      model.run.empty()
+          ? fmt::format("it has no tokenizer.json, tokenizer.model or .tiktoken, and {} ids are not those of "
+                        "bytes (257 to 512)",
+                        model.model.vocab_size)
+          : fmt::format("{} was trained on token files without a tokenizer beside them, and has no folder tokenizer", model.run));
+  found.bytes = runtime::is_byte_vocabulary(found.files);
+  found.name = found.bytes ? "byte" : path.empty() ? found.files.source : path;
+  found.tokenizer = runtime::open_tokenizer(found.name);
+  return found;
+}
+
+}  // namespace millrace::tools

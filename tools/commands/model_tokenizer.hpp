@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/data/tokenizers/tokenizer.hpp"
+#include "runtime/data/tokenizers/tokenizer_files.hpp"
+#include "tools/commands/trained_model.hpp"
+
+namespace millrace::tools {
+
+/// A tokenizer and its name in messages.
+struct NamedTokenizer {
+  std::unique_ptr<runtime::Tokenizer> tokenizer;
+  std::string name;                    // as it was given, or found
+  bool bytes = false;                  // the byte vocabulary
+  runtime::TokenizerFiles files = {};  // with what lies beside the vocabulary
+};
+
+/// The tokenizer of --tokenizer. By default that of the model: for a checkpoint the one that its run kept, or that lies beside the run's
+/// token files or in the folder of its model.from; for a model's folder the one in it; the byte vocabulary if the run was trained on text
+/// or, without a run, if the model has 257 to 512 ids. Errors: Error(usage) if the tokenizer of the model is unknown, Error(data).
+[[nodiscard]] NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& arguments, const char* component);
+
+/// The tokenizer of a checkpoint's run, as find_tokenizer() looks for it; nothing if it is not known, or if there is no run.
+[[nodiscard]] runtime::TokenizerFiles tokenizer_of_run(const TrainedModel& model);
+
+}  // namespace millrace::tools
