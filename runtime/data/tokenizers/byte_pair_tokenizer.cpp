@@ -193,6 +193,11 @@ class BytePairTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override { run(text, ids, true); }
   void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const override { run(text, ids, false); }
 
+  void encode_after_special(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    run(text, ids, !model_.spaces.prepend_once);
+  }
+  [[nodiscard]] std::vector<SpecialToken> special_tokens() const override { return model_.special; }
+
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
     for (const std::int32_t id : ids) {

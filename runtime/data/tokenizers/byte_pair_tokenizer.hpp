@@ -51,8 +51,9 @@ struct BytePairModel {
   bool nfc = false;                                     // apply normalisation form C first
   bool prefix_space = false;                            // prepend a space to a text that does not begin with one
   SpaceRule spaces;
-  AddedTokens added;             // matched in the text before normalisation
-  AddedTokens added_normalized;  // matched after normalisation
+  AddedTokens added;                             // matched in the text before normalisation
+  AddedTokens added_normalized;                  // matched after normalisation
+  std::vector<Tokenizer::SpecialToken> special;  // in any order
   std::optional<std::int32_t> begin_of_document, end_of_document, padding;
 };
 

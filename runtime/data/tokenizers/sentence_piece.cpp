@@ -44,11 +44,14 @@ class SentencePiece final : public Tokenizer {
     model->texts = std::move(texts_);
     model->spelled = std::move(spelled_);
     model->padding = padding();
+    model->special = special_;
     model->bytes = bytes_;
     model->begin_of_document = begin_of_document();
     model->end_of_document = end_of_document();
     return make_byte_pair_tokenizer(std::move(*model));
   }
+
+  [[nodiscard]] std::vector<SpecialToken> special_tokens() const override { return special_; }
 
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
@@ -82,6 +85,7 @@ class SentencePiece final : public Tokenizer {
     const std::string& piece = first_.IdToPiece(id);
     if (first_.IsControl(id) || first_.IsUnknown(id)) {
       spelled_[id] = {piece, true};
+      special_.push_back({piece, id});
       return {};
     }
     if (first_.IsByte(id)) {
@@ -119,6 +123,7 @@ class SentencePiece final : public Tokenizer {
   sentencepiece::SentencePieceProcessor rest_;   // for the text after a cut: the same model without the prepended space
   std::vector<std::string> texts_;
   std::unordered_map<std::int32_t, Spelling> spelled_;  // of special tokens
+  std::vector<SpecialToken> special_;
   std::array<std::int32_t, 256> bytes_{};
   bool has_prefix_ = false;
 };

@@ -35,6 +35,17 @@ class Tokenizer {
   /// By default what decode() gives, with a byte that is not UTF-8 written as "<0xE2>".
   [[nodiscard]] virtual Spelling spelling(std::int32_t id) const;
 
+  /// A token that chat templates write by its text, such as "<|im_end|>", and the white space beside it that belongs to it.
+  struct SpecialToken {
+    std::string text;
+    std::int32_t id = 0;
+    bool strips_left = false, strips_right = false;
+  };
+  /// The special tokens whose text the tokenizer's file has. encode() does not look for them; encode_with_special() does.
+  [[nodiscard]] virtual std::vector<SpecialToken> special_tokens() const { return {}; }
+  /// Like encode(), for the text after a special token.
+  virtual void encode_after_special(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
+
   /// The token that fills up rows, if the tokenizer's own file says which one that is.
   [[nodiscard]] virtual std::optional<std::int32_t> padding() const noexcept { return std::nullopt; }
 

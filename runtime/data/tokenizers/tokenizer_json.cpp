@@ -232,6 +232,7 @@ class Reader {
     model_.texts[static_cast<std::size_t>(id)] = special ? "" : text_of(content);
     if (special) {
       if (!special_.emplace(content, id).second) token.refuse("expected each special token once");
+      model_.special.push_back({content, id, token.boolean("lstrip").value_or(false), token.boolean("rstrip").value_or(false)});
       return;
     }
     for (const char* key : {"single_word", "lstrip", "rstrip"}) {

@@ -174,4 +174,26 @@ void append_nfc(std::string_view text, std::string& out) {
   out.append(text.substr(copied));
 }
 
+namespace {
+
+template <class Convert>
+std::string in_case(std::string_view text, Convert convert) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const Character character = character_at(text, at);
+    if (character.length == 0) {
+      out += text[at++];
+      continue;
+    }
+    append_character(static_cast<std::uint32_t>(convert(static_cast<utf8proc_int32_t>(character.code))), out);
+    at += character.length;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string upper_case(std::string_view text) { return in_case(text, utf8proc_toupper); }
+std::string lower_case(std::string_view text) { return in_case(text, utf8proc_tolower); }
+
 }  // namespace millrace::runtime

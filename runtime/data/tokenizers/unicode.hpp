@@ -22,6 +22,10 @@ void append_nfc(std::string_view text, std::string& out);
 /// characters of the categories Mn, Mc and Me, in lower case.
 [[nodiscard]] std::string folded_text(std::string_view text);
 
+/// The text in capital or small letters, character by character; bytes that are not UTF-8 stay.
+[[nodiscard]] std::string upper_case(std::string_view text);
+[[nodiscard]] std::string lower_case(std::string_view text);
+
 /// Quick check whether normalisation form C would leave the well-formed text unchanged: true is certain, false may be wrong.
 [[nodiscard]] bool is_surely_nfc(std::string_view text) noexcept;
 
