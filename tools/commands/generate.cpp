@@ -12,6 +12,7 @@
 #include "layers/models/model.hpp"
 #include "runtime/data/tokenizers/streamed_text.hpp"
 #include "runtime/io/file_system.hpp"
+#include "tools/commands/chat_prompt.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/model_tokenizer.hpp"
 #include "tools/commands/terminal.hpp"
@@ -31,34 +32,57 @@ struct GenerationRequest {
   actors::ForwardJob job;
   actors::GenerationSettings settings;
   std::string stop;
+  std::vector<std::int32_t> ends;  // the tokens that end the text
+  std::string chat;                // where the chat template is from, with --chat
   std::vector<std::string> notes;
 };
 
+/// The text of --prompt or --prompt-file; empty if neither is given, as a chat allows that has a file of messages.
 std::string prompt_of(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.given("prompt") != arguments.given("prompt-file"), ExitCode::usage, generate_component,
-                 "{}, expected one of them",
-                 arguments.given("prompt") ? "--prompt and --prompt-file are both given" : "neither --prompt nor --prompt-file is given");
-  if (arguments.given("prompt")) {
+  const bool has_text = arguments.given("prompt"), has_file = arguments.given("prompt-file");
+  const bool may_lack = arguments.given("chat") && arguments.given("messages");
+  MILLRACE_CHECK(!has_text || !has_file, ExitCode::usage, generate_component,
+                 "--prompt and --prompt-file are both given, expected one of them");
+  MILLRACE_CHECK(has_text || has_file || may_lack, ExitCode::usage, generate_component,
+                 "neither --prompt nor --prompt-file is given, expected one of them{}", arguments.given("chat") ? ", or --messages" : "");
+  if (has_text) {
     const auto prompt = arguments.text("prompt");
     MILLRACE_CHECK(!prompt.empty(), ExitCode::usage, generate_component, "--prompt is empty, expected text to continue");
     return prompt;
   }
+  if (!has_file) return {};
   const auto path = arguments.text("prompt-file");
   auto prompt = runtime::read_text_file(path, longest_prompt, ExitCode::data);
   MILLRACE_CHECK(!prompt.empty(), ExitCode::data, generate_component, "{} is empty, expected text to continue", path);
   return prompt;
 }
 
-std::vector<std::int32_t> encode(const NamedTokenizer& tokens, const std::string& prompt, std::int64_t vocabulary) {
-  std::vector<std::int32_t> ids;
-  if (const auto begin = tokens.tokenizer->begin_of_document()) ids.push_back(*begin);
-  tokens.tokenizer->encode(prompt, ids);
+void check_ids(const NamedTokenizer& tokens, const std::vector<std::int32_t>& ids, std::int64_t vocabulary) {
   MILLRACE_CHECK(!ids.empty(), ExitCode::data, generate_component, "{} gives no tokens for the prompt, expected one or more", tokens.name);
   for (const auto id : ids)
     MILLRACE_CHECK(id >= 0 && id < vocabulary, ExitCode::data, generate_component,
                    "the prompt has token {} of the tokenizer {} ({} ids), the model's vocabulary has {}; is it this model's tokenizer?", id,
                    tokens.name, tokens.tokenizer->vocabulary(), vocabulary);
-  return ids;
+}
+
+/// Sets the prompt, and the tokens that end the text.
+void set_prompt(const Arguments& arguments, const std::string& prompt, GenerationRequest& request) {
+  const auto& tokenizer = *request.tokens.tokenizer;
+  auto& ids = request.settings.prompt;
+  if (arguments.given("chat")) {
+    auto chat = chat_prompt(request.tokens, arguments, prompt, generate_component);
+    ids = std::move(chat.ids);
+    request.ends = std::move(chat.ends);
+    request.chat = chat.source;
+    request.notes = std::move(chat.warnings);
+  } else {
+    for (const char* option : {"system", "messages"})
+      MILLRACE_CHECK(!arguments.given(option), ExitCode::usage, generate_component, "--{} without --chat", option);
+    if (const auto begin = tokenizer.begin_of_document()) ids.push_back(*begin);
+    tokenizer.encode(prompt, ids);
+    if (const auto end = tokenizer.end_of_document()) request.ends.push_back(*end);
+  }
+  check_ids(request.tokens, ids, request.model.model.vocab_size);
 }
 
 /// The number of tokens that fit after the prompt. The last generated token is never an input.
@@ -94,7 +118,7 @@ GenerationRequest generation_request(const Arguments& arguments, const actors::S
   request.model = find_model(arguments, generate_component);
   request.tokens = find_tokenizer(request.model, arguments, generate_component);
   auto& settings = request.settings;
-  settings.prompt = encode(request.tokens, prompt, request.model.model.vocab_size);
+  set_prompt(arguments, prompt, request);
   settings.tokens = fitting(request, arguments.integer("tokens", 1, 1 << 24));
   settings.sampling.temperature = temperature_of(arguments);
   settings.sampling.top_k = arguments.integer("top-k", 0, 1 << 30);
@@ -122,6 +146,7 @@ void write(actors::Session& session, GenerationRequest& request) {
     print_warnings(request.model.warnings);
     print_warnings(request.notes);
     fmt::print(stderr, "model     {}\n", describe(request.model, request.job));
+    if (!request.chat.empty()) fmt::print(stderr, "chat      by {}\n", request.chat);
     fmt::print(stderr, "prompt    {} of {} ({} of the model's {} ids)\n", counted(settings.prompt.size(), "token"), request.tokens.name,
                std::min(tokenizer.vocabulary(), request.model.model.vocab_size), request.model.model.vocab_size);
   }
@@ -132,8 +157,8 @@ void write(actors::Session& session, GenerationRequest& request) {
   const char* why = "as many as expected";
   settings.token = [&](std::int32_t token) {
     ++written;
-    if (token == tokenizer.end_of_document()) {
-      why = "the end of the document";
+    if (std::find(request.ends.begin(), request.ends.end(), token) != request.ends.end()) {
+      why = token == tokenizer.end_of_document() ? "the end of the document" : "the end of the turn";
       return false;
     }
     if (const auto ready = text.add(token); !ready.empty()) put(ready);
@@ -164,6 +189,13 @@ Command generate_command() {
           .options = with_model_options(
               {{.name = "prompt", .value = "TEXT", .help = "The text to continue."},
                {.name = "prompt-file", .value = "FILE", .help = "A file with the text to continue.", .offer = offer_files},
+               {.name = "chat", .help = "Answer as a chat: the prompt is a user's message, written by the tokenizer's chat template."},
+               {.name = "system", .value = "TEXT", .help = "With --chat: the system message."},
+               {.name = "messages",
+                .value = "FILE",
+                .help = "With --chat: a JSON file with a list of messages (role and content), before that of the prompt; or an object with "
+                        "messages, tools and other variables of the template.",
+                .offer = offer_files},
                {.name = "tokens",
                 .value = "N",
                 .help = "Write at most this many. The end of the document ends the text too.",
