@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "kernels/base/check.hpp"
-#include "runtime/data/dataset.hpp"
+#include "runtime/data/run_files.hpp"
 #include "runtime/io/file_system.hpp"
 
 namespace millrace::actors {
@@ -37,7 +37,9 @@ bool may_differ(const std::string& folder, const TokenizerFiles& first) {
 TokenizerFiles of_token_files(const runtime::DataConfig& data, std::vector<std::string>& warnings) {
   TokenizerFiles first;
   std::string last;  // the folder that was looked at last
-  for (const auto& file : runtime::data_files(data)) {
+  std::vector<runtime::DataFile> files;
+  for (const auto& source : runtime::list_run_files(data).sources) files.insert(files.end(), source.files.begin(), source.files.end());
+  for (const auto& file : files) {
     const auto folder = folder_for(file.path);
     if (folder == std::exchange(last, folder) || (!first.empty() && !may_differ(folder, first))) continue;
     auto found = runtime::read_tokenizer_files(folder);

@@ -32,8 +32,9 @@ struct JudgedCosts {
 /// The costs of a model's parts from samples that `measure` takes, the same parts each time. The medians of one measurement, if they can
 /// be believed; otherwise up to three further ones are taken, and the least of all samples. They are believed if
 ///
-///     processor time    no more than a tenth of the time of the samples taken was none of the computing threads: nothing else had the
-///     cores backward          of every part, B takes between half of I + W and one and a half of it: it does the same work
+///     processor time    the samples took at most 1.15 times that of the threads that compute: nothing else had the cores
+///
+///     backward          of every part, B takes between half of I + W and one and a half of it: it does the same work
 ///
 /// Otherwise `doubt` says which of the two fails, with the numbers.
 [[nodiscard]] JudgedCosts judge_costs(const std::function<std::vector<PartSamples>()>& measure);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -41,11 +42,11 @@ class ChoiceFile::Reader {
       const std::size_t first = at_;
       one();
       const std::size_t size = 2 * (at_ - first);
-      require(static_cast<std::int64_t>(size) == declared_ && declared_ <= longest,
-              "{} bytes, but its header says {} (longest example: {})", size, declared_, longest);
+      require(static_cast<std::int64_t>(size) == declared_ && declared_ <= longest, "{}, but its header says {} (longest example: {})",
+              byte_count(size), declared_, longest);
     }
-    MILLRACE_CHECK(2 * at_ == bytes_.size(), ExitCode::data, "data", "{}: {} bytes follow the last of {} examples", path_,
-                   bytes_.size() - 2 * at_, examples);
+    MILLRACE_CHECK(2 * at_ == bytes_.size(), ExitCode::data, "data", "{}: {} after the last of {}, expected the file to end there", path_,
+                   byte_count(bytes_.size() - 2 * at_), counted(examples, "example"));
   }
 
  private:

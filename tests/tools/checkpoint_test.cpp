@@ -158,7 +158,7 @@ TEST_F(CheckpointCommand, ExpertsOfSeveralWritersAreThoseOfOne) {
     save(10, writers);
     const auto verified = run_millrace({"ckpt", "verify", run_}), hashed = run_millrace({"ckpt", "hash", run_});
     EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
-    expect_parts(verified.out, {"tensors in " + std::to_string(writers) + " files"});
+    expect_parts(verified.out, {fmt::format("tensors in {} file", writers)});
     if (hash.empty()) hash = hashed.out;
     EXPECT_EQ(hashed.out, hash);
     ASSERT_EQ(run_millrace({"ckpt", "export-hf", run_, out}).code, 0);

@@ -61,6 +61,11 @@ class DataIdentity : public ::testing::Test {
                                runtime::Commit{manifest.meta.step, manifest.epoch, text.size(), runtime::hash_of(text)}.text());
     }
     std::filesystem::remove_all(directory + "/data");
+    auto description = read_file(directory + "/run.toml");
+    const std::string key = "data.held_out = ";
+    const auto value = description.find(key) + key.size();
+    description.replace(value, description.find('\n', value) - value, held_out);
+    runtime::write_text_file(directory + "/run.toml", description);
   }
 
   TemporaryFolder folder_;

@@ -97,8 +97,8 @@ TEST(ChoiceFile, HasAsManyExamplesAsItSays) {
   expect_refused(File{{}}, {"0 examples, expected one or more"});
   expect_refused(File{{first_example}, 20240522, 1, 2}, {"example 1: the file ends in it, at 1052 bytes"});
   expect_refused(File{{first_example, second_example}, 20240522, 1, 1},
-                 {std::to_string(2 * second_example.size()) + " bytes follow the last of 1 examples"});
-  expect_refused(File{{first_example}}.bytes() + '\0', {"1 bytes follow the last of 1 examples"});
+                 {std::to_string(2 * second_example.size()) + " bytes after the last of 1 example, expected the file to end there"});
+  expect_refused(File{{first_example}}.bytes() + '\0', {"1 byte after the last of 1 example"});
 }
 
 TEST(ChoiceFile, EndsAtNoPlaceWithinAnExample) {

@@ -90,7 +90,7 @@ TEST(TokenFile, RefusesHostileFiles) {
   const std::vector<HostileFile> table = {
       {"empty", "", "empty, expected tokens"},
       {"odd", "abc", "3 bytes, expected an even number"},
-      {"one byte", "a", "1 bytes, expected an even number"},
+      {"one byte", "a", "1 byte, expected an even number"},
       {"header cut off", header(20240520, 1, 3).substr(0, 1000), "expected llm.c's header"},
       {"magic alone", header(20240801, 7, 3).substr(0, 4), "expected llm.c's header"},
       {"wrong version", header(20240520, 7, 3) + three, "version 7, expected 1"},
