@@ -127,9 +127,10 @@ TEST_F(Trackers, SendEachRecordOnceToAim) {
 TEST_F(Trackers, FollowAFileUntilTheLastStep) {
   const std::string run = folder_ / "run";
   const std::string line = "cd " + source_path() + " && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/tools/trackers RECORDED_CALLS='" +
-                           (folder_ / "calls") + "' sh -c 'python3 tools/trackers/to_wandb.py \"" + run + "\" --interval 0.05 & " +
-                           "until grep -q evaluation_loss \"" + (folder_ / "calls") + "\" 2> /dev/null; do sleep 0.05; done; " + "cp \"" +
-                           (folder_ / "whole") + "\" \"" + run + "/new\" && mv \"" + run + "/new\" \"" + run + "/metrics.jsonl\"; wait'";
+                           (folder_ / "calls") + "' timeout 100 sh -c 'python3 tools/trackers/to_wandb.py \"" + run +
+                           "\" --interval 0.05 & " + "until grep -q evaluation_loss \"" + (folder_ / "calls") +
+                           "\" 2> /dev/null; do sleep 0.05; done; " + "cp \"" + (folder_ / "whole") + "\" \"" + run + "/new\" && mv \"" +
+                           run + "/new\" \"" + run + "/metrics.jsonl\"; wait'";
   folder_.write("whole", head + step_line(1, "2.5") + step_line(2, "2.25") + evaluation + step_line(3, "1.5"));
   folder_.write("run/metrics.jsonl", head + step_line(1, "2.5") + step_line(2, "2.25") + evaluation + "{\"step\":3,\"lo");
   ASSERT_EQ(std::system(line.c_str()), 0);

@@ -49,7 +49,7 @@ Value items(const Value& subject, Arguments&, Context& context) {
     if (subject.as_mapping() == nullptr) context.fail(fmt::format("items of {}, expected a mapping", subject.kind()));
     for (const auto& [key, value] : subject.as_mapping()->entries) pairs.push_back(Value::list({Value::text(key), value}, &context));
   }
-  context.spend(2 * pairs.size());
+  context.spend(64 * pairs.size());
   return Value::list(std::move(pairs), &context);
 }
 

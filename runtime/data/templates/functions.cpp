@@ -21,7 +21,7 @@ Value range(Context& context, Arguments& arguments) {
   if (numbers[2] == 0) context.fail("range with the step 0");
   std::vector<Value> out;
   for (std::int64_t at = numbers[0]; numbers[2] > 0 ? at < numbers[1] : at > numbers[1]; at += numbers[2]) {
-    context.spend(16);
+    context.spend(64);
     out.push_back(Value::integer(at));
   }
   return Value::list(std::move(out), &context);

@@ -56,7 +56,7 @@ Value split(const std::string& text, const Arguments& arguments, Context& contex
     from = at + by.size();
   }
   add(std::string_view(text).substr(from));
-  context.spend(16 * parts.size());
+  context.spend(64 * parts.size());
   return Value::list(std::move(parts), &context);
 }
 
@@ -65,6 +65,7 @@ Value split_lines(const std::string& text, Context& context) {
   context.spend(text.size());
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find_first_of("\r\n", at), text.size());
+    context.spend(64);
     lines.push_back(Value::text(text.substr(at, end - at)));
     at = end + (text.compare(end, 2, "\r\n") == 0 ? 2 : 1);
   }

@@ -99,7 +99,7 @@ class JsonWriter {
   JsonWriter(std::int64_t indent, Context& context) : indent_(indent), context_(context) {}
 
   std::string write(const Value& value, std::int64_t level) {
-    context_.spend(1);
+    context_.spend(8);
     if (value.is_none()) return "null";
     if (const auto* boolean = value.as_boolean()) return *boolean ? "true" : "false";
     if (const auto* integer = value.as_integer()) return std::to_string(*integer);
@@ -242,7 +242,7 @@ Value Arguments::get(std::size_t position, std::string_view name, Value otherwis
 }
 
 const Value* find(const Entries& entries, std::string_view key, Context& context) {
-  context.spend(entries.size() / 8);
+  context.spend(entries.size() / 2);
   for (const auto& [name, value] : entries)
     if (name == key) return &value;
   return nullptr;
@@ -258,7 +258,7 @@ std::string text_of(const Value& value, Context& context) {
 }
 
 std::string repr_of(const Value& value, Context& context) {
-  context.spend(1);
+  context.spend(8);
   if (value.is_undefined()) return "Undefined";
   if (value.is_none()) return "None";
   if (const auto* boolean = value.as_boolean()) return *boolean ? "True" : "False";
@@ -285,7 +285,7 @@ std::string repr_of(const Value& value, Context& context) {
 std::string json_of(const Value& value, std::int64_t indent, Context& context) { return JsonWriter(indent, context).write(value, 0); }
 
 bool equal(const Value& left, const Value& right, Context& context) {
-  context.spend(1);
+  context.spend(8);
   if (left.is_number() && right.is_number()) {
     if (left.as_integer() != nullptr && right.as_integer() != nullptr) return *left.as_integer() == *right.as_integer();
     return left.number() == right.number();
@@ -310,7 +310,7 @@ bool equal(const Value& left, const Value& right, Context& context) {
 }
 
 int compare(const Value& left, const Value& right, Context& context) {
-  context.spend(1);
+  context.spend(8);
   if (left.is_number() && right.is_number()) {
     if (left.as_integer() != nullptr && right.as_integer() != nullptr)
       return *left.as_integer() < *right.as_integer() ? -1 : *left.as_integer() > *right.as_integer();
@@ -347,7 +347,7 @@ std::vector<Value> iterate(const Value& value, Context& context) {
   } else {
     context.fail(fmt::format("{} is iterated, expected a list, a mapping or a string", value.kind()));
   }
-  context.spend(out.size());
+  context.spend(16 * out.size());
   return out;
 }
 
