@@ -232,7 +232,8 @@ ConfigFile read_config_file(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
   const auto size = std::filesystem::file_size(file, error);
-  MILLRACE_CHECK(!error, ExitCode::model, config_file_component, "{}: cannot be read: {}", file.string(), error.message());
+  MILLRACE_CHECK(!error, ExitCode::model, config_file_component,
+                 "{}: cannot be read: {}; expected the folder of a model, or its config.json", file.string(), error.message());
   MILLRACE_CHECK(size <= max_file_bytes, ExitCode::model, config_file_component, "{}: {}, expected at most {}", file.string(),
                  byte_count(size), max_file_bytes);
   std::ifstream stream(file, std::ios::binary);

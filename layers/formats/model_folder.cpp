@@ -53,11 +53,11 @@ void check_fixed(const runtime::TensorSource& source, const std::string& name, f
   constexpr const char* component = "layers.model_folder";
   const std::vector<std::int64_t>& shape = source.at(name).shape;
   MILLRACE_CHECK(std::ranges::all_of(shape, [](std::int64_t axis) { return axis == 1; }), ExitCode::model, component,
-                 "{} is [{}], expected a scalar", name, fmt::join(shape, ", "));
+                 "{}: {} is [{}], expected a scalar", source.path(), name, fmt::join(shape, ", "));
   float found = 0;
   source.read(name, std::span(&found, 1));
   MILLRACE_CHECK(kernels::to_bfloat16(found).bits == kernels::to_bfloat16(expected).bits, ExitCode::model, component,
-                 "{} = {}, supported is {}", name, found, expected);
+                 "{}: {} = {}, supported is {}", source.path(), name, found, expected);
 }
 
 /// Throws unless the copy has the bytes of what it repeats.
@@ -65,8 +65,8 @@ void check_copy(const runtime::TensorSource& source, const std::string& copy, co
   constexpr const char* component = "layers.model_folder";
   constexpr std::uint64_t part = std::uint64_t{1} << 20;
   const auto fails = [&](std::string_view what) {
-    fail(ExitCode::model, component, "{} differs from {} in {}, expected a copy: modules that predict further tokens share that table",
-         copy, original, what);
+    fail(ExitCode::model, component, "{}: {} differs from {} in {}, expected a copy: modules that predict further tokens share that table",
+         source.path(), copy, original, what);
   };
   const runtime::FileTensor& one = source.at(copy);
   const runtime::FileTensor& other = source.at(original);

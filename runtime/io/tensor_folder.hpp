@@ -26,6 +26,8 @@ class TensorSource {
   /// Opens a folder, or one .safetensors file.
   explicit TensorSource(const std::string& path, ExitCode code = ExitCode::model);
 
+  /// The folder or file, for messages.
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// In byte order.
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] bool has(std::string_view name) const noexcept { return owner_.find(name) != owner_.end(); }
