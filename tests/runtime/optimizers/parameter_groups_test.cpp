@@ -42,7 +42,8 @@ TEST(ParameterGroups, DecayAsTheySay) {
 
 TEST(ParameterGroups, ReplaceTheScalarsOfAnUpdate) {
   const UpdateScalars scalars{.learning_rate = 0.5, .gradient_scale = 0.25F, .update = 3};
-  const UpdateScalars same = GroupScalars{}.applied_to(scalars), other = GroupScalars{.rate = 0.5, .weight_decay = 0.75}.applied_to(scalars);
+  const UpdateScalars same = GroupScalars{}.applied_to(scalars),
+                      other = GroupScalars{.rate = 0.5, .weight_decay = 0.75}.applied_to(scalars);
   EXPECT_EQ(same.learning_rate, 0.5);
   EXPECT_EQ(same.weight_decay, std::nullopt);
   EXPECT_EQ(other.learning_rate, 0.25);
