@@ -1,8 +1,12 @@
 #include "actors/jobs/data_content.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <iterator>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -73,6 +77,27 @@ std::uint64_t bytes_of(const std::vector<runtime::DataFile>& files) {
   }
   fail(ExitCode::checkpoint, component, "{} belongs to another run: {}{}. Use the old data, or another run.directory", checkpoint.folder(),
        first, others > 0 ? fmt::format(", and {} more files differ", others) : "");
+}
+
+/// "The data have files that the run had not: new.py" or the reverse, with some of the names; empty if the names are the same, or if
+/// those of the run are not known.
+std::string changed_files(const std::vector<runtime::FileContent>& recorded, const std::vector<runtime::DataFile>& files) {
+  if (recorded.empty()) return {};
+  std::set<std::string> before, now;
+  for (const auto& file : recorded) before.insert(file.name);
+  for (const auto& file : files) now.insert(file.name);
+  const auto only_in = [](const std::set<std::string>& those, const std::set<std::string>& others, const char* words) {
+    std::vector<std::string> names;
+    std::ranges::set_difference(those, others, std::back_inserter(names));
+    if (names.empty()) return std::string();
+    constexpr std::size_t shown = 3;
+    const std::size_t more = names.size() - std::min(names.size(), shown);
+    names.resize(names.size() - more);
+    return fmt::format("{}: {}{}", words, fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+  };
+  const auto added = only_in(now, before, "the data have files that the run did not read");
+  const auto removed = only_in(before, now, "the data lack files that the run read");
+  return added + (added.empty() || removed.empty() ? "" : "; ") + removed;
 }
 
 /// Compares file by file, a few at a time, so that messages stay short. Never returns if a file differs.
@@ -147,11 +172,19 @@ DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> fi
   return content;
 }
 
-void check_identity(const RunIdentity& run, const runtime::CheckpointReader& checkpoint, IdentityKeys current) {
+void check_identity(const RunIdentity& run, const runtime::CheckpointReader& checkpoint, IdentityKeys current,
+                    const std::vector<runtime::DataFile>& files, const std::string& directory) {
   auto recorded = checkpoint.meta().identity;
+  const std::string content = recorded[data_content_key];
   recorded.erase(data_content_key);
   current.erase(data_content_key);
-  run.check(recorded, current, checkpoint.folder(), static_cast<std::int64_t>(checkpoint.step()));
+  try {
+    run.check(recorded, current, checkpoint.folder(), static_cast<std::int64_t>(checkpoint.step()));
+  } catch (const Error& error) {
+    const auto changed = changed_files(recorded_as(content, directory), files);
+    if (changed.empty()) throw;
+    throw Error(error.code(), fmt::format("{}. {}", error.what(), changed));
+  }
 }
 
 std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content, const std::string& directory) {

@@ -37,8 +37,9 @@ void record_content(const DataContent& content, const std::string& directory, in
                                            const std::function<void(const DataContent&)>& check = {});
 
 /// Refuses to resume from `checkpoint` with other identity keys; the content of the data is not compared. Errors:
-/// Error(checkpoint).
-void check_identity(const RunIdentity& run, const runtime::CheckpointReader& checkpoint, IdentityKeys current);
+/// Error(checkpoint); if the files of the data are others than those that `directory` has a record of, it names some of them.
+void check_identity(const RunIdentity& run, const runtime::CheckpointReader& checkpoint, IdentityKeys current,
+                    const std::vector<runtime::DataFile>& files, const std::string& directory);
 
 /// Refuses to resume from `checkpoint` with other data. Errors: Error(checkpoint) with the file and both hashes. Returns a warning
 /// for the user if the checkpoint was written before data were hashed, since only names and sizes can then be compared; else an

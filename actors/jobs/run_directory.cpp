@@ -48,8 +48,8 @@ RunDirectory::RunDirectory(std::string directory, std::int64_t keep, const RunId
   checkpoint_ = std::move(found.checkpoint);
 }
 
-void RunDirectory::check_identity(const IdentityKeys& current) const {
-  if (checkpoint_) actors::check_identity(identity_, *checkpoint_, current);
+void RunDirectory::check_identity(const IdentityKeys& current, const std::vector<runtime::DataFile>& files) const {
+  if (checkpoint_) actors::check_identity(identity_, *checkpoint_, current, files, directory_);
 }
 
 void RunDirectory::check_content(const DataContent& content) const {

@@ -26,7 +26,7 @@ class RunDirectory {
   [[nodiscard]] const runtime::CheckpointReader* checkpoint() const noexcept { return checkpoint_ ? &*checkpoint_ : nullptr; }
   /// These refuse to resume with other identity keys, and with other data. The second warns about what could not be compared.
   /// Errors: Error(checkpoint).
-  void check_identity(const IdentityKeys& current) const;
+  void check_identity(const IdentityKeys& current, const std::vector<runtime::DataFile>& files) const;
   void check_content(const DataContent& content) const;
   /// Whether metrics.jsonl has the evaluation after `step` steps.
   [[nodiscard]] bool is_evaluated(std::int64_t step) const;

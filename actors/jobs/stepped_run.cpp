@@ -44,7 +44,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
   if (recorded != nullptr) check(*recorded);
   if (checkpoint_ || settings_.train.start_from.empty()) return;
   source_ = open_start(settings_.train.start_from, recorded != nullptr ? recorded_start(*recorded) : "");
-  check_start(*source_, plan_, takes_state(settings_.train));
+  check_start(*source_, plan_, settings_.train);
 }
 
 /// The data are hashed only if the checkpoint has a hash to compare with.
@@ -52,7 +52,7 @@ void SteppedRun::check(const runtime::CheckpointReader& checkpoint) const {
   auto identity = run_identity(settings_.identity.keys, plan_, batches_, threads_, compression_.get());
   const auto begun = resumed_start_identity(settings_.train.start_from, recorded_start(checkpoint));
   if (!begun.empty()) identity[start_key] = begun;
-  check_identity(settings_.identity, checkpoint, identity);
+  check_identity(settings_.identity, checkpoint, identity, batches_.files(), settings_.directory);
   DataContent content{batches_.dataset().files, {}};
   if (checkpoint.meta().identity.contains(data_content_key)) content = hash_content(std::move(content.files), settings_.directory, true);
   const auto warning = check_content(checkpoint, content, settings_.directory);

@@ -102,6 +102,15 @@ TEST_F(DataIdentity, AChangedByteIsAnotherRun) {
   EXPECT_EQ(state(folder_ / "run"), before);
 }
 
+TEST_F(DataIdentity, AnAddedAndAMissingFileAreNamed) {
+  ASSERT_EQ(train().code, 0);
+  std::filesystem::rename(folder_ / "text/3.txt", folder_ / "text/new.txt");
+  const Words parts{"data was ", "the data have files that the run did not read: new.txt; the data lack files that the run read: 3.txt"};
+  expect_failure(train(), ExitCode::checkpoint, parts);
+  std::filesystem::rename(folder_ / "text/new.txt", folder_ / "text/3.txt");
+  EXPECT_EQ(train().code, 0);
+}
+
 TEST_F(DataIdentity, AnUnchangedFileIsNotReadAgain) {
   // Files of the source tree, since those were not written just now.
   const auto other = [&](const Words& more = {}) { return train(joined({"data.text=docs", "data.suffixes=.md"}, more)); };
