@@ -63,7 +63,7 @@ RunBeginning agree_on_beginning(Session& session, const runtime::TrainConfig& tr
       beginning.evaluated = directory->is_evaluated(beginning.step);
     } else if (!train.start_from.empty()) {
       const auto source = open_start(train.start_from);
-      check_start(source, plan, takes_state(train));
+      check_start(source, plan, train);
       beginning.source = source.folder();
       beginning.source_hash = source.state_hash().hex();
       beginning.source_step = static_cast<std::int64_t>(source.step());

@@ -6,6 +6,7 @@
 #include "actors/jobs/run_setup.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/checkpoint/found_checkpoint.hpp"
 #include "runtime/engine/update_rule.hpp"
 #include "runtime/io/file_system.hpp"
@@ -65,14 +66,12 @@ runtime::CheckpointReader open_start(const std::string& start_from, const std::s
     return runtime::CheckpointReader(folder);
   } catch (const Error& error) {
     if (error.code() != ExitCode::checkpoint) throw;
-    const auto own = fmt::format("[{}] ", component);
-    std::string_view what = error.what();
-    if (what.starts_with(own)) what.remove_prefix(own.size());
-    throw Error(error.code(), fmt::format("{}{} = {}: {}", own, start_key, start_from, what));
+    throw Error(error.code(), fmt::format("[{}] {} = {}: {}", component, start_key, start_from, without_component(error.what())));
   }
 }
 
-void check_start(const runtime::CheckpointReader& source, const PipelinePlan& plan, bool state) {
+void check_start(const runtime::CheckpointReader& source, const PipelinePlan& plan, const runtime::TrainConfig& train) {
+  const bool state = takes_state(train);
   std::set<std::string> known;
   for (const auto& parameter : plan.parameters) {
     known.insert(parameter.name);
@@ -86,6 +85,14 @@ void check_start(const runtime::CheckpointReader& source, const PipelinePlan& pl
                      fmt::format(" for train.start_with = state: {}", states_text(source)));
     }
   }
+  const auto& identity = source.meta().identity;
+  const auto recorded = identity.find("train.optimizer");
+  const std::string own = fmt::format("\"{}\"", train.optimizer);
+  const std::string used = recorded == identity.end() ? "\"adamw\"" : recorded->second;  // older checkpoints are all AdamW's
+  MILLRACE_CHECK(!state || used == own, ExitCode::checkpoint, component,
+                 "{} = {} with train.start_with = state: its run has train.optimizer = {}, and this one {}; expected the same one, or "
+                 "train.start_with = weights",
+                 start_key, source.folder(), used, own);
   for (const auto& tensor : source.manifest().tensors)
     MILLRACE_CHECK(tensor.name.find('/') != std::string::npos || known.contains(tensor.name), ExitCode::checkpoint, component,
                    "{} = {}: it has a tensor '{}' {}, which this run's model does not have", start_key, source.folder(), tensor.name,

@@ -20,8 +20,9 @@ inline constexpr const char* start_key = "train.start_from";
 /// is not empty, the one that this value of start_key names. An error names the key.
 [[nodiscard]] runtime::CheckpointReader open_start(const std::string& start_from, const std::string& recorded = "");
 
-/// Refuses a checkpoint whose tensors are not those of the model, with the tensor's name and both shapes. Its layout does not matter.
-void check_start(const runtime::CheckpointReader& source, const PipelinePlan& plan, bool state);
+/// Refuses a checkpoint whose tensors are not those of the model, with the tensor's name and both shapes, and, if
+/// optimizer states are taken, one of another optimizer. Its layout does not matter.
+void check_start(const runtime::CheckpointReader& source, const PipelinePlan& plan, const runtime::TrainConfig& train);
 
 /// The value of start_key in the identity of a run's own checkpoint; empty if the run began without another one.
 [[nodiscard]] std::string recorded_start(const runtime::CheckpointReader& checkpoint);

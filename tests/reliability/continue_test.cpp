@@ -172,6 +172,8 @@ TEST_F(Continue, WhatDoesNotFitIsNamed) {
   refuse("new", 2, with(from, {"model.layers=3"}), {"it has a tensor 'model.layers.3.", "which this run's model does not have"});
   refuse("new", 2, with(from, {"train.start_with=state", "train.optimizer=muon"}),
          {"there is no tensor 'muon.", "train.start_with = state", "its optimizer states are adamw.m, adamw.v"});
+  refuse("new", 2, with(from, {"train.start_with=state", "train.optimizer=sgd"}),
+         {"train.start_with = state: its run has train.optimizer = \"adamw\", and this one \"sgd\""});
   refuse("new", 2, with(from, {"train.start_with=state", "train.first_moment=bf16"}), {"'adamw.m/", "is F32", "expected BF16"});
   refuse("new", 2, with(rate, {"train.start_from=" + path("nowhere")}), {"train.start_from = " + path("nowhere") + ": ", "no such folder"});
   train("new", 2, with(from, {"train.optimizer=muon"}));
