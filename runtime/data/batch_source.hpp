@@ -35,7 +35,7 @@ struct WeightedStream {
 /// function of (seed, epoch, sample). Every window appears once per epoch. Sample = (number of the microbatch over the
 /// whole run) * rows + row.
 ///
-/// Of several streams each has windows, epochs and an order of its own, and Blend says which of them a sample comes from, whatever the
+/// Several streams have windows, epochs and an order of its own, and Blend says which of them a sample comes from, whatever the
 /// seed. A stream alone has the same order as without a weight.
 ///
 /// The target of a border token is masked: it would be the next document's first token. With packing, positions restart and the

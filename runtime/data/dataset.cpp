@@ -68,7 +68,7 @@ Split split_files(const std::vector<DataFile>& files, std::int64_t every, const 
   } else if (parts.held_out.empty()) {
     split.text = fmt::format("nothing: data.held_out = {} takes every {}th file, but there are only {}", every, every, files.size());
   } else if (!split.held_out) {
-    split.text = fmt::format("nothing: the {} held-out files have {} tokens", parts.held_out.size(), tokens);
+    split.text = fmt::format("nothing: {} in {}", counted(tokens, "token"), counted(parts.held_out.size(), "held-out file"));
   } else {
     split.text = fmt::format("{} with {}", counted(parts.held_out.size(), "file"), counted(tokens, "token"));
   }

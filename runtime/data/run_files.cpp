@@ -6,9 +6,11 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "kernels/base/count.hpp"
 #include "runtime/data/megatron_index.hpp"
 
 namespace millrace::runtime {
@@ -32,8 +34,9 @@ class Lister {
     // A folder of token files often contains their tokenizer too, so only files with a known suffix are taken.
     if (!text_ && suffixes_.empty()) suffixes_ = {".bin"};
   }
-  [[nodiscard]] std::vector<DataFile> operator()(const std::vector<std::string>& entries) const {
-    return list_data_files(text_ ? entries : with_prefixes_spelled_out(entries), suffixes_);
+  /// `key`: of the entries, for errors; empty if their label names it.
+  [[nodiscard]] std::vector<DataFile> operator()(const std::vector<std::string>& entries, std::string_view key = {}) const {
+    return list_data_files(text_ ? entries : with_prefixes_spelled_out(entries), suffixes_, key);
   }
 
  private:
@@ -65,14 +68,15 @@ std::vector<std::string> names_of(const std::vector<std::string>& entries) {
 
 std::vector<SourceFiles> list_sources(const DataConfig& config, const Lister& list) {
   const auto& entries = config.text.empty() ? config.tokens : config.text;
-  if (config.weights.empty()) return {{entries.size() == 1 ? end_of(entries.front(), 1) : "data", 1, list(entries)}};
-  MILLRACE_CHECK(config.weights.size() == entries.size(), ExitCode::config, "data", "data.weights has {} numbers, {} has {} entries",
-                 config.weights.size(), config.text.empty() ? "data.tokens" : "data.text", entries.size());
+  const char* const key = config.text.empty() ? "data.tokens" : "data.text";
+  if (config.weights.empty()) return {{entries.size() == 1 ? end_of(entries.front(), 1) : "data", 1, list(entries, key)}};
+  MILLRACE_CHECK(config.weights.size() == entries.size(), ExitCode::config, "data", "data.weights has {}, {} has {}",
+                 counted(config.weights.size(), "number"), key, counted(entries.size(), "entry"));
   const auto names = names_of(entries);
   std::vector<SourceFiles> sources;
   for (std::size_t i = 0; i < entries.size(); ++i)
     sources.push_back(
-        {names[i], config.weights[i], labelled(entries.size() > 1 ? "source " + names[i] : "", [&] { return list({entries[i]}); })});
+        {names[i], config.weights[i], labelled(entries.size() > 1 ? "source " + names[i] : "", [&] { return list({entries[i]}, key); })});
   return sources;
 }
 
@@ -116,8 +120,9 @@ void leave_validation_out(const DataConfig& config, RunFiles& files) {
     const auto listed = own.size();
     std::erase_if(own, [&](const DataFile& file) { return validation.contains(place_of(file.path)); });
     const auto label = source_label(files, source);
-    MILLRACE_CHECK(!own.empty(), ExitCode::data, "data", "{}{}: nothing is left to train on: data.validation names all {} files",
-                   label.empty() ? "" : label + ": ", fmt::join(config.text.empty() ? config.tokens : config.text, ", "), listed);
+    MILLRACE_CHECK(!own.empty(), ExitCode::data, "data", "{}{}: nothing is left to train on: data.validation names all of {}",
+                   label.empty() ? "" : label + ": ", fmt::join(config.text.empty() ? config.tokens : config.text, ", "),
+                   counted(listed, "file"));
   }
 }
 
@@ -183,6 +188,12 @@ FoundValidation find_validation(const DataConfig& config) try {
       const bool matches = std::ranges::any_of(all, [&](const std::string& prefix) { return is_validation(name, prefix); });
       if (matches && entry.is_regular_file()) found.files.push_back((folder / name).string());
     }
+  // A file that data.tokens names itself is to be trained on.
+  std::set<fs::path> named;
+  std::error_code error;
+  for (const std::string& entry : with_prefixes_spelled_out(config.tokens))
+    if (!fs::is_directory(entry, error)) named.insert(place_of(entry));
+  std::erase_if(found.files, [&](const std::string& file) { return named.contains(place_of(file)); });
   std::ranges::sort(found.files);
   found.in_training = std::ranges::any_of(
       files, [&](const DataFile& file) { return std::ranges::find(found.files, file.path.string()) != found.files.end(); });

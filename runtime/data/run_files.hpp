@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/train_config.hpp"
 
@@ -37,7 +38,7 @@ struct RunFiles {
 
 /// The validation data that llm.c and nanoGPT put beside their training data, found by name: for a file of data.tokens with the word
 /// `train` in its name, such as train.bin or fineweb_train_000001.bin, the .bin files in its folder whose names begin alike, with `val` in
-/// place of `train`.
+/// place of `train`. Files that data.tokens names are not among them.
 struct FoundValidation {
   std::vector<std::string> files;  // in byte order of their paths; empty if there are none, or if the training data cannot be listed
   bool in_training = false;        // a folder of data.tokens contains one of them
@@ -56,10 +57,7 @@ decltype(auto) labelled(const std::string& label, Body body) {
     return body();
   } catch (const Error& error) {
     if (label.empty()) throw;
-    std::string_view message = error.what();
-    constexpr std::string_view component = "[data] ";
-    if (message.starts_with(component)) message.remove_prefix(component.size());
-    fail(error.code(), "data", "{}: {}", label, message);
+    fail(error.code(), "data", "{}: {}", label, without_component(error.what()));
   }
 }
 

@@ -68,7 +68,7 @@ TEST_F(DataSources, ARunEvaluatesOnTheFileBesideItsTrainingFile) {
   const Words data{"data.tokens=" + folder_ / "nano/train.bin"};
   const auto trained = train("run", data);
   ASSERT_EQ(trained.code, 0) << trained.err;
-  expect_parts(trained.out, {"data      900 tokens", " in 1 files | 0.57 epochs in 4 steps\n",
+  expect_parts(trained.out, {"data      900 tokens", " in 1 file | 0.57 epochs in 4 steps\n",
                              "held out  a file with 300 tokens, found beside the training data: " + validation, "on 299 targets"});
   const auto first = lines("run", "loss").front();
   EXPECT_EQ(first.at("tokens_seen"), 128);
@@ -131,7 +131,7 @@ TEST_F(DataSources, BadValidationDataEndTheRunBeforeItBegins) {
     expect_failure(train("run", joined(data, {"data.validation=" + validation})), ExitCode::data, parts);
   };
   std::filesystem::create_directories(folder_ / "none");
-  refused(folder_ / "none", {"data.validation: no files found in " + folder_ / "none"});
+  refused(folder_ / "none", {"data.validation: " + folder_ / "none" + ": no files found"});
   refused(folder_.write("short.bin", token_bytes(32, 1)), {"data.validation: a file with 32 tokens: ", "expected 33 tokens or more"});
   refused(folder_.write("wide.bin", token_bytes(900, 1, 300)), {"data.validation: ", "wide.bin: token ", "the model's vocabulary has 257"});
   refused(folder_ / "train.bin", {"train.bin: named as training data by data.tokens and as validation data by data.validation"});
@@ -189,8 +189,8 @@ TEST_F(Mixture, TellsWhatItReads) {
   // web trains on 3000 of its tokens, 93 windows; code on 220, 6 windows. 16 samples are 8 of each.
   expect_parts(trained.out,
                {"source    web | 50 % of the samples | 3000 tokens in 2 files | 0.09 epochs in 4 steps",
-                "source    train | 50 % of the samples | 220 tokens in 1 files | 1.33 epochs in 4 steps",
-                "held out  web: 1 files with 1500 tokens; train: the last 110 tokens of 330", " | epochs 0.09-1.33 | 512 tokens | eta "});
+                "source    train | 50 % of the samples | 220 tokens in 1 file | 1.33 epochs in 4 steps",
+                "held out  web: 1 file with 1500 tokens; train: the last 110 tokens of 330", " | epochs 0.09-1.33 |    512 tokens | eta "});
   const auto last = lines("run", "loss").back();
   EXPECT_EQ(last.at("tokens_seen"), 512);
   EXPECT_EQ(last.at("sources"), (Words{"web", "train"}));
@@ -207,7 +207,7 @@ TEST_F(Mixture, TellsWhatItReads) {
   const auto listed = run_millrace(joined({"data", "inspect", "data.held_out=3"}, mixed("0.2,0.8")));
   EXPECT_EQ(listed.code, 0) << listed.err;
   expect_parts(listed.out, {"source    web | 20 % of the samples | 3000 tokens in 2 files for training",
-                            "1500 tokens  " + folder_ / "web/2.bin", "source    train | 80 % ", "held out  web: 1 files"});
+                            "1500 tokens  " + folder_ / "web/2.bin", "source    train | 80 % ", "held out  web: 1 file"});
   expect_parts(run_millrace({"data", "inspect", folder_ / "web"}).out, {"data      4500 tokens in 3 files", "16 bits per token"});
 }
 

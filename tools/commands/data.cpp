@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "runtime/data/run_files.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/tokenize_data.hpp"
@@ -46,7 +47,11 @@ int inspect(const Arguments& given) {
   }
   MILLRACE_CHECK(words.size() == 1, ExitCode::usage, data_component, "inspect with {} names, expected one token file or folder",
                  words.size());
-  if (runtime::kind_of(words.front()) == runtime::PathKind::directory) return inspect_data({.tokens = {words.front()}, .held_out = 0}, 0);
+  if (runtime::kind_of(words.front()) == runtime::PathKind::directory) {
+    runtime::DataConfig data{.tokens = {words.front()}, .held_out = 0};
+    data.validation = runtime::find_validation(data).files;
+    return inspect_data(data, 0);
+  }
   return inspect_tokens(given.positional().front(), given.text("tokenizer"), given.integer("tokens", 1, 1 << 20));
 }
 

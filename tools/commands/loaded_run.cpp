@@ -1,4 +1,7 @@
 #include <chrono>
+#include <filesystem>
+#include <string>
+#include <utility>
 
 #include "cluster/host/console.hpp"
 #include "cluster/host/log.hpp"
@@ -14,18 +17,19 @@ namespace {
 
 constexpr auto shown_limit = std::chrono::seconds(1);
 
-/// Whether the run directory has a run on the same training data that began without validation data. It goes on without them, though
-/// there are some now: it holds out a part of what would then be trained on.
-bool began_without_validation(const configs::RunConfig& run) {
-  const auto recorded = runtime::join_path(run.directory, "run.toml");
-  if (run.directory.empty() || runtime::kind_of(recorded) != runtime::PathKind::file) return false;
+constexpr const char* recorded_name = "run.toml";
+
+/// Whether the run directory has a run that began without validation data. It goes on without them, though there are some now: it holds
+/// out a part of what would then be trained on. (Other training data are refused in any case.)
+bool began_without_validation(const std::string& directory) {
+  const auto recorded = runtime::join_path(directory, recorded_name);
+  if (directory.empty() || runtime::kind_of(recorded) != runtime::PathKind::file) return false;
   configs::LoadRequest request;
   request.files = {recorded};
   request.overrides = {"model.from=", "model.preset="};  // the file has all sizes, and the folder may be gone
   request.complete = false;
   try {
-    const auto data = configs::load(request).config.data;
-    return data.tokens == run.data.tokens && data.validation.empty();
+    return configs::load(request).config.data.validation.empty();
   } catch (const Error&) {  // starting the run says what is wrong with its directory
     return false;
   }
@@ -49,11 +53,15 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
   }
   request.environment = configs::environment_of_process();
   request.read_model = read_model_file;
-  request.find_validation = [](const configs::RunConfig& run) {
+  // The description that a run directory has may name another place, where the run was before it was moved.
+  const std::filesystem::path first(request.files.empty() ? "" : request.files.front());
+  const std::string recorded_in = first.filename() == recorded_name ? first.parent_path().string() : "";
+  request.find_validation = [recorded_in](const configs::RunConfig& run) {
     auto found = runtime::find_validation(run.data);
     configs::FoundValidation result{std::move(found.files), found.in_training};
-    if (!result.files.empty() && began_without_validation(run))
-      result.unused = fmt::format("not used for evaluation, since the run in {} began without it", run.directory);
+    const std::string& directory = recorded_in.empty() ? run.directory : recorded_in;
+    if (!result.files.empty() && began_without_validation(directory))
+      result.unused = fmt::format("not used for evaluation, since the run in {} began without it", directory);
     return result;
   };
   request.complete = complete;

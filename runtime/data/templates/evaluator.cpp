@@ -69,8 +69,9 @@ Evaluator::Flow Evaluator::execute(const Statement& statement, std::string& out)
     case Statement::Kind::set_block: {
       std::string text;
       scopes_.emplace_back();
-      execute(statement.body, text);
+      const Flow flow = execute(statement.body, text);
       scopes_.pop_back();
+      if (flow != Flow::on) return flow;  // a loop is left, or its next iteration begins, before the block ends
       const Value block = Value::text(std::move(text));
       set(statement.targets[0], statement.value ? filtered(*statement.value, &block) : block);
       return Flow::on;

@@ -43,7 +43,7 @@ struct Expression {
 struct Statement;
 using Body = std::vector<Statement>;
 
-/// Of a macro: its name, and the default of each parameter or null.
+/// A parameter of a macro: its name, and its default or null.
 struct Parameter {
   std::string name;
   ExpressionPtr initial;

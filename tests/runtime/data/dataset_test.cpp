@@ -137,7 +137,7 @@ TEST(Dataset, FilesWithoutOneToHoldOutSayWhy) {
   EXPECT_EQ(text_of(10), "nothing: data.held_out = 10 takes every 10th file, but there are only 3");
   EXPECT_EQ(text_of(0), "nothing (data.held_out = 0)");
   folder.write("c", "");
-  EXPECT_EQ(text_of(3), "nothing: the 1 held-out files have 0 tokens");
+  EXPECT_EQ(text_of(3), "nothing: 0 tokens in 1 held-out file");
 }
 
 TEST(Dataset, TokenFilesEndTheirDocumentsAtSeparators) {
@@ -202,7 +202,7 @@ TEST(Dataset, RefusesWhatIsNoValidationData) {
   const auto open = [&](const std::string& validation, std::int64_t vocabulary = 10) {
     return [=] { (void)open_dataset({.tokens = {train}, .validation = {validation}}, vocabulary); };
   };
-  expect_error(open(folder / "none"), ExitCode::data, {"[data] data.validation: no files found in ", "/none"});
+  expect_error(open(folder / "none"), ExitCode::data, {"[data] data.validation: ", "/none: no files found"});
   expect_error(open(folder / "missing"), ExitCode::data, {"data.validation: ", "missing: no such file or folder"});
   expect_error(open(other), ExitCode::data, {"data.validation: ", "other.bin: token 1 is 12, the model's vocabulary has 10"});
   expect_error(open(folder / "odd.bin"), ExitCode::data, {"data.validation: ", "odd.bin: 3 bytes"});
@@ -211,10 +211,10 @@ TEST(Dataset, RefusesWhatIsNoValidationData) {
   expect_error(open(train), ExitCode::data, {"train.bin: named as training data by data.tokens and as validation data by data.validation"});
   const auto text = folder.write("text/a", "words");
   expect_error([&] { (void)open_dataset({.text = {folder / "text"}, .validation = {text}}, 257); }, ExitCode::data,
-               {"text: nothing is left to train on: data.validation names all 1 files"});
+               {"text: nothing is left to train on: data.validation names all of 1 file"});
   const auto empty = folder.write("empty", "");
   expect_error([&] { (void)open_dataset({.text = {text}, .validation = {empty}}, 257); }, ExitCode::data,
-               {"data.validation: 0 tokens in 1 files"});
+               {"data.validation: 0 tokens in 1 file,"});
 }
 
 TEST(Dataset, WeightsMakeSourcesOfTheEntries) {
@@ -234,7 +234,7 @@ TEST(Dataset, WeightsMakeSourcesOfTheEntries) {
   EXPECT_EQ(data.held_out->next_border(0, 54), 40);
   EXPECT_EQ(data.held_out->next_border(41, 54), 53);
   EXPECT_EQ(all_tokens(*data.held_out)[40], 256);
-  EXPECT_EQ(data.held_out_text, "web: 1 files with 41 tokens; code: the last 13 tokens of 41 (31.7 %), cut in its only document");
+  EXPECT_EQ(data.held_out_text, "web: 1 file with 41 tokens; code: the last 13 tokens of 41 (31.7 %), cut in its only document");
   // Files of the same name are told apart.
   EXPECT_EQ(data.files.size(), 4U);
   EXPECT_NE(data.files.front().name, data.files.back().name);
@@ -252,9 +252,9 @@ TEST(Dataset, AnErrorNamesTheSource) {
     return [=] { (void)open_dataset({.tokens = tokens, .weights = weights, .held_out = 0}, 10); };
   };
   expect_error(open({good, bad}, {1, 2}), ExitCode::data, {"[data] source bad/train: ", "bad/train.bin: token 1 is 99"});
-  expect_error(open({good, folder / "none"}, {1, 2}), ExitCode::data, {"[data] source none: no files found in "});
+  expect_error(open({good, folder / "none"}, {1, 2}), ExitCode::data, {"[data] source none: data.tokens = ", "/none: no files found"});
   expect_error(open({good, folder / "good"}, {1, 2}), ExitCode::data, {"good/train.bin: a file of two sources, train and good"});
-  expect_error(open({good, bad}, {1}), ExitCode::config, {"data.weights has 1 numbers, data.tokens has 2 entries"});
+  expect_error(open({good, bad}, {1}), ExitCode::config, {"data.weights has 1 number, data.tokens has 2 entries"});
 }
 
 TEST(Dataset, FingerprintFollowsTheTokens) {
