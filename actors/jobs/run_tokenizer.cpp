@@ -73,7 +73,7 @@ std::string tokenizer_folder(const std::string& run_directory) { return runtime:
 RunTokenizer find_run_tokenizer(const runtime::DataConfig& data, const std::string& model_from) {
   RunTokenizer found;
   if (!data.text.empty()) return found;
-  found.files = of_token_files(data, found.warnings);
+  if (!data.tokens.empty()) found.files = of_token_files(data, found.warnings);                     // else a program has data of its own
   if (model_from.empty() || runtime::kind_of(model_from) == runtime::PathKind::file) return found;  // llm.c's file has none
   auto models = runtime::read_tokenizer_files(model_from);
   if (models.empty()) return found;

@@ -117,7 +117,7 @@ IdentityKeys agree_on_identity(Session& session, const RunSettings& settings, co
   if (directory != nullptr) {
     const auto begun = start_identity_of(settings.train, beginning, *directory);
     if (!begun.empty()) identity[start_key] = begun;
-    directory->check_identity(identity);
+    directory->check_identity(identity, batches.files());
   }
   const auto check = [&](const DataContent& found) {
     if (directory != nullptr) directory->check_content(found);
@@ -223,10 +223,10 @@ void train(Session& session, const RunSettings& settings) {
   const DataSource& batches = *opened;
   const HeldOut held = held_out(settings.evaluate, batches);
   check_evaluation(session, settings.evaluate, beginning, held);
-  if (directory)
-    for (const auto& warning : keep_tokenizer(settings.directory, settings.data, settings.model_from)) cluster::log_warning("{}", warning);
   const auto compression = open_compression(settings.model, compression_source(settings.data, settings.model_from));
   auto identity = agree_on_identity(session, settings, plan, batches, beginning, compression.get(), directory.get());
+  if (directory)
+    for (const auto& warning : keep_tokenizer(settings.directory, settings.data, settings.model_from)) cluster::log_warning("{}", warning);
 
   if (is_finished(settings, beginning, held)) {
     if (session.leads())

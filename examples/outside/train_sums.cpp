@@ -240,7 +240,7 @@ int train(const std::vector<std::string>& words) {
   });
   session.connect(static_cast<int>(run.config.ranks()), run.config.cluster);
   session.carry_out([&] {
-    auto settings = tools::settings_of(run.config, "train_sums 1");
+    auto settings = tools::settings_of(run, "train_sums 1");
     settings.data_source = std::make_shared<Sums>(run.config.train);
     settings.listeners = {&progress};
     actors::train(session, settings);
