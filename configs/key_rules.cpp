@@ -45,7 +45,8 @@ class Checker {
   void data() const {
     const auto& data = config_.data;
     if (!data.text.empty() && !data.tokens.empty()) {
-      fail(ExitCode::config, component, "{}: data.text and data.tokens (at {}) are both given, expected one of them", place("data.text"),
+      fail(ExitCode::config, component,
+           "{}: data.text and data.tokens (at {}) are both given, expected one of them (an empty string unsets one)", place("data.text"),
            place("data.tokens"));
     }
     MILLRACE_CHECK(!complete_ || !data.text.empty() || !data.tokens.empty(), ExitCode::config, component,

@@ -5,6 +5,7 @@
 
 #include "actors/rank/initial_state.hpp"
 #include "actors/setup/token_compression.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 #include "runtime/units.hpp"
 
@@ -98,7 +99,7 @@ void initialize(Rank& rank, const InitialState& state) {
   } catch (const Error& error) {
     if (error.code() != ExitCode::model || state.overruled.empty()) throw;
     throw Error(error.code(), fmt::format("[actors.initial_state] {}, but the weights are those of that file: remove the key. {}",
-                                          state.overruled, error.what()));
+                                          state.overruled, without_component(error.what())));
   }
 }
 

@@ -109,7 +109,7 @@ void source_metrics(Exposition& text, const runtime::DataProgress& data) {
 void last_step_metrics(Exposition& text, const LiveView& view) {
   if (!view.totals.last) return;
   const auto& last = *view.totals.last;
-  text.gauge("millrace_loss", "Mean loss of the last step over its valid targets, in nats.", last.loss);
+  text.gauge("millrace_loss", "Mean loss of the last step over its valid targets; the cross-entropy is in nats.", last.loss);
   terms_of(text, "millrace_loss_term", "A term of the loss of the last step, by name, times its weight.", last.terms);
   expert_metrics(text, last.experts);
   source_metrics(text, last.data);
@@ -128,7 +128,7 @@ void last_step_metrics(Exposition& text, const LiveView& view) {
     text.gauge("millrace_flops_utilization_ratio",
                "Model FLOPs utilisation of the last step: its model FLOP/s divided by the peak of its cores.", *utilization);
   if (!view.totals.held_out.empty())
-    text.gauge("millrace_evaluation_loss", "Loss of the last evaluation on the held-out files, in nats per token.",
+    text.gauge("millrace_evaluation_loss", "Loss of the last evaluation on the held-out files; the cross-entropy is in nats per token.",
                view.totals.held_out.back().loss);
   terms_of(text, "millrace_evaluation_loss_term", "A term of the loss of the last evaluation, by name, times its weight.",
            view.totals.held_out_terms);

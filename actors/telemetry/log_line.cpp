@@ -94,7 +94,7 @@ void LogLine::add(const StepRecord& record) {
                      .value = runtime::count_text(static_cast<double>(record.tokens) / record.seconds),
                      .unit = "tok/s",
                      .importance = 3,
-                     .min_width = 5});
+                     .min_width = 6});
   if (const auto utilization = flops_utilization(record, peak_flops_))
     fields_.push_back({.name = "", .value = fmt::format("{:.1f}%", 100 * *utilization), .unit = "MFU", .importance = 5, .min_width = 5});
   fields_.push_back({.name = "", .value = fmt::format("{:.0f}", record.seconds * 1e3), .unit = "ms", .importance = 6});
@@ -109,7 +109,7 @@ void LogLine::add(const StepRecord& record) {
   smooth_seconds_ = seen_ <= 2 ? record.seconds : 0.9 * smooth_seconds_ + 0.1 * record.seconds;
   const double left = static_cast<double>(record.steps - record.step) * smooth_seconds_;
   if (const auto& sources = record.data.sources; !sources.empty()) {
-    // Of a mixture the least and the most of its sources.
+    // A mixture shows the least and the most read of its sources.
     const auto [least, most] = std::ranges::minmax(sources, {}, &runtime::SourceProgress::epochs);
     const bool one = sources.size() == 1;
     fields_.push_back({.name = one ? "epoch" : "epochs",
@@ -119,7 +119,7 @@ void LogLine::add(const StepRecord& record) {
                        .value = runtime::count_text(static_cast<double>(record.data.tokens)),
                        .unit = "tokens",
                        .importance = 9,
-                       .min_width = 5});
+                       .min_width = 6});
   }
   fields_.push_back({.name = "eta", .value = runtime::duration_text(left), .importance = 2, .left = true});
 
@@ -150,6 +150,7 @@ std::string LogLine::aligned() {
     }
     line += fmt::format("{}{}", line.empty() ? "" : field.joined ? " " : " | ", field.text(width));
   }
+  line.erase(line.find_last_not_of(' ') + 1);
   return line;
 }
 

@@ -83,7 +83,7 @@ Ending Telemetry::oversee(std::future<Ending> ending, const std::function<void()
   while (ending.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
     if (!stops && stop_asked()) {
       stops = true;
-      reporter_.say("stop requested: the run saves after this step and ends; a second Ctrl-C ends it at once, without saving");
+      reporter_.say("stop requested: the run saves after this step and ends (Ctrl-C now ends it at once, without saving)");
       stop();
     }
     reporter_.evaluating(pipeline_.progress(0).progress.microbatch);

@@ -46,18 +46,18 @@ TEST(LogLine, OfARunOnCores) {
   auto busy = record();
   set(busy, "bubble", 0.317);
   set(busy, "wait", 0.132);
-  EXPECT_EQ(
-      first_line(busy, 8e9),
-      "step 3/10  | loss 2.5000 | gnorm 0.00 | lr 0.0e+00 |  2000 tok/s | 25.0% MFU | 500 ms | bubble 31.7% wait 13.2% | eta 4s | 1.5 GiB");
+  EXPECT_EQ(first_line(busy, 8e9),
+            "step 3/10  | loss 2.5000 | gnorm 0.00 | lr 0.0e+00 |   2000 tok/s | 25.0% MFU | 500 ms | bubble 31.7% wait 13.2% | eta 4s | "
+            "1.5 GiB");
 }
 
 TEST(LogLine, CountsTokensAndEpochs) {
   auto read = record();
   read.data = {2'500'000, {{"web", 1'500'000, 0.312}}};
-  EXPECT_NE(first_line(read).find(" | 500 ms | epoch 0.31 | 2.5M tokens | eta 4s"), std::string::npos);
+  EXPECT_NE(first_line(read).find(" | 500 ms | epoch 0.31 |   2.5M tokens | eta 4s"), std::string::npos);
   read.data.sources.push_back({"code", 1'000'000, 2.5});
   read.data.sources.push_back({"talk", 0, 1});
-  EXPECT_NE(first_line(read).find(" | 500 ms | epochs 0.31-2.50 | 2.5M tokens | eta 4s"), std::string::npos);
+  EXPECT_NE(first_line(read).find(" | 500 ms | epochs 0.31-2.50 |   2.5M tokens | eta 4s"), std::string::npos);
 }
 
 TEST(LogLine, TellsOfAGpusMemoryAndOfNoUtilisationThatIsNotKnown) {
@@ -93,7 +93,7 @@ TEST(LogLine, ShowsMemoryWhenItChanges) {
 TEST(LogLine, LeavesOutARateThatIsConstant) {
   LogLine line(0, false);
   line.add(record());
-  EXPECT_NE(line.aligned().find("gnorm 0.00 |  2000 tok/s"), std::string::npos);
+  EXPECT_NE(line.aligned().find("gnorm 0.00 |   2000 tok/s"), std::string::npos);
 }
 
 TEST(LogLine, PutsTheBarsOfALineBelowThoseOfTheLineBefore) {
@@ -105,8 +105,8 @@ TEST(LogLine, PutsTheBarsOfALineBelowThoseOfTheLineBefore) {
   small.loss = 12.5;
   const auto lines = lines_of({large, small, record()});
   EXPECT_EQ(lines[0].substr(0, 60), "step 100/100 | loss 2.5000 | gnorm 123.46 | lr 0.0e+00 |    ") << lines[0];
-  EXPECT_EQ(lines[1].substr(0, 60), "step 9/100   | loss 12.5000 | gnorm   0.00 | lr 0.0e+00 |  2") << lines[1];
-  EXPECT_EQ(lines[2].substr(0, 60), "step 3/10    | loss  2.5000 | gnorm   0.00 | lr 0.0e+00 |  2") << lines[2];
+  EXPECT_EQ(lines[1].substr(0, 60), "step 9/100   | loss 12.5000 | gnorm   0.00 | lr 0.0e+00 |   ") << lines[1];
+  EXPECT_EQ(lines[2].substr(0, 60), "step 3/10    | loss  2.5000 | gnorm   0.00 | lr 0.0e+00 |   ") << lines[2];
   EXPECT_EQ(lines[1].find(" |   500 ms"), lines[2].find(" |   500 ms")) << lines[1] << "\n" << lines[2];
 }
 

@@ -190,7 +190,7 @@ TEST(CommandLine, WhatRunsARunWantsOne) {
   }
 }
 
-// Of every command and of every part of one.
+// Asked of every command and of every part of one.
 TEST(CommandLineHelp, IsPrintedByItsShortName) {
   for (const Words& command : {Words{}, {"train"}, {"ckpt"}, {"ckpt", "ls"}, {"data", "tokenize"}, {"schedule", "show"}, {"doctor"}}) {
     const auto brief = run_millrace(joined(command, {"-h"})), whole = run_millrace(joined(command, {"--help"}));

@@ -243,7 +243,7 @@ TEST(Eval, RefusesDamagedChoices) {
   refused(changed(0, 7), {"expected llm.c's multiple-choice file"});
   refused(changed(2, 2), {"expected llm.c's multiple-choice file"});
   refused(changed(4, 0), {"0 examples"});
-  refused(changed(4, 2), {"bytes follow the last of 2 examples"});
+  refused(changed(4, 2), {"bytes after the last of 2 examples"});
   refused(changed(4, 4), {"example 3: the file ends in it"});
   refused(changed(6, 1), {"example 0", "longest example: 1"});
   refused(changed(512, 1), {"example 0: begins with 1, expected 65535"});

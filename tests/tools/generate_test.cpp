@@ -58,7 +58,7 @@ TEST(Generate, TakesTheMostProbableTokensOfTheStraightPrograms) {
     const auto result = tiny(name, {"--tokens", "10", "--temperature", "0"});
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(prompt + result.out, text) << name;
-    expect_parts(result.err, {"prompt    9 tokens of byte", "tokens    10 in ", "tokens/s | ends with as many as expected"});
+    expect_parts(result.err, {"prompt    9 tokens of byte", "tokens    10 in ", "tokens/s | ends with as many tokens as asked for"});
   }
 }
 

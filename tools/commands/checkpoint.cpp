@@ -2,6 +2,7 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
+#include "kernels/base/without_component.hpp"
 #include "layers/formats/model_folder.hpp"
 #include "layers/models/model.hpp"
 #include "runtime/checkpoint/found_checkpoint.hpp"
@@ -106,7 +107,12 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   config.losses.indexer_warmup = warmup != identity.end() && warmup->second == "true";
   want_nothing_at(out, true, checkpoint_component);
   auto tokenizer = tokenizer_of_run(checkpointed_model(path, checkpoint_component));
-  runtime::complete_for_transformers(tokenizer);
+  try {
+    runtime::complete_for_transformers(tokenizer);
+  } catch (const Error& error) {  // the model is exported all the same
+    print_warnings(
+        std::vector{fmt::format("{}: exported without a tokenizer_config.json: {}", tokenizer.source, without_component(error.what()))});
+  }
   write_whole_folder(out, checkpoint_component, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
     for (const auto& [name, text] : tokenizer.files) runtime::write_text_file(runtime::join_path(place, name), text);

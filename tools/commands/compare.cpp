@@ -115,7 +115,7 @@ int compare(const Arguments& parsed) {
   fmt::print("steps {} to {} are in both recordings; {} of them identical, {}\n", found.first_step, found.last_step, found.equal_steps,
              counted(found.equal_tensors, "tensor"));
   if (found.only_left + found.only_right > 0)
-    fmt::print("{} are only here, {} only there{}\n", counted(found.only_left, "tensor"), found.only_right, reason_of_absence(left, right));
+    fmt::print("only here {}, only there {}{}\n", counted(found.only_left, "tensor"), found.only_right, reason_of_absence(left, right));
   if (!found.first) {
     fmt::print("identical\n");
     return 0;

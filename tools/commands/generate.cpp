@@ -154,7 +154,7 @@ void write(actors::Session& session, GenerationRequest& request) {
   // A terminal that shows the text needs no other sign of progress.
   ProgressLine progress(session.leads() && watched(session.launch(), STDERR_FILENO) && !watched(session.launch(), STDOUT_FILENO));
   std::int64_t written = 0;
-  const char* why = "as many as expected";
+  const char* why = "as many tokens as asked for";
   settings.token = [&](std::int32_t token) {
     ++written;
     if (std::find(request.ends.begin(), request.ends.end(), token) != request.ends.end()) {

@@ -279,7 +279,8 @@ TEST(ConfigFile, RejectsWhatIsNoConfig) {
   expect_error([] { (void)parse_config_file(R"({"a": 1, "b": 2, "a": 3})", "x.json"); }, ExitCode::model, {"the key 'a' appears twice"});
   expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": NaN})", "x.json"); }, ExitCode::model, {"not JSON"});
   expect_error([] { (void)parse_config_file(R"({"rms_norm_eps": 1e999})", "x.json"); }, ExitCode::model, {"not JSON", "1e999"});
-  expect_error([] { (void)parse_config_file(std::string(5 << 20, ' '), "x.json"); }, ExitCode::model, {"5242880 bytes, expected at most"});
+  expect_error([] { (void)parse_config_file(std::string(5 << 20, ' '), "x.json"); }, ExitCode::model,
+               {"5242880 bytes (5.00 MiB), expected at most"});
   const TemporaryFolder folder;
   expect_error([&] { (void)read_config_file(folder.path()); }, ExitCode::model, {"config.json", "cannot be read"});
 }
