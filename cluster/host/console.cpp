@@ -98,7 +98,7 @@ void TextWriter::run() {
     queue_.pop_front();
     queued_bytes_ -= text.size();
     if (queue_.empty() && dropped_ > 0)
-      text += fmt::format("(missing here, since not read in time: {})\n", counted(std::exchange(dropped_, 0), "line"));
+      text += fmt::format("({} missing here: not read in time)\n", counted(std::exchange(dropped_, 0), "line"));
     writing_ = true;
     lock.unlock();
     if (first_ != nullptr) first_->drain(stdout_first);

@@ -61,7 +61,7 @@ TEST(TextWriter, WhoPrintsDoesNotWaitForAReaderAndTheDroppedLinesAreCounted) {
   // more than pipe and queue hold: a blocking writer would never return
   for (int count = 0; count < 1000; ++count) writer.put(line + "\n");
   EXPECT_FALSE(writer.drain(std::chrono::milliseconds(10)));
-  const auto text = pipe.read_until("are missing here");
+  const auto text = pipe.read_until("missing here");
   const auto at = text.find('(');
   ASSERT_NE(at, std::string::npos);
   const auto dropped = std::stoul(text.substr(at + 1));

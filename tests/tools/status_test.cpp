@@ -143,7 +143,7 @@ TEST_F(Status, ShowsARunOfTwoProcessesWithoutChangingIt) {
   for (const char* name : {"loss", "gradient_norm", "learning_rate", "tokens_per_second", "flops_utilization", "bubble", "wait"})
     EXPECT_EQ(last[name], record[name]) << name << " of step " << step;
   const auto line = end->out.substr(end->out.find("step " + step + "/120 "));
-  EXPECT_EQ(line.find(fmt::format(" | {:.1f}% MFU | ", 100 * last["flops_utilization"].get<double>())),
+  EXPECT_EQ(line.find(fmt::format(" | {:>4.1f}% MFU | ", 100 * last["flops_utilization"].get<double>())),
             line.find(" | ", line.find("tok/s")))
       << line.substr(0, line.find('\n'));
   EXPECT_FALSE(status["losses"].empty());
