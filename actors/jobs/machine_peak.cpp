@@ -24,4 +24,10 @@ runtime::Machine machine_peak(const Session& session, const CudaConfig& cuda, co
   return shares_of_peak(kernels::measured_peak_flops(plan.compute, teams.computing()), teams, plan.ranks());
 }
 
+runtime::Machine undisturbed_peak(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan, const RankResources& needs) {
+  const auto machine = session.leads() ? machine_peak(session, cuda, plan, needs) : runtime::Machine();
+  session.control().agree({});
+  return machine;
+}
+
 }  // namespace millrace::actors

@@ -19,4 +19,9 @@ namespace millrace::actors {
 [[nodiscard]] runtime::Machine machine_peak(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan,
                                             const RankResources& needs);
 
+/// The same in process 0, and nothing in the others, which sleep meanwhile: ranks that are being prepared would take part of the cores,
+/// and every fraction of the peak would be too large. Collective.
+[[nodiscard]] runtime::Machine undisturbed_peak(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan,
+                                                const RankResources& needs);
+
 }  // namespace millrace::actors

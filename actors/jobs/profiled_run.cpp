@@ -161,6 +161,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   place_on_devices(needs, session, kernels::device_kind(run.device), run.cuda, "");
   runtime::Machine machine;
   if (session.leads()) measure_machine(session, run.cuda, plan, needs, machine);
+  session.control().agree({});  // until then the other processes sleep
   Pipeline pipeline(session, plan, needs);
   std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
   std::map<const Rank*, ActionCosts> action_costs;

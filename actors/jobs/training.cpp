@@ -240,8 +240,8 @@ void train(Session& session, const RunSettings& settings) {
 
   // The ranks of this process, with their weights.
   const auto needs = resources(session, settings, beginning.threads, held.microbatches, compression);
-  // Measured before the arenas exist, so that its memory does not add to theirs, and while the other processes wait for this one.
-  const auto machine = session.leads() ? machine_peak(session, settings.cuda, plan, needs) : runtime::Machine();
+  // Measured before the arenas exist, so that its memory does not add to theirs.
+  const auto machine = undisturbed_peak(session, settings.cuda, plan, needs);
   Pipeline pipeline(session, plan, needs);
   initialize_all(pipeline, beginning, settings);
 
