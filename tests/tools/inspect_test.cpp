@@ -26,6 +26,19 @@ TEST(Inspect, OverviewHasEveryStageAndChannel) {
                             "peak bytes", "model FLOPs", "of the ranks' time"});
 }
 
+TEST(Inspect, ShowsHowEachGroupIsUpdated) {
+  const Words groups{"train.groups=[\"q_proj\", \"norm\"]", "train.group_rates=[2, 0.5]"};
+  const auto adamw = run_millrace(inspect(joined(groups, {"train.group_weight_decays=[-1, 0.25]", "train.weight_decay=0.125"})));
+  expect_parts(adamw.out, {"optimizer adamw\n", "  group \"q_proj\": 4 tensors (4096), weight decay 0.125, learning rate x 2\n",
+                           "  group \"norm\": 9 tensors (288), weight decay 0.25, learning rate x 0.5\n", "  no group: 26 tensors ("});
+  const auto muon = run_millrace(inspect(joined(groups, {"train.optimizer=muon", "train.muon_weight_decay=0.375",
+                                                         "train.weight_decay=0.125", "train.trainable=[\"proj\", \"norm\", \"embed\"]"})));
+  expect_parts(muon.out,
+               {"  group \"q_proj\", matrices: 4 tensors (4096), weight decay 0.375, learning rate x 2\n",
+                "  group \"norm\", others: 9 tensors (288), no weight decay, learning rate x 0.5\n", "  no group, matrices: 24 tensors (",
+                "  no group, others: 1 tensor (8224), weight decay 0.125, learning rate x 1\n", "  not trained: 1 tensor (8224)\n"});
+}
+
 /// The column "shard" of a stage's row: bytes.
 std::size_t shard_of(const std::string& out, int stage) {
   std::istringstream lines(out.substr(out.find("stash F..I")));

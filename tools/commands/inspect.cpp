@@ -114,32 +114,38 @@ struct UpdatedAlike {
   }
 };
 
-/// Which parameters the optimizer updates, and how: by group, then those without one.
+/// Which parameters the optimizer updates, and how: by group, then those without one. Muon's matrices have a decay of their own.
 void print_update(const Inspection& run) {
   const auto& train = run.config.train;
   const auto& groups = run.plan.groups;
-  std::vector<UpdatedAlike> alike(groups.size() + 1);
-  UpdatedAlike frozen, matrices;
+  struct Row {
+    UpdatedAlike matrices, others;  // without Muon all are others
+  };
+  std::vector<Row> rows(groups.size() + 1);
+  UpdatedAlike frozen;
   for (const auto& spec : run.plan.parameters) {
     if (spec.use != 0) continue;
     if (!run.plan.is_trained(spec)) {
       frozen.add(spec, false);
       continue;
     }
-    const std::size_t index = groups.group_of(spec.name).value_or(groups.size());
-    const bool is_matrix =
-        train.optimizer == "muon" && index == groups.size() && run.plan.matrices.matrices(spec.name, spec.shape, spec.stored).count > 0;
-    (is_matrix ? matrices : alike[index]).add(spec, groups.decays(spec.name, spec.shape));
+    const bool is_matrix = train.optimizer == "muon" && run.plan.matrices.matrices(spec.name, spec.shape, spec.stored).count > 0;
+    Row& row = rows[groups.group_of(spec.name).value_or(groups.size())];
+    (is_matrix ? row.matrices : row.others).add(spec, groups.decays(spec.name, spec.shape));
   }
   fmt::print("optimizer {}\n", train.optimizer);
-  for (std::size_t index = 0; index < groups.size(); ++index) {
-    const auto& scalars = groups.scalars_of(index);
-    fmt::print("  group \"{}\": {}, learning rate x {}\n", train.groups[index],
-               alike[index].with_decay(scalars.weight_decay.value_or(train.weight_decay)), scalars.rate);
+  for (std::size_t index = 0; index < rows.size(); ++index) {
+    const bool is_group = index < groups.size();
+    const auto scalars = is_group ? groups.scalars_of(index) : runtime::GroupScalars{};
+    const auto print = [&](const UpdatedAlike& alike, const char* of_all, double decay) {
+      if (alike.tensors == 0) return;
+      const std::string label = is_group ? fmt::format("group \"{}\"{}", train.groups[index], of_all)
+                                         : fmt::format("{}{}", groups.size() > 0 ? "no group" : "all", of_all);
+      fmt::print("  {}: {}, learning rate x {}\n", label, alike.with_decay(scalars.weight_decay.value_or(decay)), scalars.rate);
+    };
+    print(rows[index].matrices, ", matrices", train.muon_weight_decay);
+    print(rows[index].others, train.optimizer == "muon" ? ", others" : "", train.weight_decay);
   }
-  if (matrices.tensors > 0) fmt::print("  matrices: {}\n", matrices.with_decay(train.muon_weight_decay));
-  if (alike.back().tensors > 0)
-    fmt::print("  {}: {}\n", matrices.tensors > 0 || groups.size() > 0 ? "others" : "all", alike.back().with_decay(train.weight_decay));
   if (frozen.tensors > 0) fmt::print("  not trained: {}\n", frozen.text(frozen.tensors, frozen.elements));
 }
 
