@@ -2,7 +2,6 @@
 
 #include <editline/readline.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "actors/debug/component.hpp"
+#include "cluster/host/console.hpp"
 #include "kernels/base/check.hpp"
 
 namespace millrace::actors {
@@ -68,10 +68,7 @@ std::optional<std::string> TerminalReader::next() {
   return text;
 }
 
-std::size_t TerminalReader::width() const {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
+std::size_t TerminalReader::width() const { return cluster::terminal_columns(STDOUT_FILENO); }
 
 ScriptReader::ScriptReader(const std::string& path) : file_(path == "-" ? stdin : std::fopen(path.c_str(), "r")) {
   MILLRACE_CHECK(file_ != nullptr, ExitCode::usage, debugger, "--script {}: {}", path, std::strerror(errno));

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,11 @@ constexpr auto stdout_first = Milliseconds(100);
 std::atomic<Console*> the_console{nullptr};
 
 }  // namespace
+
+std::size_t terminal_columns(int descriptor) noexcept {
+  winsize size{};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 int write_text(int descriptor, std::string_view text, const std::function<bool()>& give_up) {
   while (!text.empty()) {

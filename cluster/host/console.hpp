@@ -20,6 +20,9 @@ namespace millrace::cluster {
 /// ignore or block SIGPIPE.
 int write_text(int descriptor, std::string_view text, const std::function<bool()>& give_up);
 
+/// The width of the terminal behind a descriptor, as it is now; 0 if it is no terminal or does not say.
+[[nodiscard]] std::size_t terminal_columns(int descriptor) noexcept;
+
 /// Writes lines to a descriptor on a thread of its own, which starts with the first line. A caller never waits: text that is
 /// printed while `limit` bytes are pending is dropped, and the number of dropped lines is printed once the reader has caught up.
 class TextWriter {

@@ -2,12 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <string>
+
+#include "cluster/host/console.hpp"
 
 namespace millrace::tools {
 
@@ -26,11 +27,10 @@ bool watched(const cluster::Launch& launch, int descriptor) {
 }
 
 std::size_t terminal_columns(const cluster::Launch& launch, int descriptor) {
-  winsize size{};
   const int opened = launch.under_mpirun ? open(output_of_mpirun(descriptor).c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK) : -1;
-  const bool known = ioctl(launch.under_mpirun ? opened : descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const std::size_t columns = cluster::terminal_columns(launch.under_mpirun ? opened : descriptor);
   if (opened >= 0) close(opened);
-  return known ? size.ws_col : 80;
+  return columns > 0 ? columns : 80;
 }
 
 void ProgressLine::show(std::string_view text) {
