@@ -1,13 +1,26 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "kernels/base/nearest.hpp"
 #include "runtime/data/templates/value.hpp"
 
 /// What templates can call: the filters, tests, methods and functions that published chat templates use, with Jinja's names and results.
 /// Errors: context.fail(), with the nearest name for one that does not exist.
 namespace millrace::runtime::templates {
+
+/// The entry of a table of filters or tests. `kind`: "filter" or "test".
+template <class Table>
+const typename Table::mapped_type& called(const Table& table, const char* kind, const std::string& name, Context& context) {
+  if (const auto found = table.find(name); found != table.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, function] : table) names.emplace_back(known);
+  context.fail(fmt::format("there is no {} {}{}", kind, name, did_you_mean(name, names)));
+}
 
 [[nodiscard]] Value apply_filter(const std::string& name, const Value& subject, Arguments& arguments, Context& context);
 [[nodiscard]] bool apply_test(const std::string& name, const Value& subject, Arguments& arguments, Context& context);

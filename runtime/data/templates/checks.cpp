@@ -1,7 +1,6 @@
 #include <map>
 
 #include "kernels/base/check.hpp"
-#include "kernels/base/nearest.hpp"
 #include "runtime/data/templates/builtins.hpp"
 #include "runtime/data/tokenizers/unicode.hpp"
 
@@ -87,13 +86,7 @@ const std::map<std::string_view, Test>& tests() {
 }  // namespace
 
 bool apply_test(const std::string& name, const Value& subject, Arguments& arguments, Context& context) {
-  const auto found = tests().find(name);
-  if (found == tests().end()) {
-    std::vector<std::string> names;
-    for (const auto& [known, test] : tests()) names.emplace_back(known);
-    context.fail(fmt::format("there is no test {}{}", name, did_you_mean(name, names)));
-  }
-  return found->second(subject, arguments, context);
+  return called(tests(), "test", name, context)(subject, arguments, context);
 }
 
 }  // namespace millrace::runtime::templates

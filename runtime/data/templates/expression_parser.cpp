@@ -255,14 +255,18 @@ ExpressionPtr ExpressionParser::postfix(ExpressionPtr subject) {
     } else if (accept_symbol("[")) {
       subject = subscript(std::move(subject));
     } else if (sees_symbol("(")) {
-      auto made = make(Expression::Kind::call);
-      adopt(*made, std::move(subject));
-      arguments(*made);
-      subject = std::move(made);
+      subject = call(std::move(subject));
     } else {
       return subject;
     }
   }
+}
+
+ExpressionPtr ExpressionParser::call(ExpressionPtr subject) {
+  auto made = make(Expression::Kind::call);
+  adopt(*made, std::move(subject));
+  arguments(*made);
+  return made;
 }
 
 ExpressionPtr ExpressionParser::subscript(ExpressionPtr subject) {
@@ -315,10 +319,7 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr subject) {
     } else if (accept_word("is")) {
       subject = test(std::move(subject));
     } else if (sees_symbol("(") && subject) {
-      auto made = make(Expression::Kind::call);
-      adopt(*made, std::move(subject));
-      arguments(*made);
-      subject = std::move(made);
+      subject = call(std::move(subject));
     } else {
       return subject;
     }

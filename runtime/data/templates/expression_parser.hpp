@@ -66,6 +66,7 @@ class ExpressionParser {
   ExpressionPtr sequence(std::string_view close);
   ExpressionPtr mapping();
   ExpressionPtr postfix(ExpressionPtr subject);
+  ExpressionPtr call(ExpressionPtr subject);
   ExpressionPtr subscript(ExpressionPtr subject);
   ExpressionPtr test(ExpressionPtr subject);
   void arguments(Expression& call);

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "kernels/base/check.hpp"
-#include "kernels/base/nearest.hpp"
 #include "runtime/data/templates/builtins.hpp"
 
 namespace millrace::runtime::templates {
@@ -53,7 +52,7 @@ Value items(const Value& subject, Arguments&, Context& context) {
   return Value::list(std::move(pairs), &context);
 }
 
-Value otherwise(const Value& subject, Arguments& arguments, Context&) {
+Value default_filter(const Value& subject, Arguments& arguments, Context&) {
   const bool also_false = arguments.get(1, "boolean", Value::boolean(false)).truth();
   const bool missing = subject.is_undefined() || (also_false && !subject.truth());
   return missing ? arguments.get(0, "default_value", Value::text("")) : subject;
@@ -266,8 +265,8 @@ const std::map<std::string_view, Filter>& filters() {
       {"length", counted},
       {"count", counted},
       {"tojson", json},
-      {"default", otherwise},
-      {"d", otherwise},
+      {"default", default_filter},
+      {"d", default_filter},
       {"join", join},
       {"items", items},
       {"dictsort", sorted_items},
@@ -298,13 +297,7 @@ const std::map<std::string_view, Filter>& filters() {
 }  // namespace
 
 Value apply_filter(const std::string& name, const Value& subject, Arguments& arguments, Context& context) {
-  const auto found = filters().find(name);
-  if (found == filters().end()) {
-    std::vector<std::string> names;
-    for (const auto& [known, filter] : filters()) names.emplace_back(known);
-    context.fail(fmt::format("there is no filter {}{}", name, did_you_mean(name, names)));
-  }
-  return found->second(subject, arguments, context);
+  return called(filters(), "filter", name, context)(subject, arguments, context);
 }
 
 }  // namespace millrace::runtime::templates

@@ -113,8 +113,8 @@ Value slice_of(const Value& subject, const Value& first, const Value& last, cons
   }
   const auto elements = iterate(subject, context);
   const auto size = static_cast<std::int64_t>(elements.size());
-  const auto number = [&](const Value& value, std::int64_t otherwise) {
-    if (value.is_none()) return otherwise;
+  const auto number = [&](const Value& value, std::int64_t fallback) {
+    if (value.is_none()) return fallback;
     if (value.as_integer() == nullptr) context.fail(fmt::format("a slice by {}, expected integers", value.kind()));
     return *value.as_integer();
   };
@@ -122,8 +122,8 @@ Value slice_of(const Value& subject, const Value& first, const Value& last, cons
   if (by == 0) context.fail("a slice with the step 0");
   // Python's rule: from the end if negative, then between the bounds that the direction allows.
   const std::int64_t low = by > 0 ? 0 : -1, high = by > 0 ? size : size - 1;
-  const auto bound = [&](const Value& value, std::int64_t otherwise) {
-    if (value.is_none()) return otherwise;
+  const auto bound = [&](const Value& value, std::int64_t fallback) {
+    if (value.is_none()) return fallback;
     const std::int64_t given = number(value, 0);
     return std::clamp<std::int64_t>(given < 0 ? std::max<std::int64_t>(given, -size - 1) + size : given, low, high);
   };

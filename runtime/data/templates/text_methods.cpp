@@ -17,10 +17,10 @@ const std::string& text_argument(const Arguments& arguments, std::size_t positio
   return *found->as_text();
 }
 
-std::int64_t integer_argument(const Arguments& arguments, std::size_t position, std::string_view name, std::int64_t otherwise,
+std::int64_t integer_argument(const Arguments& arguments, std::size_t position, std::string_view name, std::int64_t fallback,
                               Context& context) {
   const Value* found = arguments.find(position, name);
-  if (found == nullptr) return otherwise;
+  if (found == nullptr) return fallback;
   if (found->as_integer() == nullptr) context.fail(fmt::format("the argument {} is {}, expected an integer", position + 1, found->kind()));
   return *found->as_integer();
 }
@@ -134,11 +134,11 @@ std::int64_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-bool all_of_class(const std::string& text, std::uint8_t wanted) {
+bool all_of_class(const std::string& text, std::uint8_t character_class) {
   if (text.empty()) return false;
   for (const auto character : characters_of(text)) {
     const auto code = character_at(character, 0);
-    if (code.length == 0 || (character_classes()[code.code] & wanted) == 0) return false;
+    if (code.length == 0 || (character_classes()[code.code] & character_class) == 0) return false;
   }
   return true;
 }

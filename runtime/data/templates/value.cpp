@@ -236,9 +236,9 @@ const Value* Arguments::find(std::size_t position, std::string_view name) const 
   return nullptr;
 }
 
-Value Arguments::get(std::size_t position, std::string_view name, Value otherwise) const {
+Value Arguments::get(std::size_t position, std::string_view name, Value fallback) const {
   const Value* found = find(position, name);
-  return found != nullptr ? *found : std::move(otherwise);
+  return found != nullptr ? *found : std::move(fallback);
 }
 
 const Value* find(const Entries& entries, std::string_view key, Context& context) {

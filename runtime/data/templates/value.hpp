@@ -132,7 +132,7 @@ struct Arguments {
   /// The argument at a position or with a name; null if it was not given.
   [[nodiscard]] const Value* find(std::size_t position, std::string_view name) const;
   /// The same with a default.
-  [[nodiscard]] Value get(std::size_t position, std::string_view name, Value otherwise) const;
+  [[nodiscard]] Value get(std::size_t position, std::string_view name, Value fallback) const;
 };
 
 /// The entry with this key; null if there is none.
