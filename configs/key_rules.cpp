@@ -8,6 +8,7 @@
 
 #include "configs/schema.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "layers/family_traits.hpp"
 #include "runtime/optimizers/optimizer_config.hpp"
 
@@ -52,8 +53,8 @@ class Checker {
     MILLRACE_CHECK(!complete_ || !data.text.empty() || !data.tokens.empty(), ExitCode::config, component,
                    "neither data.text nor data.tokens is given, expected one of them");
     const auto entries = std::max(data.text.size(), data.tokens.size());
-    want(data.weights.empty() || entries == 0 || data.weights.size() == entries, "data.weights",
-         "expected {} numbers, one for each entry of {}", entries, data.text.empty() ? "data.tokens" : "data.text");
+    want(data.weights.empty() || entries == 0 || data.weights.size() == entries, "data.weights", "expected {}, one for each entry of {}",
+         counted(entries, "number"), data.text.empty() ? "data.tokens" : "data.text");
     refuse_megatrons_form(data.tokens);
     want(data.validation.empty() || data.held_out == 0, "data.held_out",
          "but data.validation (at {}) names what the run evaluates on, expected one of them", place("data.validation"));

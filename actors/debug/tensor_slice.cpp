@@ -54,8 +54,8 @@ struct SliceReader {
       return {place, 1, 1, true};
     }
     MILLRACE_CHECK(parts.size() <= 3, ExitCode::usage, debugger, "{}: \"{}\", expected first:end or first:end:stride", what(), entry);
-    const auto bound = [&](const std::string& word, std::int64_t otherwise) {
-      if (word.empty()) return otherwise;
+    const auto bound = [&](const std::string& word, std::int64_t fallback) {
+      if (word.empty()) return fallback;
       const std::int64_t given = whole(word);
       return std::clamp<std::int64_t>(given < 0 ? given + size : given, 0, size);
     };

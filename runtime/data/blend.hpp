@@ -13,7 +13,7 @@ namespace millrace::runtime {
 ///
 /// Shares are whole numbers of a period of samples, in each of which every source has exactly its share. From the second period on the
 /// order repeats. Weights such as 0.3 and 0.7, or 3 and 7, or numbers of tokens, give their exact ratio if it needs a period of at most a
-/// million samples; shares are otherwise rounded to millionths, with at least one for each source. So the place of a sample is looked up,
+/// million samples; other shares are rounded to millionths, with at least one for each source. So the place of a sample is looked up,
 /// not counted from the run's first sample on. Const functions; any thread; nothing is allocated after construction.
 class Blend {
  public:

@@ -4,7 +4,7 @@ WIDTHS = (500, 900, 1400)
 # Elements that reach beyond the window, unless a box that scrolls cuts them.
 CUT = """return [...document.querySelectorAll('body *')].filter((element) => element.getClientRects().length && !element.closest('svg, .fades, #tooltip')
     && element.getBoundingClientRect().right > innerWidth + 1).map((element) => element.outerHTML.slice(0, 120))"""
-# Of each box that scrolls: its name, and how much it hides on the right and below; how far these edges fade out, and whether it has a mask.
+# Returns for each box that scrolls its name, how much it hides on the right and below, how far these edges fade out, and whether it has a mask.
 BOXES = """return [...document.querySelectorAll('.fades')].filter((box) => box.clientWidth > 0).map((box) => [box.id,
     [box.scrollWidth - box.clientWidth - box.scrollLeft, box.scrollHeight - box.clientHeight - box.scrollTop],
     ['right', 'bottom'].map((side) => parseFloat(getComputedStyle(box).getPropertyValue('--fade-' + side)) || 0), getComputedStyle(box).maskImage !== 'none'])"""

@@ -38,19 +38,19 @@ class Diary {
       return std::size_t{1};
     };
     out.on_lost = [this](const PeerFailure& loss) { note([&] { losses.push_back(loss); }); };
-    out.on_job_lost = [this](const std::vector<PeerFailure>& all, double seconds, bool speaks) {
+    out.on_job_lost = [this](const std::vector<PeerFailure>& all, double seconds, bool prints) {
       note([&] {
         job_losses = all;
         slept = seconds;
-        speak = speaks;
+        speak = prints;
         ++ends;
       });
     };
-    out.on_failure = [this](ExitCode code, const std::string& text, bool speaks) {
+    out.on_failure = [this](ExitCode code, const std::string& text, bool prints) {
       note([&] {
         failure_code = code;
         failure_text = text;
-        speak = speaks;
+        speak = prints;
         ++ends;
       });
     };

@@ -91,7 +91,7 @@ TEST(DataKeys, AMixtureHasAWeightForEachEntry) {
         (void)mixed({"data.tokens=A,B", "data.weights=1"});
       },
       ExitCode::config, {"command line: data.weights = [1.0], expected 2 numbers, one for each entry of data.tokens"});
-  expect_error([&] { (void)mixed({"data.text=A", "data.weights=1,2"}); }, ExitCode::config, {"1 numbers, one for each entry of data.text"});
+  expect_error([&] { (void)mixed({"data.text=A", "data.weights=1,2"}); }, ExitCode::config, {"1 number, one for each entry of data.text"});
   expect_error([&] { (void)mixed({"data.tokens=A,B", "data.weights=1,0"}); }, ExitCode::config, {"data.weights = 1,0", "above 0"});
   expect_error([&] { (void)mixed({"data.tokens=0.3,A,0.7,B"}); }, ExitCode::config,
                {"which has weights in it; expected data.tokens=A,B data.weights=0.3,0.7"});

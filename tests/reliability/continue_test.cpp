@@ -136,10 +136,10 @@ TEST_F(Continue, WithItsStateANewRunGoesOnWhereTheOtherEnded) {
   const auto end = train("new", 3, with(one, {source, "train.start_with=state"}), 2);
   EXPECT_TRUE(has(end.out, "with the weights and optimizer states of step 4 in ")) << end.out;
   train("new", 5, with(one, {source, "train.start_with=state"}));
-  const auto wanted = weights("long");
-  EXPECT_TRUE(weights("new") == wanted) << "5 + 4 + 5 steps";
+  const auto expected = weights("long");
+  EXPECT_TRUE(weights("new") == expected) << "5 + 4 + 5 steps";
   train("anew", 5, with(one, {source}));
-  EXPECT_FALSE(weights("anew") == wanted) << "without the moments it is another run";
+  EXPECT_FALSE(weights("anew") == expected) << "without the moments it is another run";
 }
 
 TEST_F(Continue, ANewRunDoesNotNeedTheOldOneAnyMore) {

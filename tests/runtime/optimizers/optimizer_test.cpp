@@ -23,6 +23,8 @@ std::vector<std::string> names_of(const TrainConfig& train) {
   return names;
 }
 
+kernels::Tensor tensor(float& value) { return kernels::make_tensor(&value, kernels::DType::f32, {1}); }
+
 TEST(Optimizer, NamesItsStates) {
   TrainConfig train;
   EXPECT_EQ(names_of(train), (std::vector<std::string>{"adamw.m/w", "adamw.v/w"}));
@@ -85,7 +87,6 @@ TEST(Optimizer, KeepsAnAverageBesideAnyOther) {
       EXPECT_TRUE(averaged->keeps(plain->states().size(), form));
       float parameter = 0.5F, gradient = 0.25F, average = 2.0F, alone = 0.5F, same_gradient = 0.25F;
       float states[2] = {}, own_states[2] = {};
-      const auto tensor = [](float& value) { return kernels::make_tensor(&value, kernels::DType::f32, {1}); };
       std::size_t kept = 0;
       for (std::size_t state = 0; state < plain->states().size(); ++state) kept += plain->keeps(state, form) ? 1 : 0;
       kernels::OptimizerTensors with{tensor(parameter), tensor(gradient), {}, {}, true, form},
@@ -116,7 +117,6 @@ TEST(Optimizer, TakesTheWeightDecayOfAGroupInPlaceOfItsOwn) {
         const auto optimizer = make_optimizer(train);
         float parameter = 0.5F, gradient = 0.25F;
         float states[2] = {};
-        const auto tensor = [](float& value) { return kernels::make_tensor(&value, kernels::DType::f32, {1}); };
         kernels::OptimizerTensors tensors{tensor(parameter), tensor(gradient), {}, {}, true, form};
         std::size_t kept = 0;
         for (std::size_t state = 0; state < optimizer->states().size(); ++state)
