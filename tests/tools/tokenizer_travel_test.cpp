@@ -101,6 +101,24 @@ TEST_F(TokenizerTravel, NothingIsReplacedBySurprise) {
   EXPECT_FALSE(fs::exists(folder_ / "run/tokenizer/generation_config.json"));
 }
 
+TEST_F(TokenizerTravel, ARefusedCommandLeavesNone) {
+  fs::rename(folder_ / "tokens.tokenizer", folder_ / "aside");
+  ASSERT_EQ(train({}).code, 0);
+  fs::rename(folder_ / "aside", folder_ / "tokens.tokenizer");
+  expect_failure(train({"train.seed=2"}), ExitCode::checkpoint, {"train.seed"});
+  EXPECT_FALSE(fs::exists(folder_ / "run/tokenizer"));
+}
+
+TEST_F(TokenizerTravel, OneOfAnUnknownKindIsExportedAsItIs) {
+  folder_.write("tokens.tokenizer/tokenizer.json", R"({"model": {"type": "Odd"}})");
+  ASSERT_EQ(train({}).code, 0);
+  const auto exported = run_millrace({"ckpt", "export-hf", folder_ / "run", folder_ / "hf"});
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  expect_parts(exported.err, {"exported without a tokenizer_config.json", "Odd"});
+  EXPECT_EQ(file("hf/tokenizer.json"), R"({"model": {"type": "Odd"}})");
+  EXPECT_FALSE(fs::exists(folder_ / "hf/tokenizer_config.json"));
+}
+
 TEST_F(TokenizerTravel, TokenFilesWithoutATokenizer) {
   fs::remove_all(folder_ / "tokens.tokenizer");
   ASSERT_EQ(train({}).code, 0);

@@ -37,6 +37,7 @@ TEST(RunFiles, FindsTheValidationDataOfLlmcAndNanogpt) {
   EXPECT_EQ(found(folder, {folder / "mega/web-train_text_document.bin"}), (Names{"mega/web-val_text_document.bin"}));
   EXPECT_EQ(found(folder, {folder / "nano", folder / "tiny/TinyStories_train.bin"}), (Names{"nano/val.bin", "tiny/TinyStories_val.bin"}));
   EXPECT_EQ(found(folder, {folder / "missing"}), Names()) << "opening the data says so";
+  EXPECT_EQ(found(folder, {folder / "nano/train.bin", folder / "nano/val.bin"}), Names()) << "it is named as training data";
   EXPECT_TRUE(find_validation({.tokens = {folder / "nano"}}).in_training);
   EXPECT_FALSE(find_validation({.tokens = {folder / "nano/train.bin"}}).in_training);
   // What it finds is left out of the folder that contains it.

@@ -30,6 +30,14 @@ std::string refused(const std::string& text, const OrderedJson& variables = Orde
   }
 }
 
+TEST(Template, ALoopIsLeftFromWithinABlockThatIsSet) {
+  EXPECT_EQ(rendered("{% for i in [1, 2, 3] %}{% set x %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endset %}<{{ x }}>{% endfor %}|"),
+            "<1>|");
+  EXPECT_EQ(
+      rendered("{% for i in [1, 2, 3] %}{% set x %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endset %}<{{ x }}>{% endfor %}|"),
+      "<1><3>|");
+}
+
 /// What Jinja itself gave in the environment of transformers (tools/reference/render_templates.py).
 TEST(Template, RendersAsJinja) {
   const auto conversations = OrderedJson::parse(read_source(std::string(folder) + "conversations.json"));
