@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -143,6 +144,12 @@ TEST_F(Trackers, SayWhatIsWrong) {
   folder_.write("run/metrics.jsonl", "{\"schema\":1,\"kind\":\"other\"}\n");
   EXPECT_NE(send("wandb", "--dry-run"), 0);
   expect_parts(errors(), {"metrics.jsonl: kind other, expected millrace.metrics"});
+  std::filesystem::remove(folder_ / "run/run.toml");
+  EXPECT_NE(send("wandb", "--dry-run"), 0);
+  expect_parts(errors(), {"run has no run.toml, expected the run.directory of a run"});
+  std::filesystem::remove_all(folder_ / "run");
+  EXPECT_NE(send("wandb", "--dry-run"), 0);
+  expect_parts(errors(), {"run: there is no such run directory"});
 }
 
 }  // namespace

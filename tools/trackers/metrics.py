@@ -22,6 +22,8 @@ def arguments(tracker, add=lambda parser: None):
     given = parser.parse_args()
     if not given.run.is_dir():
         parser.error(f"{given.run}: there is no such run directory")
+    if not (given.run / "run.toml").is_file():
+        parser.error(f"{given.run} has no run.toml, expected the run.directory of a run")
     if given.interval <= 0:
         parser.error(f"--interval {given.interval}, expected seconds above 0")
     given.name = given.name or given.run.resolve().name
