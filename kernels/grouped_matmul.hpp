@@ -48,7 +48,7 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
 
 /// c[e] += a_eᵀ · b_e, summed over the rows of group e: a [R, M] and b [R, N] of one dtype, f32 or bf16; c f32 [E, M, N]. Offsets of S
 /// sources as above: their groups are added one after the other, so that c[e] has the bits of S calls, one for each source. A group is
-/// added from its first row on, in order, in fp32: on a CPU in runs of 128 rows, the last one padded with zero rows to a multiple of 32; on
+/// added from its first row on, in order, in fp32: on a CPU in runs of 128 rows (AMX: in steps of 32); on
 /// a GPU row after row, or sixteen at a time on tensor cores, and then to c[e]. So c[e] depends on the group's rows, its previous value,
 /// the dtypes and the instruction set alone. A group without rows leaves c[e] as it is. Errors as above.
 void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,

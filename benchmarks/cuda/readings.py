@@ -15,7 +15,7 @@ import re
 import statistics
 import sys
 
-SIZES = re.compile(r"(\d+) microbatches of (\d+) x (\d+) tokens")
+SIZES = re.compile(r"(\d+) microbatch(?:es)? of (\d+) x (\d+) tokens")
 STEP = re.compile(r"^step \d+/\d+ .*?([\d.]+)([kMG]?) tok/s.*?\| (\d+) ms", re.MULTILINE)
 MODEL_FLOPS = re.compile(r"([\d.]+) GFLOP as model FLOPs")
 PLANNED = re.compile(r"planned: ([\d.]+) (GiB|MiB)")

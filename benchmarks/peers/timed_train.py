@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 
-SIZES = re.compile(r"(\d+) microbatches of (\d+) x (\d+) tokens")
+SIZES = re.compile(r"(\d+) microbatch(?:es)? of (\d+) x (\d+) tokens")
 STEP = re.compile(r"step \d+/\d+ .*?([\d.]+) tok/s.*?\| +(\d+) ms")
 
 

@@ -9,10 +9,11 @@
 #include "kernels/cpu/aligned_scratch.hpp"
 #include "kernels/cpu/bias_loops.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
+#include "kernels/cpu/gemm/float_gemm_loops.hpp"
 #include "kernels/cpu/gemm/tile_gemm_loops.hpp"
 #include "kernels/cpu/matmul_primitive.hpp"
 #include "kernels/cpu/thread_range.hpp"
-#include "kernels/cpu/transpose_columns.hpp"
+#include "kernels/cpu/transpose_loops.hpp"
 #include "kernels/packing.hpp"
 
 namespace millrace::kernels::cpu {
@@ -20,14 +21,10 @@ namespace {
 
 std::size_t bytes_of(std::int64_t elements, DType dtype) { return static_cast<std::size_t>(elements) * size_of(dtype); }
 
-/// Writes `rows` rows of `width` elements in the dtype of the products, and rows of zeros behind them up to `padded`.
-void copy_rows(const std::byte* from, DType operands, DType compute, std::int64_t rows, std::int64_t width, std::int64_t padded,
-               std::byte* to) {
-  if (compute == operands)
-    std::copy_n(from, bytes_of(rows * width, operands), to);
-  else
-    pick_widen()(reinterpret_cast<const BFloat16*>(from), reinterpret_cast<float*>(to), 0, rows * width);
-  std::fill(to + bytes_of(rows * width, compute), to + bytes_of(padded * width, compute), std::byte{0});
+/// Copies `rows` rows of `width` elements, and writes rows of zeros behind them up to `padded`.
+void copy_rows(const std::byte* from, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t padded, std::byte* to) {
+  std::copy_n(from, bytes_of(rows * width, dtype), to);
+  std::fill(to + bytes_of(rows * width, dtype), to + bytes_of(padded * width, dtype), std::byte{0});
 }
 
 /// The scratch of thread `thread`, of `bytes` for each.
@@ -46,19 +43,12 @@ void take_in_turn(std::atomic<std::int64_t>& next, Body&& body) {
 
 // -- c[r] = a[r] · op(b[e]) -----------------------------------------------------------------------------------------------------
 
-/// Rows of a tile. In oneDNN's products for AVX2 the last rows of a matrix can have other bits than the rows before them (measured: the
-/// last two of 128). With a multiple of 48 rows they all have the same.
-std::int64_t rows_of_tile(std::int64_t tile) {
-  constexpr std::int64_t grain = 48;
-  return matmul_isa() == Isa::avx512 ? tile : (tile + grain - 1) / grain * grain;
-}
-
-/// Largest number of columns that a thread computes at a time for all rows of a group, if the product copies b[e]
-/// (panel_product_loops.hpp): each column is then copied once for the whole group.
+/// Largest number of columns that a thread computes at a time for all rows of a group, if the product copies b[e]:
+/// each column is then copied once for the whole group.
 constexpr std::int64_t kGroupColumns = 128;
 
 /// A product without its number of rows, on which nothing depends. oneDNN multiplies `tile` rows at a time, always. Our own loops give a
-/// row the same bits in any number of rows, so they multiply no padding, and all rows of a group at once if nothing is widened or packed.
+/// row the same bits in any number of rows, so they multiply no padding, and all rows of a group at once if nothing is packed or rounded.
 struct Problem {
   std::int64_t n, k, tile = 0;
   DType operands, result;  // dtypes in memory
@@ -66,13 +56,11 @@ struct Problem {
 
   Problem(const Shape& a, const Shape& b, DType operands_, DType result_, const GroupedMatmulOptions& options_)
       : n(b[options_.transpose_b ? 1 : 2]), k(a[1]), operands(operands_), result(result_), options(options_) {
-    tile = part().by_tiles() ? kTileRows : rows_of_tile(options_.tile);
+    tile = part().by_tiles() ? kTileRows : options_.tile;
   }
 
-  [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
-  [[nodiscard]] bool widens() const { return compute() != operands; }
-  [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
-  [[nodiscard]] bool copies_b() const { return widens() && !options.packed_b; }
+  /// Whether the product is computed in fp32 and rounded afterwards.
+  [[nodiscard]] bool narrows() const { return multiplies_in_float(operands) && result != DType::f32; }
   [[nodiscard]] DType product() const { return narrows() ? DType::f32 : result; }
   /// Bytes from one b[e] to the next.
   [[nodiscard]] std::size_t matrix_bytes() const { return options.packed_b ? packed_bytes(k, n, operands) : bytes_of(k * n, operands); }
@@ -86,17 +74,23 @@ struct Problem {
                         : options.transpose_b ? k
                                               : n,
             .c_stride = n,
-            .operands = compute(),
+            .operands = operands,
             .result = product(),
             .transpose_b = options.transpose_b && !options.packed_b,
             .packed_b = options.packed_b,
             .bias = options.bias && !narrows()};
   }
-  /// Whether our own loops compute it, for which a row has the same bits in any number of rows.
-  [[nodiscard]] bool takes_any_rows() const { return part().by_panels() || part().by_tiles(); }
-  [[nodiscard]] bool whole_groups() const { return !widens() && !options.packed_b && takes_any_rows(); }
-  /// Whether a tile of rows is neither copied nor padded.
-  [[nodiscard]] bool in_place() const { return !widens() && takes_any_rows(); }
+  /// Whether a tile of rows is read in place, without padding.
+  [[nodiscard]] bool takes_any_rows() const { return part().by_our_loops(); }
+  /// Whether it is written in place as well.
+  [[nodiscard]] bool in_place() const { return takes_any_rows() && !narrows(); }
+  [[nodiscard]] bool whole_groups() const { return in_place() && !options.packed_b; }
+  /// A whole group may have any number of rows, of which at most kFloatRows are copied at a time.
+  [[nodiscard]] std::size_t product_scratch() const {
+    MatmulPart largest = part();
+    if (whole_groups()) largest.m = kFloatRows;
+    return matmul_part_scratch_bytes(largest);
+  }
   /// The columns of each b[e] in parts, which depend on N alone.
   [[nodiscard]] std::int64_t column_parts() const { return (n + kGroupColumns - 1) / kGroupColumns; }
   [[nodiscard]] IndexRange columns(std::int64_t index) const {
@@ -110,14 +104,13 @@ struct Problem {
   }
 };
 
-/// A thread's scratch: a tile of a and of c unless rows are read and written in place, b[e] if it is widened, and the product's own.
+/// A thread's scratch: a tile of a and of c unless rows are read and written in place, and the product's own.
 struct TileLayout {
-  std::size_t c, b, own, bytes;  // the tile of a is at 0
+  std::size_t c, own, bytes;  // the tile of a is at 0
   explicit TileLayout(const Problem& problem)
-      : c(problem.in_place() ? 0 : align_up(bytes_of(problem.tile * problem.k, problem.compute()))),
-        b(problem.in_place() ? 0 : c + align_up(bytes_of(problem.tile * problem.n, problem.product()))),
-        own(b + (problem.copies_b() ? align_up(bytes_of(problem.k * problem.n, DType::f32)) : 0)),
-        bytes(own + align_up(matmul_part_scratch_bytes(problem.part()))) {}
+      : c(problem.takes_any_rows() ? 0 : align_up(bytes_of(problem.tile * problem.k, problem.operands))),
+        own(c + (problem.in_place() ? 0 : align_up(bytes_of(problem.tile * problem.n, problem.product())))),
+        bytes(own + align_up(problem.product_scratch())) {}
 };
 
 /// The tiles of all groups, counted from the first tile of the first group on. Moves forward only.
@@ -160,8 +153,8 @@ class TileMultiplier {
     if (problem_.takes_any_rows()) part_.m = rows.size();
     const bool whole = rows.size() == part_.m;
     const std::byte* left = a_.data + bytes_of(rows.begin * problem_.k, problem_.operands);
-    if (!whole || problem_.widens()) {
-      copy_rows(left, problem_.operands, problem_.compute(), rows.size(), problem_.k, part_.m, scratch_);
+    if (!whole) {
+      copy_rows(left, problem_.operands, rows.size(), problem_.k, part_.m, scratch_);
       left = scratch_;
     }
     std::byte* const to = c_.data + bytes_of(rows.begin * problem_.n, problem_.result);
@@ -170,20 +163,13 @@ class TileMultiplier {
     const float* const bias = bias_ == nullptr ? nullptr : bias_->as<float>() + expert * problem_.n;
     const bool fetches = problem_.options.packed_b && next != expert;
     run_matmul_part(part_, left, matrix(expert), product, part_.bias ? bias : nullptr, scratch_ + layout_.own,
-                    fetches ? b_.data + static_cast<std::size_t>(next) * problem_.matrix_bytes() : nullptr);
+                    fetches ? matrix(next) : nullptr);
     if (!in_place) store(product, rows.size(), bias, to);
   }
 
  private:
-  /// b[e] as the products read it. Neighbouring tiles are mostly of one expert, so it is widened when the expert changes.
-  const std::byte* matrix(std::int64_t expert) {
-    const std::byte* const stored = b_.data + static_cast<std::size_t>(expert) * problem_.matrix_bytes();
-    if (!problem_.copies_b()) return stored;
-    std::byte* const wide = scratch_ + layout_.b;
-    if (expert != widened_)
-      pick_widen()(reinterpret_cast<const BFloat16*>(stored), reinterpret_cast<float*>(wide), 0, problem_.k * problem_.n);
-    widened_ = expert;
-    return wide;
+  [[nodiscard]] const std::byte* matrix(std::int64_t expert) const {
+    return b_.data + static_cast<std::size_t>(expert) * problem_.matrix_bytes();
   }
 
   void store(const std::byte* product, std::int64_t rows, const float* bias, std::byte* to) const {
@@ -204,7 +190,6 @@ class TileMultiplier {
   const Tensor &a_, &b_, &c_;
   const Tensor* bias_;
   std::byte* scratch_;
-  std::int64_t widened_ = -1;
 };
 
 /// Computes some columns of all rows of a group at a time.
@@ -257,7 +242,8 @@ std::size_t grouped_matmul_scratch_bytes(const Shape& a, const Shape& b, DType o
 
 // -- c[e] += a_eᵀ · b_e ---------------------------------------------------------------------------------------------------------
 
-/// Rows of a group that are added at a time, and the multiple to which fewer are padded for oneDNN. Our own loops need no padding.
+/// Rows of a group that are added at a time, and the multiple to which fewer are padded for oneDNN. Tiles sum in steps of 32 rows, so that
+/// they have the same bits in runs of any multiple of that.
 constexpr std::int64_t kRun = 128, kRunGrain = 32;
 /// Largest number of rows of c[e] that a thread adds to at a time.
 constexpr std::int64_t kGradientRows = 384;
@@ -265,36 +251,32 @@ constexpr std::int64_t kGradientRows = 384;
 /// A gradient without its number of rows. Each c[e] is cut into blocks of rows that depend on M alone.
 struct Gradient {
   std::int64_t m, n;
-  DType operands, compute;
+  DType operands;
   std::int64_t blocks;
 
   Gradient(std::int64_t m_, std::int64_t n_, DType operands_)
-      : m(m_), n(n_), operands(operands_), compute(matmul_compute_dtype(operands_)), blocks((m_ + kGradientRows - 1) / kGradientRows) {}
+      : m(m_), n(n_), operands(operands_), blocks((m_ + kGradientRows - 1) / kGradientRows) {}
 
   [[nodiscard]] IndexRange block(std::int64_t index) const {
     return thread_range(m, kShareGrain, static_cast<int>(index), static_cast<int>(blocks));
   }
-  [[nodiscard]] bool by_panels() const { return part({0, m}, kRun).by_panels(); }
-  [[nodiscard]] bool by_tiles() const { return multiplies_by_tiles(operands); }
-  /// Length of a run of `count` rows with its padding.
-  [[nodiscard]] std::int64_t padded(std::int64_t count) const {
-    return by_panels() || by_tiles() ? count : (count + kRunGrain - 1) / kRunGrain * kRunGrain;
-  }
+  [[nodiscard]] bool by_our_loops() const { return part({0, m}, 1).by_our_loops(); }
   [[nodiscard]] MatmulPart part(IndexRange rows, std::int64_t length) const {
+    const bool turned = multiplies_by_tiles(operands) || multiplies_in_float(operands);
     return {.m = rows.size(),
             .n = n,
             .k = length,
-            .a_stride = by_tiles() ? m : length,
+            .a_stride = turned ? m : length,
             .b_stride = n,
             .c_stride = n,
-            .operands = compute,
+            .operands = operands,
             .result = DType::f32,
-            .transpose_a = by_tiles(),
+            .transpose_a = turned,
             .accumulate = true};
   }
   /// Largest scratch of a product. Compiles all products of oneDNN that this thread could ever need.
   [[nodiscard]] std::size_t product_scratch() const {
-    if (by_panels() || by_tiles()) return align_up(matmul_part_scratch_bytes(part(block(0), kRun)));
+    if (by_our_loops()) return align_up(matmul_part_scratch_bytes(part(block(0), 1)));
     std::size_t largest = 0;
     for (std::int64_t index = 0; index < blocks; ++index) {
       if (index > 0 && block(index).size() == block(index - 1).size()) continue;  // the same products
@@ -305,37 +287,43 @@ struct Gradient {
   }
 };
 
-/// A thread's scratch: the transposed rows of a, the rows of b if they are widened or padded, and the product's own.
+/// A thread's scratch: for oneDNN the transposed rows of a and the padded rows of b; and the product's own.
 struct RunLayout {
   std::size_t b, own, bytes;  // the rows of a are at 0
   explicit RunLayout(const Gradient& gradient)
-      : b(gradient.by_tiles() ? 0 : align_up(bytes_of(std::min(gradient.m, kGradientRows) * kRun, gradient.compute))),
-        own(b + (gradient.by_tiles() || (gradient.by_panels() && gradient.compute == gradient.operands)
-                     ? 0
-                     : align_up(bytes_of(kRun * gradient.n, gradient.compute)))),
+      : b(gradient.by_our_loops() ? 0 : align_up(bytes_of(std::min(gradient.m, kGradientRows) * kRun, gradient.operands))),
+        own(b + (gradient.by_our_loops() ? 0 : align_up(bytes_of(kRun * gradient.n, gradient.operands)))),
         bytes(own + gradient.product_scratch()) {}
 };
 
-/// Adds group `rows` of a and b to a block of the rows of c[e], `to`.
-void add_group(const Gradient& gradient, const RunLayout& layout, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block,
-               float* to, std::byte* scratch) {
-  if (gradient.by_tiles() && rows.size() > 0)
-    return run_matmul_part(gradient.part(block, rows.size()), a.data + bytes_of(rows.begin * gradient.m + block.begin, gradient.operands),
-                           b.data + bytes_of(rows.begin * gradient.n, gradient.operands), to, nullptr, scratch + layout.own);
+/// Adds rows of a and b to a block of the rows of c[e], `to`, run by run.
+void add_runs(const Gradient& gradient, const RunLayout& layout, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block,
+              float* to, std::byte* scratch) {
   for (std::int64_t first = rows.begin; first < rows.end; first += kRun) {
-    const std::int64_t count = std::min(kRun, rows.end - first), length = gradient.padded(count);
-    if (length != count) std::fill_n(scratch, bytes_of(block.size() * length, gradient.compute), std::byte{0});
+    const std::int64_t count = std::min(kRun, rows.end - first), length = (count + kRunGrain - 1) / kRunGrain * kRunGrain;
+    if (length != count) std::fill_n(scratch, bytes_of(block.size() * length, gradient.operands), std::byte{0});
     // Addressed as if from row 0 on: the block's rows begin at the thread's memory.
-    std::byte* const row_0 = scratch - bytes_of(block.begin * length, gradient.compute);
-    transpose_columns(gradient.operands, gradient.compute, a.data + bytes_of(first * gradient.m, gradient.operands), count, gradient.m,
-                      row_0, length, block.begin, block.end);
+    pick_transpose_bf16()(a.as<BFloat16>() + first * gradient.m, count, gradient.m,
+                          reinterpret_cast<BFloat16*>(scratch) - block.begin * length, length, block.begin, block.end);
     const std::byte* right = b.data + bytes_of(first * gradient.n, gradient.operands);
-    if (length != count || gradient.compute != gradient.operands) {
-      copy_rows(right, gradient.operands, gradient.compute, count, gradient.n, length, scratch + layout.b);
+    if (length != count) {
+      copy_rows(right, gradient.operands, count, gradient.n, length, scratch + layout.b);
       right = scratch + layout.b;
     }
     run_matmul_part(gradient.part(block, length), scratch, right, to, nullptr, scratch + layout.own);
   }
+}
+
+/// Adds group `rows` of a and b to a block of the rows of c[e], `to`.
+void add_group(const Gradient& gradient, const RunLayout& layout, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block,
+               float* to, std::byte* scratch) {
+  if (rows.size() == 0) return;
+  if (!gradient.by_our_loops()) return add_runs(gradient, layout, a, b, rows, block, to, scratch);
+  const std::int64_t run = multiplies_by_tiles(gradient.operands) ? rows.size() : kRun;
+  for (std::int64_t first = rows.begin; first < rows.end; first += run)
+    run_matmul_part(gradient.part(block, std::min(run, rows.end - first)),
+                    a.data + bytes_of(first * gradient.m + block.begin, gradient.operands),
+                    b.data + bytes_of(first * gradient.n, gradient.operands), to, nullptr, scratch + layout.own);
 }
 
 void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,

@@ -11,7 +11,7 @@
 #include "kernels/cpu/matmul_primitive.hpp"
 #include "kernels/cpu/packing.hpp"
 #include "kernels/cpu/thread_range.hpp"
-#include "kernels/cpu/transpose_columns.hpp"
+#include "kernels/cpu/transpose_loops.hpp"
 #include "kernels/cpu/transposed_gemm.hpp"
 #include "kernels/packing.hpp"
 
@@ -19,8 +19,8 @@ namespace millrace::kernels::cpu {
 namespace {
 
 constexpr const char* component = "kernels.matmul";
-/// Number of rows that a thread widens, multiplies and rounds at a time, so that intermediates stay in its L2 cache.
-constexpr std::int64_t kWidenedRows = 256;
+/// Number of rows that a thread multiplies and rounds at a time, so that the product stays in its L2 cache.
+constexpr std::int64_t kRoundedRows = 256;
 
 /// The whole product, before it is divided among threads.
 struct Problem {
@@ -28,37 +28,35 @@ struct Problem {
   DType operands, result;  // dtypes in memory
   MatmulOptions options;
 
-  [[nodiscard]] DType compute() const { return matmul_compute_dtype(operands); }
-  [[nodiscard]] bool widens() const { return compute() != operands; }
-  /// Whether a is copied: widened, or transposed so that it can be cut. For rows cut out of a transposed matrix oneDNN uses an
-  /// older kernel, which is a fifth slower and allocates.
-  [[nodiscard]] bool copies_a() const { return widens() || (options.transpose_a && !by_tiles()); }
   [[nodiscard]] bool by_tiles() const { return multiplies_by_tiles(operands); }
-  [[nodiscard]] bool narrows() const { return widens() && result != DType::f32; }
+  [[nodiscard]] bool in_float() const { return multiplies_in_float(operands); }
+  [[nodiscard]] bool by_our_loops() const { return by_tiles() || in_float(); }
+  /// Whether a is copied, transposed, so that it can be cut. For rows cut out of a transposed matrix oneDNN uses an older kernel, which is
+  /// a fifth slower and allocates.
+  [[nodiscard]] bool copies_a() const { return options.transpose_a && !by_our_loops(); }
+  /// Whether the product is computed in fp32 and rounded afterwards.
+  [[nodiscard]] bool narrows() const { return in_float() && result != DType::f32; }
   /// Whether some columns of c are computed in a matrix of their own and copied. For a packed operand and some columns of c
   /// oneDNN uses its reference loops, which are a thousand times slower.
-  [[nodiscard]] bool copies_columns(IndexRange columns) const { return options.packed_b && !by_tiles() && columns.size() != n; }
-  /// Whether b is copied by all threads together: widened, or packed for tiles.
-  [[nodiscard]] bool copies_b() const { return (widens() || by_tiles()) && !options.packed_b; }
-  [[nodiscard]] std::size_t bytes_of_b() const {
-    return by_tiles() ? packed_bytes(k, n, operands) : static_cast<std::size_t>(k * n) * sizeof(float);
-  }
+  [[nodiscard]] bool copies_columns(IndexRange columns) const { return options.packed_b && !by_our_loops() && columns.size() != n; }
+  /// Whether b is packed by all threads together.
+  [[nodiscard]] bool packs_b() const { return by_tiles() && !options.packed_b; }
   /// Whether products read b in blocks of 64 columns.
   [[nodiscard]] bool reads_packed() const { return options.packed_b || by_tiles(); }
-  /// Few rows (the head during generation) would leave other threads idle, so then the columns are cut. A product of panels copies a
-  /// thread's columns of b, which pays off if there are more rows.
+  /// Few rows (the head during generation) would leave other threads idle, so then the columns are cut. A product in fp32 copies a
+  /// thread's columns of b unless they are packed, which pays off if there are more rows.
   [[nodiscard]] bool by_rows(int threads) const {
-    if (!widens() && n > m && part({0, m}, {0, n}).by_panels()) return false;
+    if (in_float() && !options.packed_b && n > m) return false;
     return m >= kShareGrain * threads || m >= n;
   }
 
-  /// Whether each thread widens and rounds for itself, some rows at a time.
-  [[nodiscard]] bool in_blocks(int threads) const { return widens() && !options.transpose_a && by_rows(threads); }
+  /// Whether each thread multiplies and rounds some rows at a time.
+  [[nodiscard]] bool in_blocks(int threads) const { return narrows() && by_rows(threads); }
   /// Maximum number of rows that a thread processes at a time.
   [[nodiscard]] std::int64_t block_rows(int threads) const {
     if (!in_blocks(threads)) return m;
     const std::int64_t grains = (m + kShareGrain - 1) / kShareGrain;
-    return std::min(kWidenedRows, (grains + threads - 1) / threads * kShareGrain);
+    return std::min(kRoundedRows, (grains + threads - 1) / threads * kShareGrain);
   }
   /// The product as a weight gradient, which is computed in parts.
   [[nodiscard]] TransposedGemm turned() const { return {m, n, k, operands, options.accumulate}; }
@@ -77,14 +75,14 @@ struct Problem {
     return {.m = rows.size(),
             .n = columns.size(),
             .k = k,
-            .a_stride = options.transpose_a && by_tiles() ? m : k,
+            .a_stride = options.transpose_a && by_our_loops() ? m : k,
             .b_stride = reads_packed()        ? 0
                         : options.transpose_b ? k
                                               : n,
             .c_stride = copies_columns(columns) ? columns.size() : n,
-            .operands = compute(),
+            .operands = operands,
             .result = narrows() || copies_columns(columns) ? DType::f32 : result,
-            .transpose_a = options.transpose_a && by_tiles(),
+            .transpose_a = options.transpose_a && by_our_loops(),
             .transpose_b = options.transpose_b && !reads_packed(),
             .accumulate = options.accumulate && !copies_columns(columns),
             .packed_b = reads_packed(),
@@ -93,8 +91,8 @@ struct Problem {
   }
 };
 
-/// Layout of the scratch: copied operands; the product before it is rounded or copied (in block mode both are per thread, one
-/// after the other); then oneDNN's scratch for each thread.
+/// Layout of the scratch: copied operands; the product before it is rounded or copied (in block mode for each thread, one after the
+/// other); then the scratch of each thread's products.
 struct Layout {
   std::size_t a = 0, b = 0, c = 0, threads = 0;
 
@@ -103,9 +101,9 @@ struct Layout {
       return align_up(static_cast<std::size_t>(rows * columns) * size_of(dtype));
     };
     const std::int64_t rows = problem.in_blocks(team) ? problem.block_rows(team) * team : problem.m;
-    b = a + (problem.copies_a() ? bytes(rows, problem.k, problem.compute()) : 0);
-    c = b + (problem.copies_b() ? align_up(problem.bytes_of_b()) : 0);
-    const bool copies_c = problem.narrows() || (problem.options.packed_b && !problem.by_tiles() && !problem.by_rows(team));
+    b = a + (problem.copies_a() ? bytes(problem.m, problem.k, problem.operands) : 0);
+    c = b + (problem.packs_b() ? align_up(packed_bytes(problem.k, problem.n, problem.operands)) : 0);
+    const bool copies_c = problem.narrows() || (problem.options.packed_b && !problem.by_our_loops() && !problem.by_rows(team));
     threads = c + (copies_c ? bytes(rows, problem.n, DType::f32) : 0);
   }
 };
@@ -131,37 +129,29 @@ Problem describe(const Shape& a, const Shape& b, DType operands, DType result, M
   return {a[options.transpose_a ? 1 : 0], b[options.transpose_b ? 0 : 1], a[options.transpose_a ? 0 : 1], operands, result, options};
 }
 
-void copy_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread, int threads) {
-  if (problem.options.transpose_a) {
-    const IndexRange rows = thread_range(problem.m, kShareGrain, thread, threads);
-    return transpose_columns(a.dtype, problem.compute(), a.data, problem.k, problem.m, copy, problem.k, rows.begin, rows.end);
-  }
-  const IndexRange range = thread_range(problem.m * problem.k, 4096, thread, threads);
-  pick_widen()(a.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
+void transpose_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread, int threads) {
+  const IndexRange rows = thread_range(problem.m, kShareGrain, thread, threads);
+  pick_transpose_bf16()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<BFloat16*>(copy), problem.k, rows.begin, rows.end);
 }
 
-void copy_b(const Problem& problem, const Tensor& b, std::byte* copy, int thread, int threads) {
-  if (problem.by_tiles()) {
-    const bool transpose = problem.options.transpose_b;
-    const PackedMatrix matrix{.data = b.data,
-                              .dtype = b.dtype,
-                              .transpose = transpose,
-                              .rows = problem.k,
-                              .columns = problem.n,
-                              .step = transpose ? problem.k : problem.n,
-                              .soon = true};
-    const IndexRange blocks = thread_range(matrix.blocks(), 1, thread, threads);
-    return pack_blocks(matrix, copy, blocks.begin, blocks.end);
-  }
-  const IndexRange range = thread_range(problem.k * problem.n, 4096, thread, threads);
-  pick_widen()(b.as<BFloat16>(), reinterpret_cast<float*>(copy), range.begin, range.end);
+void pack_b(const Problem& problem, const Tensor& b, std::byte* packed, int thread, int threads) {
+  const bool transpose = problem.options.transpose_b;
+  const PackedMatrix matrix{.data = b.data,
+                            .dtype = b.dtype,
+                            .transpose = transpose,
+                            .rows = problem.k,
+                            .columns = problem.n,
+                            .step = transpose ? problem.k : problem.n,
+                            .soon = true};
+  const IndexRange blocks = thread_range(matrix.blocks(), 1, thread, threads);
+  pack_blocks(matrix, packed, blocks.begin, blocks.end);
 }
 
 void copy_operands(const ExecutionContext& context, const Problem& problem, const Tensor& a, const Tensor& b, std::byte* copy_of_a,
                    std::byte* copy_of_b) {
   context.team().run([&](int thread, int threads) {
-    if (problem.copies_a() && !problem.in_blocks(threads)) copy_a(problem, a, copy_of_a, thread, threads);
-    if (problem.copies_b()) copy_b(problem, b, copy_of_b, thread, threads);
+    if (problem.copies_a()) transpose_a(problem, a, copy_of_a, thread, threads);
+    if (problem.packs_b()) pack_b(problem, b, copy_of_b, thread, threads);
   });
 }
 
@@ -216,41 +206,35 @@ void copy_bias(const Problem& problem, const Tensor& bias, const Tensor& c) {
   }
 }
 
-/// oneDNN's scratch of a thread.
+/// The scratch of a thread's products.
 struct OwnScratch {
   std::byte* data;
   std::size_t bytes;
 
   void multiply(MatmulPart part, const void* a, const void* b, void* c, const void* addend) const {
-    part.own_scratch = matmul_part_scratch_bytes(part) > bytes;  // a runtime size may need more scratch than its capacity
+    // A runtime size of oneDNN may need more scratch than its capacity.
+    part.own_scratch = !part.by_our_loops() && matmul_part_scratch_bytes(part) > bytes;
     run_matmul_part(part, a, b, c, addend, data);
   }
 };
 
-/// Memory of a thread for a block of rows.
-struct Block {
-  float *a, *c;
-  std::int64_t rows;
-};
+/// Offset in the left operand where the rows from `first` on begin, in elements.
+std::int64_t place_of_rows(const MatmulPart& part, std::int64_t first) { return part.transpose_a ? first : first * part.a_stride; }
 
-/// Computes some rows of c, in blocks that one thread widens, multiplies and rounds.
-void multiply_blocks(const Problem& problem, IndexRange rows, const Block& block, const Tensor& a, const std::byte* b, const Tensor& c,
-                     const Tensor* addend, const OwnScratch& own) {
+/// Computes some rows of c, in blocks of `block_rows` that one thread multiplies into `wide` and rounds.
+void multiply_blocks(const Problem& problem, IndexRange rows, std::int64_t block_rows, float* wide, const Tensor& a, const std::byte* b,
+                     const Tensor& c, const Tensor* addend, const OwnScratch& own) {
   const IndexRange columns{0, problem.n};
-  for_parts(rows, block.rows, [&](IndexRange part) {
-    const std::int64_t from = part.begin * problem.n;
-    pick_widen()(a.as<BFloat16>() + part.begin * problem.k, block.a, 0, part.size() * problem.k);
-    if (!problem.narrows())
-      return own.multiply(problem.part(part, columns), block.a, b, c.as<float>() + from,
-                          addend != nullptr ? addend->as<float>() + (problem.options.bias ? 0 : from) : nullptr);
-    own.multiply(problem.part(part, columns), block.a, b, block.c, nullptr);
-    narrow_result(problem, block.c, addend, c, part, columns);
+  for_parts(rows, block_rows, [&](IndexRange block) {
+    const MatmulPart part = problem.part(block, columns);
+    own.multiply(part, a.as<BFloat16>() + place_of_rows(part, block.begin), b, wide, nullptr);
+    narrow_result(problem, wide, addend, c, block, columns);
   });
 }
 
 /// Offset in the right operand where the columns from `first` on begin, in elements.
 std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
-  if (problem.reads_packed()) return packed_place(problem.k, 0, first, problem.compute());
+  if (problem.reads_packed()) return packed_place(problem.k, 0, first, packed_dtype(problem.operands));
   return first * (problem.options.transpose_b ? problem.k : 1);
 }
 
@@ -272,7 +256,7 @@ const char* matmul_path(DType operands) {
     return !multiplies_by_tiles(operands) ? "oneDNN in bf16"
            : cpu_features().models_tiles  ? "a model of tile registers"
                                           : "tile registers (AMX)";
-  return MatmulPart{.operands = compute}.by_panels() ? "our own loops in fp32" : "oneDNN in fp32";
+  return "our own loops in fp32";
 }
 
 void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options, Scratch scratch,
@@ -295,9 +279,9 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
   const std::size_t share_of_thread =
       (scratch.size() - layout.threads - kAlignment) / static_cast<std::size_t>(context.threads()) / kAlignment * kAlignment;
 
-  if (problem.copies_a() || problem.copies_b()) copy_operands(context, problem, a, b, base + layout.a, base + layout.b);
+  if (problem.copies_a() || problem.packs_b()) copy_operands(context, problem, a, b, base + layout.a, base + layout.b);
   const std::byte* left = problem.copies_a() ? base + layout.a : a.data;
-  const std::byte* right = problem.copies_b() ? base + layout.b : b.data;
+  const std::byte* right = problem.packs_b() ? base + layout.b : b.data;
   std::byte* product = problem.narrows() ? base + layout.c : c.data;
 
   context.team().run([&](int thread, int threads) {
@@ -305,24 +289,22 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
     if (rows.size() == 0 || columns.size() == 0) return;
     const OwnScratch own{base + layout.threads + static_cast<std::size_t>(thread) * share_of_thread, share_of_thread};
     if (problem.in_blocks(threads)) {
-      const std::int64_t before = thread * problem.block_rows(threads);
-      return multiply_blocks(problem, rows,
-                             {reinterpret_cast<float*>(base + layout.a) + before * problem.k,
-                              reinterpret_cast<float*>(base + layout.c) + before * problem.n, problem.block_rows(threads)},
-                             a, right, c, addend, own);
+      float* const wide = reinterpret_cast<float*>(base + layout.c) + thread * problem.block_rows(threads) * problem.n;
+      return multiply_blocks(problem, rows, problem.block_rows(threads), wide, a, right, c, addend, own);
     }
     const MatmulPart part = problem.part(rows, columns);
-    const auto operand_size = static_cast<std::int64_t>(size_of(part.operands)),
+    const auto size_of_a = static_cast<std::int64_t>(size_of(part.operands)),
+               size_of_b = static_cast<std::int64_t>(size_of(problem.reads_packed() ? packed_dtype(part.operands) : part.operands)),
                result_size = static_cast<std::int64_t>(size_of(part.result));
-    const std::int64_t from_a = part.transpose_a ? rows.begin : rows.begin * part.a_stride;
+    const std::int64_t from_a = place_of_rows(part, rows.begin);
     const std::int64_t from_b = place_of_columns(problem, columns.begin);
     if (problem.copies_columns(columns)) {
       float* const wide = reinterpret_cast<float*>(base + layout.c) + problem.m * columns.begin;
-      own.multiply(part, left, right + from_b * operand_size, wide, nullptr);
+      own.multiply(part, left, right + from_b * size_of_b, wide, nullptr);
       return copy_columns(problem, wide, addend, c, columns);
     }
     const std::int64_t from_c = rows.begin * problem.n + columns.begin;
-    own.multiply(part, left + from_a * operand_size, right + from_b * operand_size, product + from_c * result_size,
+    own.multiply(part, left + from_a * size_of_a, right + from_b * size_of_b, product + from_c * result_size,
                  part.bias     ? addend->data + columns.begin * static_cast<std::int64_t>(sizeof(float))
                  : part.addend ? addend->data + from_c * result_size
                                : nullptr);

@@ -8,9 +8,9 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/thread_team.hpp"
+#include "kernels/cpu/gemm/float_gemm_loops.hpp"
 #include "kernels/cpu/gemm/tile_gemm_loops.hpp"
 #include "kernels/cpu/packing.hpp"
-#include "kernels/cpu/panel_product_loops.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
@@ -113,13 +113,9 @@ Isa matmul_isa() {
   return has(dnnl_cpu_isa_avx512_core) ? Isa::avx512 : has(dnnl_cpu_isa_avx2) ? Isa::avx2 : Isa::baseline;
 }
 
-bool MatmulPart::by_panels() const {
-  return cpu_features().isa == Isa::avx2 && operands == DType::f32 && result == DType::f32 && !packed_b;
-}
-
 bool multiplies_by_tiles(DType operands) { return operands == DType::bf16 && cpu_features().amx_bf16; }
 
-bool MatmulPart::by_tiles() const { return multiplies_by_tiles(operands); }
+bool multiplies_in_float(DType operands) { return matmul_compute_dtype(operands) == DType::f32; }
 
 namespace {
 
@@ -161,35 +157,39 @@ void run_tiles(const MatmulPart& part, const void* a, const void* b, void* c, co
                    scratch);
 }
 
+void run_in_float(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch,
+                  const void* next_b) {
+  MILLRACE_CHECK(part.result == DType::f32, ExitCode::internal, "kernels.matmul", "a product in fp32 has a result in {}",
+                 to_string(part.result));
+  pick_float_gemm()(
+      {.m = part.m,
+       .n = part.n,
+       .k = part.k,
+       .a = {a, part.operands, part.a_stride, part.transpose_a},
+       .b = part.packed_b ? FloatOperand{b, DType::f32, 0, false} : FloatOperand{b, part.operands, part.b_stride, part.transpose_b},
+       .next_b = static_cast<const float*>(next_b),
+       .c = static_cast<float*>(c),
+       .c_step = part.c_stride,
+       .accumulate = part.accumulate,
+       .addend = part.addend || part.bias ? static_cast<const float*>(addend) : nullptr,
+       .addend_step = part.bias ? 0 : part.c_stride},
+      reinterpret_cast<float*>(scratch));
+}
+
 }  // namespace
 
 std::size_t matmul_part_scratch_bytes(const MatmulPart& part) {
   if (part.by_tiles()) return kTileGemmBytes + (part.packed_b || packs_parts(part) ? 0 : packed_bytes(part.k, part.n, DType::bf16));
-  if (part.by_panels()) return static_cast<std::size_t>(panel_floats(part.n, part.k)) * sizeof(float);
+  if (part.in_float()) return static_cast<std::size_t>(float_gemm_floats(part.m)) * sizeof(float);
   return cache().get(part).scratch_bytes;
 }
 
 void run_matmul_part(const MatmulPart& part, const void* a, const void* b, void* c, const void* addend, std::byte* scratch,
                      const void* next_b) {
-  if (part.by_panels() || part.by_tiles())
+  if (part.by_our_loops())
     MILLRACE_CHECK(!part.own_scratch, ExitCode::internal, "kernels.matmul", "a product needs more scratch than was planned");
   if (part.by_tiles()) return run_tiles(part, a, b, c, addend, scratch, next_b);
-  if (part.by_panels()) {
-    return pick_panel_product()({.m = part.m,
-                                 .n = part.n,
-                                 .k = part.k,
-                                 .a = static_cast<const float*>(a),
-                                 .a_step = part.a_stride,
-                                 .b = static_cast<const float*>(b),
-                                 .b_step = part.b_stride,
-                                 .transpose_b = part.transpose_b,
-                                 .c = static_cast<float*>(c),
-                                 .c_step = part.c_stride,
-                                 .accumulate = part.accumulate,
-                                 .addend = part.addend || part.bias ? static_cast<const float*>(addend) : nullptr,
-                                 .addend_step = part.bias ? 0 : part.c_stride},
-                                reinterpret_cast<float*>(scratch));
-  }
+  if (part.in_float()) return run_in_float(part, a, b, c, addend, scratch, next_b);
   ThreadCache& own = cache();
   Compiled& compiled = own.get(part);
   compiled.a.set_data_handle(const_cast<void*>(a));

@@ -8,12 +8,7 @@
 namespace millrace::kernels::cpu {
 
 /// out[column · step + row] = in[row][column] for `rows` rows and columns [begin, end) of a matrix of `columns` columns; step >= rows.
-MILLRACE_CPU_KERNEL(transpose_f32, void(const float* in, std::int64_t rows, std::int64_t columns, float* out, std::int64_t step,
-                                        std::int64_t begin, std::int64_t end));
 MILLRACE_CPU_KERNEL(transpose_bf16, void(const BFloat16* in, std::int64_t rows, std::int64_t columns, BFloat16* out, std::int64_t step,
                                          std::int64_t begin, std::int64_t end));
-/// Like transpose_f32, from bf16 to fp32.
-MILLRACE_CPU_KERNEL(transpose_widen, void(const BFloat16* in, std::int64_t rows, std::int64_t columns, float* out, std::int64_t step,
-                                          std::int64_t begin, std::int64_t end));
 
 }  // namespace millrace::kernels::cpu

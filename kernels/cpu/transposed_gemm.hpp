@@ -8,8 +8,8 @@
 namespace millrace::kernels::cpu {
 
 /// c = aᵀ · b or c += aᵀ · b, the sum over tokens that gives a weight's gradient: a [K, M], b [K, N] of one dtype, c f32 [M, N].
-/// Each thread owns rows of c; it transposes its columns of a and multiplies them in stretches of K that fit into its cache, in
-/// order.
+/// Each thread owns rows of c. For oneDNN it transposes its columns of a, in stretches of K that fit into its cache, and multiplies them in
+/// order; our own loops read a as it is.
 struct TransposedGemm {
   std::int64_t m = 0, n = 0, k = 0;
   DType operands = DType::f32;
