@@ -126,6 +126,20 @@ void leave_validation_out(const DataConfig& config, RunFiles& files) {
   }
 }
 
+/// Text is read as bytes, and so would be a token file, whose loss would mean nothing. A run that trains on such files as bytes may
+/// evaluate on them.
+void refuse_token_files(const DataConfig& config, const std::vector<DataFile>& validation) {
+  const auto is_token_file = [](const fs::path& path) { return path.extension() == ".bin"; };
+  const auto found = std::ranges::find_if(validation, [&](const DataFile& file) { return is_token_file(file.path); });
+  if (found == validation.end()) return;
+  const auto training = Lister(config)(config.text);
+  MILLRACE_CHECK(
+      std::ranges::any_of(training, [&](const DataFile& file) { return is_token_file(file.path); }), ExitCode::data, "data",
+      "data.validation = {}: a token file, whose bytes would be read as text, as those of data.text are; expected text files, or "
+      "data.tokens to train on tokens",
+      found->path.string());
+}
+
 /// The names of files are part of what identifies a run, so files of the same name in different places get different ones.
 void put_in_front(const std::string& prefix, std::vector<DataFile>& files) {
   for (DataFile& file : files) file.name = prefix + file.name;
@@ -168,6 +182,7 @@ RunFiles list_run_files(const DataConfig& config) {
 
 std::vector<DataFile> list_validation_files(const DataConfig& config) {
   auto files = labelled("data.validation", [&] { return Lister(config)(config.validation); });
+  if (!config.text.empty()) refuse_token_files(config, files);
   put_in_front("validation/", files);
   return files;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/expect_error.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace millrace::runtime {
@@ -45,6 +46,19 @@ TEST(RunFiles, FindsTheValidationDataOfLlmcAndNanogpt) {
   EXPECT_EQ(files.left_out, 2);
   EXPECT_EQ(files.sources.front().files.size(), 3U);
   EXPECT_EQ(files.validation.size(), 2U);
+}
+
+// The bytes of a token file are no text; but whoever trains on such bytes may evaluate on them.
+TEST(RunFiles, ATextRunTakesNoTokenFileForValidation) {
+  const TemporaryFolder folder;
+  for (const char* name : {"train.txt", "train.bin", "val.bin", "val.txt"}) folder.write(name, "some text");
+  const auto listed = [&](const char* train, const char* validation) {
+    return list_run_files({.text = {folder / train}, .validation = {folder / validation}}).validation.size();
+  };
+  tests::expect_error([&] { (void)listed("train.txt", "val.bin"); }, ExitCode::data,
+                      {"data.validation = ", "val.bin: a token file", "expected text files, or data.tokens"});
+  EXPECT_EQ(listed("train.txt", "val.txt"), 1U);
+  EXPECT_EQ(listed("train.bin", "val.bin"), 1U);
 }
 
 TEST(RunFiles, NamesSourcesByTheEndsOfTheirPaths) {
