@@ -87,6 +87,18 @@ void check_width(const RunFiles& files, std::int64_t vocabulary) {
   }
 }
 
+/// The formats of the token files that are trained on, in the order in which they are met: "Megatron", or "Megatron and llm.c, 16 bits per
+/// token".
+std::string formats_text(const RunFiles& files) {
+  std::vector<std::string> formats;
+  for (const SourceFiles& source : files.sources)
+    for (const DataFile& file : source.files) {
+      const std::string format = to_string(token_format(file.path));
+      if (std::ranges::find(formats, format) == formats.end()) formats.push_back(format);
+    }
+  return fmt::format("{}", fmt::join(formats, " and "));
+}
+
 /// Opens the validation data.
 template <class Open>
 void open_validation(Dataset& data, const RunFiles& files, const DataConfig& config, std::int64_t vocabulary, const Open& open) {
@@ -200,7 +212,7 @@ Dataset open_dataset(const DataConfig& config, std::int64_t vocabulary) {
     const auto content = content_files(files.validation, text);
     data.files.insert(data.files.end(), content.begin(), content.end());
   }
-  if (!text) data.format = to_string(TokenFile(files.sources.front().files.front().path, vocabulary).format());
+  if (!text) data.format = formats_text(files);
   data.fingerprint = fingerprint_of(files, data, text);
   return data;
 }

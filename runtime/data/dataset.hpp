@@ -28,7 +28,7 @@ struct Dataset {
   bool validation = false;                // held_out is data.validation
   std::string held_out_text;              // what is held out, or why nothing is, as text for messages
   std::string fingerprint;                // part of a run's identity: names, sizes and token counts of the files, but not their folder
-  std::string format;                     // format of the first token file, as text for messages; empty for text
+  std::string format;                     // the formats of the token files, as text for messages; empty for text
   std::vector<DataFile> files;            // every file that is read: content_files()
   std::int64_t train_files = 0;
   std::int64_t held_out_files = 0;  // number of files held out whole

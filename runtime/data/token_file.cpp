@@ -69,6 +69,15 @@ const char* to_string(TokenFormat format) noexcept {
   return "?";
 }
 
+TokenFormat token_format(const std::filesystem::path& path) {
+  if (!megatron_index_beside(path).empty()) return TokenFormat::megatron;
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  const std::int32_t magic = bytes.size() >= sizeof(std::int32_t) ? load<std::int32_t>(bytes.data()) : 0;
+  if (magic == magic_u16) return TokenFormat::llmc_u16;
+  return magic == magic_u32 ? TokenFormat::llmc_u32 : TokenFormat::nanogpt_u16;
+}
+
 TokenFile::TokenFile(const std::filesystem::path& path, std::int64_t vocabulary) : path_(path), file_(path), vocabulary_(vocabulary) {
   const auto bytes = file_.bytes();
   MILLRACE_CHECK(!bytes.empty(), ExitCode::data, "data", "{}: empty, expected tokens", path.string());

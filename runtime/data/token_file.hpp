@@ -15,6 +15,9 @@ enum class TokenFormat : std::uint8_t { llmc_u16, llmc_u32, nanogpt_u16, megatro
 /// The format's name for messages, such as "llm.c, 16 bits per token".
 [[nodiscard]] const char* to_string(TokenFormat format) noexcept;
 
+/// The format of a token file, by its first bytes and whether an .idx lies beside it. Errors: Error(data) if it cannot be read.
+[[nodiscard]] TokenFormat token_format(const std::filesystem::path& path);
+
 /// A file of token ids, mapped into memory, in one of three formats:
 ///   llm.c    1024 bytes of header (256 x i32: 20240520, 1, count for 16-bit tokens; 20240801, 7, count for 32-bit ones), then the tokens
 ///   Megatron tokens of 8, 16 or 32 bits without a header, if an .idx of the same name lies beside the .bin (see MegatronIndex)

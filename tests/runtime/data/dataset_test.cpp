@@ -217,6 +217,19 @@ TEST(Dataset, RefusesWhatIsNoValidationData) {
                {"data.validation: 0 tokens in 1 file,"});
 }
 
+TEST(Dataset, NamesEveryFormatOfItsTokenFiles) {
+  const TemporaryFolder folder;
+  std::string header(1024, '\0');
+  const std::int32_t words[] = {20240520, 1, 3};
+  std::memcpy(header.data(), words, sizeof(words));
+  folder.write("a.bin", std::string("\1\0\2\0\3\0", 6));
+  folder.write("b.bin", header + std::string("\1\0\2\0\3\0", 6));
+  folder.write("c.bin", std::string("\1\0\2\0", 4));
+  EXPECT_EQ(open_dataset({.tokens = {folder / "a.bin", folder / "b.bin", folder / "c.bin"}, .held_out = 0}, 10).format,
+            "no header, read as nanoGPT's: 16 bits per token and llm.c, 16 bits per token");
+  EXPECT_EQ(open_dataset({.tokens = {folder / "b.bin"}, .held_out = 0}, 10).format, "llm.c, 16 bits per token");
+}
+
 TEST(Dataset, WeightsMakeSourcesOfTheEntries) {
   const TemporaryFolder folder;
   for (const char* name : {"web/1", "web/2", "web/3", "code/1"}) folder.write(name, std::string(40, 'x'));
