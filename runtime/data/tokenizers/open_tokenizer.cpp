@@ -8,6 +8,7 @@
 #include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/data/tokenizers/tokenizer_json.hpp"
 #include "runtime/data/tokenizers/utf8.hpp"
+#include "runtime/data/tokenizers/vocabulary_and_merges.hpp"
 #include "runtime/io/file_system.hpp"
 
 namespace millrace::runtime {
@@ -62,7 +63,12 @@ Tokenizer::Spelling Tokenizer::spelling(std::int32_t id) const {
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
   if (path == "byte") return std::make_unique<ByteVocabulary>();
   std::error_code error;
-  if (fs::is_directory(path, error)) return open_tokenizer(file_in(path));
+  if (fs::is_directory(path, error)) {
+    const bool newer = fs::exists(path / "tokenizer.json", error) || fs::exists(path / "tokenizer.model", error);
+    if (!newer && has_vocabulary_and_merges(path)) return read_vocabulary_and_merges(path);
+    return open_tokenizer(file_in(path));
+  }
+  if (path.filename() == "vocab.json") return read_vocabulary_and_merges(path.parent_path());
   const std::string where = path.string();
   const std::string name = path.filename().string();
   const std::string bytes = read_text_file(where, max_file_bytes, ExitCode::data);

@@ -59,8 +59,9 @@ class Tokenizer {
 
 /// Opens the tokenizer that `path` names, by content and suffix:
 ///   "byte"                              the byte vocabulary (see ByteTokenizer)
-///   a folder                            the first that exists of tokenizer.json, tokenizer.model, *.tiktoken
+///   a folder                            the first that exists of tokenizer.json, tokenizer.model, vocab.json with merges.txt, *.tiktoken
 ///   tokenizer.json                      byte-level BPE in the format of Hugging Face's tokenizers
+///   vocab.json                          with the merges.txt beside it: GPT-2's older layout (see vocabulary_and_merges.hpp)
 ///   *.model                             SentencePiece
 ///   *.tiktoken                          lines of base64 and rank; the split pattern follows from the file's name (see tiktoken.hpp)
 /// Errors: Error(data) with the file, what was found and what was expected.

@@ -15,7 +15,7 @@ struct TokenizerFiles {
 
   [[nodiscard]] bool empty() const noexcept { return files.empty(); }
   /// The file from which open_tokenizer() reads the vocabulary: tokenizer.json, tokenizer.model, the .tiktoken file, or vocab.json (which
-  /// transformers reads and open_tokenizer() does not).
+  /// open_tokenizer() reads with the merges.txt beside it, if they are GPT-2's).
   [[nodiscard]] const std::string& vocabulary_file() const;
   /// The hash of that file's bytes. Tokenizers with the same hash give the same ids.
   [[nodiscard]] std::string vocabulary_hash() const;

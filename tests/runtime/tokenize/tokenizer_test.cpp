@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "runtime/data/tokenizers/byte_pairs.hpp"
@@ -57,6 +58,32 @@ TEST(OpenTokenizer, TakesAFolderAndFindsFilesByNameAndContent) {
   expect_error([&] { (void)open_tokenizer(empty.path()); }, ExitCode::data, {"no tokenizer found", "tokenizer.json"});
   expect_error([&] { (void)open_tokenizer(empty / "none.json"); }, ExitCode::data, {"none.json"});
   expect_error([&] { (void)open_tokenizer(empty.write("a.txt", "x")); }, ExitCode::data, {"a.txt", "not a tokenizer by its name"});
+}
+
+TEST(OpenTokenizer, ReadsTheOlderLayoutOfGpt2) {
+  const TemporaryFolder folder;
+  const auto json = nlohmann::ordered_json::parse(golden_text("gpt2.json"));
+  auto vocabulary = json["model"]["vocab"];
+  vocabulary["<|endoftext|>"] = 1400;
+  folder.write("vocab.json", vocabulary.dump());
+  std::string merges = "#version: 0.2\n";
+  for (const auto& merge : json["model"]["merges"]) merges += merge.get<std::string>() + "\n";
+  folder.write("merges.txt", merges);
+  const auto newer = open_tokenizer(golden + "gpt2.json");
+  const std::string text = std::string(tests::mixed_text(20'000, 1, false)) + "it's 12 <|endoftext|>  end\n";
+  for (const auto& path : {folder.path(), folder.path() / "vocab.json"}) {
+    const auto older = open_tokenizer(path);
+    EXPECT_EQ(older->vocabulary(), newer->vocabulary());
+    EXPECT_EQ(older->end_of_document(), 1400);
+    EXPECT_EQ(ids_of(*older, text), ids_of(*newer, text));
+  }
+  folder.write("config.json", R"({"model_type": "roberta"})");
+  expect_error([&] { (void)open_tokenizer(folder.path()); }, ExitCode::data,
+               {"of a model of type roberta, expected those of GPT2Tokenizer"});
+  folder.write("tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})");
+  EXPECT_EQ(open_tokenizer(folder.path())->vocabulary(), newer->vocabulary());
+  folder.write("tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
+  expect_error([&] { (void)open_tokenizer(folder.path()); }, ExitCode::data, {"of Qwen2Tokenizer, expected those of GPT2Tokenizer"});
 }
 
 TEST(Tokenizers, SpecialTokensAreTextAndDecodeToNothing) {
