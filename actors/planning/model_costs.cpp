@@ -174,10 +174,13 @@ ModelCosts measured_costs(const actors::PlanRequest& request, int threads, int r
                     fmt::format("measured here, {} of {} on {}, {} at once", judged.least ? "least" : "median",
                                 counted(judged.measurements * repeats, "round"), counted(threads, "thread"), counted(ranks, "rank")),
                     ""};
-  if (!judged.doubt.empty()) {
-    const auto after = cluster::ProcessorTimes::now(files, getpid(), std::chrono::steady_clock::now());
-    result.doubt = fmt::format("{}, in {}; {}", judged.doubt, counted(judged.measurements, "measurement"), busy_text(after.since(before)));
-  }
+  const auto others = cluster::ProcessorTimes::now(files, getpid(), std::chrono::steady_clock::now()).since(before);
+  if (!judged.doubt.empty())
+    result.doubt = fmt::format("{}, in {}; {}", judged.doubt, counted(judged.measurements, "measurement"), busy_text(others));
+  // Passes that are shorter than a time slice look undisturbed one by one, and a thread that waits for one without a core spins: the clocks
+  // of the samples miss programs that are busy all the time, and these are measured by what they use.
+  else if (!kernels::device_type(request.device).facts().numbered)
+    result.doubt = cluster::crowded_text(others, ranks * threads, cluster::host_core_count());
   return result;
 }
 

@@ -23,6 +23,9 @@ std::optional<int> number_of(const std::string& name) {
   return error == std::errc{} && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
 }
 
+/// A worker of the kernel has the name of its work behind its own, "kworker/u8:1-events": it is the same one with other work.
+std::string name_of(const std::string& name) { return name.starts_with("kworker/") ? name.substr(0, name.find_first_of("-+")) : name; }
+
 }  // namespace
 
 ProcessorTimes ProcessorTimes::now(const HostFiles& files, int own, std::chrono::steady_clock::time_point at) {
@@ -39,7 +42,7 @@ ProcessorTimes ProcessorTimes::now(const HostFiles& files, int own, std::chrono:
     std::string skipped;
     for (int word = 0; word < 11; ++word) words >> skipped;
     std::uint64_t user = 0, system = 0;
-    if (words >> user >> system) times.processes_[*process] = {text.substr(open + 1, close - open - 1), user + system};
+    if (words >> user >> system) times.processes_[*process] = {name_of(text.substr(open + 1, close - open - 1)), user + system};
   }
   return times;
 }
@@ -64,6 +67,30 @@ std::vector<BusyCommand> ProcessorTimes::since(const ProcessorTimes& before) con
   std::ranges::stable_sort(commands, std::greater{}, &BusyCommand::cores);
   return commands;
 }
+
+double missing_cores(const std::vector<BusyCommand>& others, double own, double cores, std::string_view except) {
+  double used = 0;
+  for (const auto& command : others)
+    if (except.empty() || command.name != except) used += command.cores;
+  return std::max(0.0, std::min(own, cores) + used - cores);
+}
+
+std::string crowded_text(std::vector<BusyCommand> others, double own, double cores, std::string_view except) {
+  constexpr double most_missing = 0.5;
+  if (missing_cores(others, own, cores, except) <= most_missing) return "";
+  if (!except.empty()) std::erase_if(others, [&](const BusyCommand& command) { return command.name == except; });
+  double used = 0;
+  for (const auto& command : others) used += command.cores;
+  return fmt::format("other programs used {:.1f} of the {:.0f} cores meanwhile; {}", used, cores, busy_text(others));
+}
+
+std::string own_command(const HostFiles& files) {
+  auto name = files.text("/proc/self/comm").value_or("");
+  while (!name.empty() && name.back() == '\n') name.pop_back();
+  return name;
+}
+
+double host_core_count() { return static_cast<double>(std::max<long>(1, sysconf(_SC_NPROCESSORS_ONLN))); }
 
 std::string busy_text(const std::vector<BusyCommand>& commands) {
   if (commands.empty()) return "no other process that is visible here was busy: perhaps one of another container or virtual machine is";

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/host/host_files.hpp"
@@ -34,6 +35,19 @@ class ProcessorTimes {
   std::map<int, Process> processes_;  // by PID
   std::chrono::steady_clock::time_point at_;
 };
+
+/// The cores that are missing on a host with `cores` of them for `own` computing threads beside the other commands; 0 if there is room.
+/// Commands named `except` do not count: they are processes of the same job.
+[[nodiscard]] double missing_cores(const std::vector<BusyCommand>& others, double own, double cores, std::string_view except = "");
+
+/// Why times that were measured on all cores of this host are not to be believed: "other programs used 1.9 of the 2 cores meanwhile;
+/// busiest besides: …". Empty if half a core or less was missing.
+[[nodiscard]] std::string crowded_text(std::vector<BusyCommand> others, double own, double cores, std::string_view except = "");
+
+/// The name of this process as BusyCommand has it; empty if it is not known.
+[[nodiscard]] std::string own_command(const HostFiles& files);
+/// The number of this host's cores, whoever may use them.
+[[nodiscard]] double host_core_count();
 
 /// "busiest besides: cc1plus with 192 % of a core in 4 processes, ninja with 8 % of a core", at most three; another sentence if there are
 /// none.

@@ -42,6 +42,22 @@ TEST(BusyProcesses, AreNamedByWhatTheyUsedMeanwhile) {
   EXPECT_EQ(busy_text(commands), "busiest besides: cc1plus with 150 % of a core in 2 processes, a (b) c with 40 % of a core");
 }
 
+TEST(BusyProcesses, TakeCoresAwayFromWhatIsMeasured) {
+  // Two loops beside two threads on two cores: each gets half of a core, and only the sum shows it.
+  const std::vector<BusyCommand> loops{{"bash", 2, 1.0}};
+  EXPECT_DOUBLE_EQ(missing_cores(loops, 2, 2), 1);
+  EXPECT_EQ(crowded_text(loops, 2, 2),
+            "other programs used 1.0 of the 2 cores meanwhile; busiest besides: bash with 100 % of a core in 2 processes");
+  EXPECT_EQ(crowded_text(loops, 2, 8), "") << "there are cores enough";
+  EXPECT_EQ(crowded_text({{"bash", 1, 0.3}}, 2, 2), "") << "a little is no reason for doubt";
+  // Processes of the same job are not others.
+  EXPECT_EQ(crowded_text({{"millrace", 3, 1.5}, {"bash", 1, 0.2}}, 2, 2, "millrace"), "");
+  EXPECT_EQ(crowded_text({{"millrace", 3, 1.5}, {"bash", 1, 0.9}}, 2, 2, "millrace"),
+            "other programs used 0.9 of the 2 cores meanwhile; busiest besides: bash with 90 % of a core");
+  // More threads than cores take turns by themselves.
+  EXPECT_EQ(crowded_text({}, 4, 2), "");
+}
+
 TEST(BusyProcesses, AProcessWithAUsedNumberIsANewOne) {
   const MadeUpHost host;
   run(host, 10, "old", 1);
@@ -52,6 +68,18 @@ TEST(BusyProcesses, AProcessWithAUsedNumberIsANewOne) {
   ASSERT_EQ(commands.size(), 1U);
   EXPECT_EQ(commands[0].name, "new");
   EXPECT_NEAR(commands[0].cores, 0.3, 0.01);
+}
+
+TEST(BusyProcesses, AWorkerOfTheKernelWithOtherWorkIsTheSame) {
+  const MadeUpHost host;
+  run(host, 10, "kworker/u8:1-events", 100);
+  const auto begin = steady_clock::now();
+  const auto before = ProcessorTimes::now(HostFiles(host.root()), 1, begin);
+  run(host, 10, "kworker/u8:1+ext4-rsv-conversion", 101);
+  const auto commands = ProcessorTimes::now(HostFiles(host.root()), 1, begin + seconds(10)).since(before);
+  ASSERT_EQ(commands.size(), 1U);
+  EXPECT_EQ(commands[0].name, "kworker/u8:1");
+  EXPECT_NEAR(commands[0].cores, 0.1, 0.01);
 }
 
 TEST(BusyProcesses, NoneIsVisibleInAContainer) {
