@@ -429,6 +429,30 @@ void derive(RunConfig& config, Settings& settings) {
   repeat(model.mlp_kinds, "model.mlp_layer_types");
 }
 
+/// A trial of a few steps, `train.steps=5` after a description of hundreds: where the description's warm-up and decay do not fit into them,
+/// they are shortened as the steps are, with a warning. `described`: the settings of the files alone.
+void shorten_schedule(const Settings& described, LoadedRun& run) {
+  auto& train = run.config.train;
+  const Origin& origin = run.settings.at("train.steps").origin;
+  const bool decays = train.decay.starts_with("wsd");
+  if (origin.layer <= Layer::file || train.schedule_steps > 0) return;
+  if (train.warmup_steps + (decays ? train.decay_steps : 0) <= train.steps) return;
+  const auto steps = described.find("train.steps");
+  const auto planned = steps == described.end() ? RunConfig().train.steps : std::get<std::int64_t>(steps->second.value);
+  if (planned <= train.steps) return;
+  const auto shorten = [&](const char* key, std::int64_t& member, std::int64_t shorter) {
+    Setting& setting = run.settings.at(key);
+    if (setting.origin.layer != Layer::file || shorter >= member) return;
+    run.warnings.push_back(fmt::format("{}: {} = {} is for a run of {}; with train.steps = {} ({}) it is {}", setting.origin.place, key,
+                                       member, counted(planned, "step"), train.steps, origin.place, shorter));
+    member = shorter;
+    setting = {member, {setting.origin.layer, fmt::format("{}, shortened for train.steps = {}", setting.origin.place, train.steps)}};
+  };
+  if (decays) shorten("train.decay_steps", train.decay_steps, std::max<std::int64_t>(1, train.decay_steps * train.steps / planned));
+  const std::int64_t room = std::max<std::int64_t>(0, train.steps - (decays ? train.decay_steps : 0));
+  shorten("train.warmup_steps", train.warmup_steps, std::min(room, (train.warmup_steps * train.steps + planned - 1) / planned));
+}
+
 /// Where the run evaluates: on data.validation, on a part that it holds out, or, if neither is given, on validation data found beside
 /// the training data.
 void choose_evaluation(const LoadRequest& request, LoadedRun& run) {
@@ -470,6 +494,7 @@ void choose_evaluation(const LoadRequest& request, LoadedRun& run) {
 LoadedRun load(const LoadRequest& request) {
   Settings given;
   for (const std::string& file : request.files) read_table(parse_file(file), "", file, Layer::file, given);
+  const Settings described = given;
   read_environment(request.environment, given);
   read_overrides(request.overrides, given);
   read_plan(given);
@@ -480,6 +505,7 @@ LoadedRun load(const LoadRequest& request) {
   for (const auto& [name, setting] : given) run.settings[name] = setting;
   for (const Key& key : schema()) key.store(run.config, run.settings.at(key.name).value);
   derive(run.config, run.settings);
+  shorten_schedule(described, run);
   choose_evaluation(request, run);
   check_key_rules(run, request.complete);
   return run;

@@ -102,6 +102,7 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
       {"warm-up beyond the schedule",
        {"train.steps=50", "train.schedule_steps=5", "train.warmup_steps=6"},
        {"train.warmup_steps = 6, expected at most train.schedule_steps = 5"}},
+      {"warm-up of a trial that is given too", {"train.steps=5", "train.warmup_steps=10"}, {"train.warmup_steps = 10"}},
       {"wsd without decay", {"train.decay=wsd"}, {"train.decay_steps = 0, expected 1 to 1000"}},
       {"wsd too long",
        {"train.decay=wsd", "train.steps=10", "train.warmup_steps=4", "train.decay_steps=7"},

@@ -35,6 +35,33 @@ TEST(Load, LayersOverruleEachOtherInOrder) {
   EXPECT_FALSE(run.given("train.microbatches"));
 }
 
+TEST(Load, ATrialOfAFewStepsShortensTheWarmUp) {
+  const std::string text = std::string(small_run) + "[train]\nsteps = 520\nwarmup_steps = 40\n";
+  const auto trial = load_text(text, {"train.steps=5"});
+  EXPECT_EQ(trial.config.train.warmup_steps, 1);
+  ASSERT_EQ(trial.warnings.size(), 1U);
+  EXPECT_NE(trial.warnings[0].find(
+                "run.toml:5:1: train.warmup_steps = 40 is for a run of 520 steps; with train.steps = 5 (command line) it is 1"),
+            std::string::npos)
+      << trial.warnings[0];
+  EXPECT_NE(trial.settings.at("train.warmup_steps").origin.place.find("run.toml:5:1, shortened for train.steps = 5"), std::string::npos);
+  EXPECT_EQ(load_text(text, {"train.steps=40"}).config.train.warmup_steps, 40) << "it fits";
+  // Warm-up and decay share the steps.
+  const auto decay = load_text(text + "decay = \"wsd\"\ndecay_steps = 60\n", {"train.steps=20"});
+  EXPECT_EQ(decay.config.train.decay_steps, 2);
+  EXPECT_EQ(decay.config.train.warmup_steps, 2);
+  const auto single = load_text(text + "decay = \"wsd\"\ndecay_steps = 60\n", {"train.steps=1"});
+  EXPECT_EQ(single.config.train.decay_steps, 1);
+  EXPECT_EQ(single.config.train.warmup_steps, 0);
+  // What is given beside the steps is taken as it is.
+  expect_error(
+      [&] {
+        (void)load_text(text, {"train.steps=5", "train.warmup_steps=6"});
+      },
+      ExitCode::config, {"train.warmup_steps = 6, expected at most train.steps = 5"});
+  expect_error([&] { (void)load_text(text, {"train.steps=50", "train.schedule_steps=5"}); }, ExitCode::config, {"train.warmup_steps = 40"});
+}
+
 TEST(Load, APlanIsTheLastOfTheFiles) {
   const TemporaryFolder folder;
   const auto plan = folder.write("plan.toml",
