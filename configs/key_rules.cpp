@@ -312,8 +312,9 @@ class Checker {
     }
   }
 
+  /// A default that a file spells out, as those of `millrace config show` do, is no mistake.
   void warn(const char* key, std::string_view reason) {
-    if (!run_.given(key)) return;
+    if (!run_.given(key) || run_.settings.at(key).value == find_key(key)->fetch(RunConfig())) return;
     run_.warnings.push_back(fmt::format("{}: {} = {} has no effect: {}", place(key), key, text(key), reason));
   }
 

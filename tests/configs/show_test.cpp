@@ -23,6 +23,8 @@ TEST(Show, LoadsBackToTheSameRun) {
     const LoadedRun run = load_text(small_run, overrides);
     const LoadedRun again = load_text(show(run));
     EXPECT_EQ(canonical_text(run.config), canonical_text(again.config));
+    EXPECT_EQ(run.warnings.size(), again.warnings.size())
+        << "a default that is spelled out is no mistake: " << fmt::format("{}", fmt::join(again.warnings, "\n"));
     EXPECT_EQ(canonical_text(again.config), canonical_text(load_text(show(again)).config));
   }
 }
