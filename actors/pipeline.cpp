@@ -146,7 +146,7 @@ void Pipeline::begin(const Start& start) {
     return count;
   });
   session_.on_heard(this, [this](std::span<const cluster::Progress> progress) { watch_.heard(progress, StallWatch::Clock::now()); });
-  session_.on_waits([this] { return watch_.waits(StallWatch::Clock::now()); });
+  session_.on_waits([this](std::span<const cluster::PeerFailure> lost) { return watch_.waits(StallWatch::Clock::now(), lost); });
 
   // Actors are created before links, which notify the ranks' inboxes of arrivals.
   std::vector<HostedRank> hosted;

@@ -415,12 +415,14 @@ void RankControl::list_finished() {
     case Table::evaluation: {
       EvaluationReport report{rank_.id().value, {}};
       losses_of(rank_, *list_, report.losses);
+      show_idle();
       if (!averages_in_place_) return port_.report(report);
       averaged_ = std::move(report);
       if (weights_ == Weights::here) end_averages();
       return;
     }
     case Table::logits:
+      show_idle();
       return port_.report(LogitsReport{rank_.id().value, logits_of(rank_, *list_, logits_position_)});
     case Table::none:
       return;
@@ -466,6 +468,7 @@ void RankControl::work_done(const TaskDone& finished) {
       weight_slots_.clear();
       if (rank_.adds_with_replicas() && !rank_.plan().divides_masters() && !skipped_) gather(true);
       update_waits_ = setup_.gathers_first && weights_ != Weights::here;
+      if (!update_waits_) show_idle();
       if (!update_waits_) port_.report(Optimized{rank_.id().value, step_});
       return;
     case RankTaskKind::averages:
@@ -522,9 +525,12 @@ void RankControl::report_step() {
   look_at_device();
   report.device_used = device_memory_.used;
   report.device_total = device_memory_.total;
-  show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch);
+  show_idle();
   port_.report(report_);
 }
+
+/// No list and no task is under way: what the rank waited for before is here.
+void RankControl::show_idle() { show("waits for the coordinator", runtime::no_stage, runtime::no_microbatch); }
 
 void RankControl::look_at_device() {
   if (setup_.device_memory && asks_device(steps_reported_)) device_memory_ = setup_.device_memory();

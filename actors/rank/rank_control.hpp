@@ -127,6 +127,7 @@ class RankControl {
   void request_transfers();
   void transfers_done(const TaskDone& finished);
   void note_transfers();
+  void show_idle();
   void show_transfers();
   void transfer_work(const RankTask& task);
   void transfer_done(const TaskDone& finished);

@@ -56,6 +56,7 @@ void RankControl::wait_for_sums() {
 void RankControl::sums_complete() {
   sums_wanted_ = false;
   idle_since_ = 0;
+  show("gradient norm", runtime::no_stage, runtime::no_microbatch);
   if (sum_exchange_.there()) return send_sums();
   if (rank_.adds_with_replicas()) port_.work({RankTaskKind::uses, {}});
   port_.work({RankTaskKind::squares, {}});
@@ -136,11 +137,13 @@ void RankControl::transfers_done(const TaskDone& finished) {
 void RankControl::note_transfers() {
   const ReplicaExchange& replicas = *rank_.replicas();
   const auto& stages = rank_.compute().reduction().gathered;
+  const bool gathered = weights_ == Weights::gathered;
   while (weights_ == Weights::gathered && stages_here_ < replicas.gathered()) {
     const runtime::StageId stage = stages[stages_here_++].stage;
     if (stages_here_ == stages.size()) weights_ = Weights::here;
     carry_out(engine_.weights_arrived(stage));
   }
+  if (gathered && weights_ == Weights::here && table_ == Table::none && !sums_wanted_) show_idle();
   if (weights_ == Weights::here && std::exchange(update_waits_, false)) port_.report(Optimized{rank_.id().value, step_});
   if (weights_ == Weights::here && averaged_) end_averages();
   while (!deferred_.empty() && may_handle(deferred_.front())) {

@@ -111,16 +111,18 @@ std::string StallWatch::cause_of(const Seen& waiter, Clock::time_point now) cons
   }
 }
 
-std::string StallWatch::waits_text(Clock::time_point now) const {
+std::string StallWatch::waits_text(Clock::time_point now, std::span<const cluster::PeerFailure> lost) const {
   std::string text;
-  for (const auto& [rank, seen] : ranks_)
-    if (waits_in_step(seen)) text += (text.empty() ? "" : "; ") + wait_text(seen, now);
+  for (const auto& [rank, seen] : ranks_) {
+    const bool is_lost = std::ranges::find(lost, topology_.process_of(rank), &cluster::PeerFailure::process) != lost.end();
+    if (waits_in_step(seen) && !is_lost) text += (text.empty() ? "" : "; ") + wait_text(seen, now);
+  }
   return text;
 }
 
-std::string StallWatch::waits(Clock::time_point now) const {
+std::string StallWatch::waits(Clock::time_point now, std::span<const cluster::PeerFailure> lost) const {
   const std::lock_guard lock(mutex_);
-  return waits_text(now);
+  return waits_text(now, lost);
 }
 
 std::optional<std::string> StallWatch::look(Clock::time_point now) {

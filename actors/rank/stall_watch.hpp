@@ -29,9 +29,9 @@ class StallWatch {
   void heard(std::span<const cluster::Progress> ranks, Clock::time_point now);
   /// The message, if there is a stall that was not reported yet.
   [[nodiscard]] std::optional<std::string> look(Clock::time_point now);
-  /// "rank 1 waits for the gradient of microbatch 2 from stage 2 on rank 2 (0.9 s); …", for all ranks that wait for another; may
-  /// be empty.
-  [[nodiscard]] std::string waits(Clock::time_point now) const;
+  /// "rank 1 waits for the gradient of microbatch 2 from stage 2 on rank 2 (0.9 s); …", for all ranks that wait for another, without those
+  /// of processes that are lost: these wait no longer. May be empty.
+  [[nodiscard]] std::string waits(Clock::time_point now, std::span<const cluster::PeerFailure> lost = {}) const;
 
  private:
   struct Seen {
@@ -45,7 +45,7 @@ class StallWatch {
   [[nodiscard]] std::string rank_text(int rank) const;
   [[nodiscard]] std::string wait_text(const Seen& waiter, Clock::time_point now) const;
   [[nodiscard]] std::string cause_of(const Seen& waiter, Clock::time_point now) const;
-  [[nodiscard]] std::string waits_text(Clock::time_point now) const;
+  [[nodiscard]] std::string waits_text(Clock::time_point now, std::span<const cluster::PeerFailure> lost = {}) const;
   [[nodiscard]] const Seen* seen(int rank) const;
 
   const runtime::Schedule& schedule_;

@@ -83,9 +83,9 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
     const std::lock_guard lock(mutex_);
     for (const auto& [listener, handler] : heard_) handler(progress);
   };
-  handlers.waits = [this] {
+  handlers.waits = [this](std::span<const cluster::PeerFailure> lost) {
     const std::lock_guard lock(mutex_);
-    return waits_ ? waits_() : std::string();
+    return waits_ ? waits_(lost) : std::string();
   };
   handlers.advice = [this] {
     const std::lock_guard lock(mutex_);
@@ -153,7 +153,7 @@ void Session::on_heard(const void* listener, ProgressHandler handler) {
   set_handler(heard_, listener, std::move(handler));
 }
 
-void Session::on_waits(std::function<std::string()> handler) {
+void Session::on_waits(WaitsHandler handler) {
   const std::lock_guard lock(mutex_);
   waits_ = std::move(handler);
 }

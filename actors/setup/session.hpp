@@ -57,7 +57,8 @@ class Session {
   using ProgressHandler = std::function<void(std::span<const cluster::Progress>)>;
   void on_heard(const void* listener, ProgressHandler handler);
   /// Describes which rank waits for which, for the message about a lost process. Called on the control thread.
-  void on_waits(std::function<std::string()> handler);
+  using WaitsHandler = std::function<std::string(std::span<const cluster::PeerFailure> lost)>;
+  void on_waits(WaitsHandler handler);
   /// What the user may do after a process was lost (cluster::ControlHandlers::advice). Called on the control thread.
   void on_advice(std::function<std::string()> handler);
 
@@ -83,7 +84,8 @@ class Session {
   std::map<std::uint16_t, MessageHandler> messages_;
   std::function<std::size_t(std::span<cluster::Progress>)> progress_;
   std::map<const void*, ProgressHandler> heard_;
-  std::function<std::string()> waits_, advice_;
+  WaitsHandler waits_;
+  std::function<std::string()> advice_;
 };
 
 }  // namespace millrace::actors

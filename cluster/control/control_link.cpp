@@ -64,7 +64,7 @@ class ControlLink::State {
     if (!handlers.on_job_lost) {
       handlers.on_job_lost = [this](const std::vector<PeerFailure>& all, double slept, bool speak) {
         if (!is_on_one_host(launch, topology.processes())) end_launcher_after(launcher_grace);
-        const std::string advice = speak && handlers.advice ? handlers.advice() : "", waits = handlers.waits ? handlers.waits() : "";
+        const std::string advice = speak && handlers.advice ? handlers.advice() : "", waits = handlers.waits ? handlers.waits(all) : "";
         abort_job(ExitCode::peer_lost,
                   slept > 0 ? describe_sleep(topology, all, slept, config.timeout_ms, advice) : describe(topology, all, waits, advice),
                   speak);

@@ -68,8 +68,8 @@ struct ControlHandlers {
   /// What another process reported about its ranks in a heartbeat. Process 0 receives those of all processes, the others only
   /// that of process 0.
   std::function<void(int process, std::span<const Progress>)> heard;
-  /// Describes which rank waits for which, for the message about a failure.
-  std::function<std::string()> waits;
+  /// Describes which rank waits for which, for the message about the failure of these processes.
+  std::function<std::string(std::span<const PeerFailure>)> waits;
   /// What becomes of the job after a failure and what the user may do: the last sentence of the message, without its full stop. Default:
   /// "The job ends".
   std::function<std::string()> advice;

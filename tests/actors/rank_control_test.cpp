@@ -384,6 +384,11 @@ TEST(RankControl, EvaluatesWithoutATraceInTheTraining) {
   EXPECT_NE(sums[0], sums[1]);
   EXPECT_EQ(bench.seats[1]->executes.back().pass, runtime::Pass::evaluate);
   EXPECT_EQ(bench.seats[1]->rank->progress().progress.finished, -1) << "of a training list alone";
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(bench.seats[rank]->doing(), fmt::format("rank {}: waits for the coordinator, step 2", rank))
+        << "nothing of the evaluation is left";
+    EXPECT_EQ(bench.seats[rank]->rank->progress().progress.wait, 0);
+  }
   for (auto* each : {&bench, &without}) each->train(1);
   EXPECT_EQ(bench.losses(), without.losses());
   EXPECT_EQ(bench.squares(), without.squares());

@@ -119,6 +119,15 @@ TEST_F(Watch, NamesTheSilentProcess) {
   expect_part(text, "last known: rank 1: forward, stage 1, microbatch 0, step 5");
 }
 
+TEST_F(Watch, AProcessThatIsLostWaitsNoLonger) {
+  pass(200ms, {doing(1, WaitReason::activation, 1, 3, 3, 0, 0), doing(2, WaitReason::activation, 2, 3, 3, 1, 1)});
+  EXPECT_NE(watch_->waits(now_).find("rank 1 waits for "), std::string::npos) << watch_->waits(now_);
+  const std::vector<cluster::PeerFailure> lost{{1, "host", "its connection closed", 0, {}}};
+  const auto text = watch_->waits(now_, lost);
+  EXPECT_EQ(text.find("rank 1 waits for "), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 2 waits for the activation of microbatch 3 from stage 1 on rank 1"), std::string::npos) << text;
+}
+
 TEST_F(Watch, NamesACycle) {
   const auto text = pass(3s, {doing(0, WaitReason::gradient, 0, 7, 1, 1, 1), doing(1, WaitReason::activation, 1, 7, 1, 0, 0)});
   expect_part(text, "the waits form a cycle through rank 0");
