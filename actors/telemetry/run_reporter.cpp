@@ -98,13 +98,12 @@ void RunReporter::record_step(const StepRecord& record) {
 void RunReporter::evaluation_begins(std::int64_t step, std::int64_t microbatches) {
   const std::lock_guard lock(mutex_);
   evaluated_step_ = step;
-  progress_.begin(microbatches, LongEvaluation::Clock::now());
+  progress_.begin(microbatches, log_.now());
 }
 
 void RunReporter::evaluating(std::int64_t done) {
   const std::lock_guard lock(mutex_);
-  if (const auto text = progress_.show(done, LongEvaluation::Clock::now()))
-    put(fmt::format("evaluation after step {} | {}", evaluated_step_, *text), false);
+  if (const auto text = progress_.show(done, log_.now())) put(fmt::format("evaluation after step {} | {}", evaluated_step_, *text), false);
 }
 
 void RunReporter::evaluation(const EvaluationRecord& record, bool recorded) {

@@ -25,6 +25,7 @@ struct LogSettings {
   std::function<std::size_t()> columns;  // the width of the terminal on which stdout is watched; empty: it is none
   double peak_flops = 0;                 // as of LogLine
   bool shows_rate = true;                // as of LogLine
+  std::function<LongEvaluation::Clock::time_point()> now = LongEvaluation::Clock::now;
 };
 
 /// The output of a run for users and scripts: lines on stdout, warnings on stderr, metrics.jsonl. On a terminal one line is updated with

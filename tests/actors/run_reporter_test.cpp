@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <thread>
 
 #include "actors/telemetry/live_history.hpp"
 #include "cluster/host/console.hpp"
@@ -122,7 +121,8 @@ TEST(RunReporter, UpdatesALineOfATerminalInPlace) {
 }
 
 TEST(RunReporter, ShowsHowFarALongEvaluationIsUntilItEnds) {
-  RunReporter reporter({.columns = [] { return std::size_t{80}; }}, nullptr);
+  auto now = LongEvaluation::Clock::time_point(std::chrono::seconds(1000));
+  RunReporter reporter({.columns = [] { return std::size_t{80}; }, .now = [&now] { return now; }}, nullptr);
   const auto shown = [&](auto call) {
     ::testing::internal::CaptureStdout();
     call();
@@ -130,12 +130,13 @@ TEST(RunReporter, ShowsHowFarALongEvaluationIsUntilItEnds) {
     return ::testing::internal::GetCapturedStdout();
   };
   reporter.evaluation_begins(40, 100);
-  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  EXPECT_EQ(shown([&] { reporter.evaluating(1); }), "") << "it has just begun";
+  now += std::chrono::milliseconds(2100);
   const auto line = shown([&] { reporter.evaluating(25); });
   EXPECT_EQ(line.rfind("\r\033[Kevaluation after step 40 | 25 of 100 microbatches | ", 0), 0U) << line;
   const auto end = shown([&] { reporter.evaluation({40, 1.0, 10, {}}, false); });
   EXPECT_EQ(end.rfind("\nevaluation after step 40 | held-out loss 1.0000", 0), 0U) << end;
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  now += std::chrono::seconds(20);
   EXPECT_EQ(shown([&] { reporter.evaluating(100); }), "") << "it is over";
 }
 
