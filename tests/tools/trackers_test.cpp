@@ -138,6 +138,28 @@ TEST_F(Trackers, FollowAFileUntilTheLastStep) {
   EXPECT_EQ(steps("log"), (std::vector{1, 2, 2, 3}));
 }
 
+TEST_F(Trackers, EndAtOnceBehindTheLastEvaluation) {
+  // With looks an hour apart, only an end at the first one is an end in time.
+  const std::string last = "{\"step\":3,\"evaluation_loss\":1.5,\"evaluation_targets\":9}\n";
+  const auto follow = [&] {
+    const std::string line = "cd " + source_path() + " && PYTHONDONTWRITEBYTECODE=1 timeout 60 python3 tools/trackers/to_wandb.py '" +
+                             (folder_ / "run") + "' --interval 3600 --dry-run > /dev/null 2> '" + (folder_ / "err") + "'";
+    return std::system(line.c_str());
+  };
+  folder_.write("run/metrics.jsonl", head + step_line(3, "1.5") + last);
+  EXPECT_EQ(follow(), 0) << errors();
+  folder_.write("run/metrics.jsonl", head + step_line(3, "1.5"));
+  folder_.write("run/run.toml", "train.steps = 3\ndata.held_out = 0\ndata.validation = []\n");
+  EXPECT_EQ(follow(), 0) << errors();
+}
+
+TEST_F(Trackers, SayWhichPackageIsMissing) {
+  const std::string line = "cd " + source_path() + " && PYTHONDONTWRITEBYTECODE=1 python3 -S tools/trackers/to_aim.py '" +
+                           (folder_ / "run") + "' --once > /dev/null 2> '" + (folder_ / "err") + "'";
+  EXPECT_NE(std::system(line.c_str()), 0);
+  EXPECT_EQ(errors(), "to_aim.py needs Python's package aim, which is not installed: pip install aim\n");
+}
+
 TEST_F(Trackers, SayWhatIsWrong) {
   EXPECT_NE(send("wandb", "--interval 0"), 0);
   expect_parts(errors(), {"--interval 0.0, expected seconds above 0"});

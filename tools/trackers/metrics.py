@@ -10,6 +10,7 @@ import os
 import pathlib
 import time
 
+LAST_LOOKS = 12  # for an evaluation behind the last step
 
 def arguments(tracker, add=lambda parser: None):
     parser = argparse.ArgumentParser(description=f"Sends the metrics of a millrace run to {tracker} while it trains.")
@@ -131,6 +132,13 @@ def records(file):
             yield kind, record["step"], scalars(record)
 
 
+def is_over(file, state, last, evaluates, quiet, interval):
+    """Whether nothing follows the last step any more. Its evaluation may follow after a while: so long that 12 looks saw nothing new."""
+    if not evaluates or state.is_sent("evaluation", last):
+        return True
+    return quiet >= LAST_LOOKS or time.time() - file.path.stat().st_mtime > LAST_LOOKS * interval
+
+
 def follow(given, tracker, open_tracker):
     """Sends the records. open_tracker(config, state) returns (send, close): send(kind, step, numbers) for each record."""
     config = read_config(given.run)
@@ -142,8 +150,12 @@ def follow(given, tracker, open_tracker):
         print(as_line({"tracker": tracker, "name": given.name, "config": config}), flush=True)
         close = lambda: None
     else:
-        send, close = open_tracker(config, state)
+        try:
+            send, close = open_tracker(config, state)
+        except ModuleNotFoundError as error:
+            raise SystemExit(f"to_{tracker}.py needs Python's package {error.name}, which is not installed: pip install {error.name}")
     last = config.get("train.steps", 0)
+    evaluates = config.get("data.held_out", 1) != 0 or bool(config.get("data.validation"))
     file = GrowingFile(given.run / "metrics.jsonl")
     quiet = 0  # looks without anything new since the last step
     try:
@@ -154,8 +166,7 @@ def follow(given, tracker, open_tracker):
                 if not state.is_sent(kind, step):
                     send(kind, step, numbers)
                     state.sent(kind, step)
-            # The last evaluation follows the last step after a while.
-            if given.once or (last and state.is_sent("step", last) and quiet >= 12):
+            if given.once or (last and state.is_sent("step", last) and is_over(file, state, last, evaluates, quiet, given.interval)):
                 break
             time.sleep(given.interval)
     except KeyboardInterrupt:
