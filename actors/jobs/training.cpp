@@ -50,10 +50,19 @@ std::string text_of(const std::vector<std::int32_t>& tokens) {
   return text;
 }
 
-/// Refuses a run that is to evaluate but cannot, or warns if the resumed run could not either.
-void check_evaluation(const Session& session, const runtime::EvaluateConfig& evaluate, const RunBeginning& beginning,
-                      const HeldOut& held_out) {
-  if (evaluate.every == 0 || held_out.microbatches > 0) return;
+/// Refuses a run that is to evaluate but cannot, or warns if the resumed run could not either. A run that would evaluate only at its end
+/// goes on without, with a warning, unless data.held_out = 0 says so.
+void check_evaluation(const Session& session, const RunSettings& settings, const RunBeginning& beginning, const HeldOut& held_out) {
+  if (held_out.microbatches > 0) return;
+  const runtime::EvaluateConfig& evaluate = settings.evaluate;
+  if (evaluate.every == 0) {
+    if (session.leads() && !settings.data_source && !beginning.whole && settings.data.evaluates())
+      cluster::log_warning(
+          "nothing is evaluated: held out is {}; name files with data.validation, or choose another data.held_out (0 says that nothing is "
+          "to be held out)",
+          held_out.text);
+    return;
+  }
   const auto message = fmt::format(
       "evaluate.every = {}, but there is nothing to evaluate: held out is {}; expected another data.held_out, data.validation, or "
       "evaluate.every = 0",
@@ -222,7 +231,7 @@ void train(Session& session, const RunSettings& settings) {
   if (beginning.whole) opened = open(true);
   const DataSource& batches = *opened;
   const HeldOut held = held_out(settings.evaluate, batches);
-  check_evaluation(session, settings.evaluate, beginning, held);
+  check_evaluation(session, settings, beginning, held);
   const auto compression = open_compression(settings.model, compression_source(settings.data, settings.model_from));
   auto identity = agree_on_identity(session, settings, plan, batches, beginning, compression.get(), directory.get());
   if (directory)

@@ -197,6 +197,11 @@ TEST_F(DataIdentity, ARunWithNothingToEvaluateIsRefused) {
   const auto run = train();
   EXPECT_EQ(run.code, 0) << run.err;
   expect_parts(run.out, {"held out  nothing: data.held_out = 10 takes every 10th file, but there are only 2\n"});
+  expect_parts(run.err,
+               {"warning: nothing is evaluated: held out is nothing: data.held_out = 10 takes every 10th file, but there are only 2; "
+                "name files with data.validation, or choose another data.held_out"});
+  const auto meant = train({"data.held_out=0", "run.directory=" + folder_ / "meant"});
+  EXPECT_EQ(meant.err.find("nothing is evaluated"), std::string::npos) << meant.err;
   // The held-out documents have a single token each, so there is no next token.
   folder_.write("text/b", "");
   std::string tokens(400, '\1');
