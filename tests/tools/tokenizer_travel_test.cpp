@@ -70,6 +70,18 @@ TEST_F(TokenizerTravel, FromATokenFileToTheRunAndItsExport) {
     EXPECT_EQ(written.out, text) << from;
   }
   EXPECT_FALSE(text.empty());
+  // Another tokenizer than its own is named by mistake; the own one is no mistake.
+  const auto by = [&](const std::string& model, const std::string& named) {
+    return run_millrace(
+        {"generate", "--model", folder_ / model, "--tokenizer", named, "--prompt", "one", "--tokens", "1", "--threads", "1"});
+  };
+  for (const std::string model : {"run", "hf"})
+    expect_parts(by(model, "byte").err, {"--tokenizer byte is another than the model's own, tokenizer.json of " + (folder_ / model)});
+  EXPECT_EQ(by("run", tokenizer("gpt2.json")).err.find("another than"), std::string::npos);
+  fs::create_directories(folder_ / "bare");
+  for (const std::string name : {"config.json", "model.safetensors"}) fs::copy_file(folder_ / ("hf/" + name), folder_ / ("bare/" + name));
+  expect_parts(by("bare", "byte").err, {"--tokenizer byte has 257 ids, the model's vocabulary 1401: is it this model's tokenizer?"});
+  EXPECT_EQ(by("bare", tokenizer("gpt2.json")).err.find("is it this"), std::string::npos);
   // A model trained on: its folder brings the tokenizer, and the data name none.
   fs::remove_all(folder_ / "tokens.tokenizer");
   const auto further = train({"model.from=" + (folder_ / "hf"), "run.directory=" + (folder_ / "further")});

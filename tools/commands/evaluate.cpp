@@ -164,6 +164,7 @@ EvaluationRequest evaluation_request(const Arguments& arguments, const actors::S
 void introduce(const EvaluationRequest& request) {
   const auto& train = request.job.request.train;
   print_warnings(request.model.warnings);
+  if (!request.tokens.warning.empty()) print_warnings(std::vector{request.tokens.warning});
   const bool from_run = !request.model.checkpoint.empty();  // for a folder, its reader has printed this warning already
   if (from_run && train.z_loss > 0)
     print_warnings(std::vector{fmt::format("the loss includes the z-loss ({}), as in the run of the checkpoint", train.z_loss)});

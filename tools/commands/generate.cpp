@@ -119,8 +119,9 @@ GenerationRequest generation_request(const Arguments& arguments, const actors::S
   request.tokens = find_tokenizer(request.model, arguments, generate_component);
   auto& settings = request.settings;
   set_prompt(arguments, prompt, request);
+  if (!request.tokens.warning.empty()) request.notes.push_back(request.tokens.warning);
   settings.tokens = fitting(request, arguments.integer("tokens", 1, 1 << 24));
-  settings.sampling.temperature = temperature_of(arguments);
+  settings.sampling.temperature = arguments.real_or_zero("temperature");
   settings.sampling.top_k = arguments.integer("top-k", 0, 1 << 30);
   settings.sampling.top_p = arguments.real("top-p");
   MILLRACE_CHECK(settings.sampling.top_p <= 1, ExitCode::usage, generate_component,

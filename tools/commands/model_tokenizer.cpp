@@ -23,6 +23,20 @@ runtime::TokenizerFiles files_of(const TrainedModel& model) {
   return files.empty() && suggests_bytes(model) ? runtime::byte_tokenizer_files() : files;
 }
 
+/// Why the tokenizer that was named may not be the one of the model; empty if nothing speaks against it.
+std::string doubt_of(const NamedTokenizer& named, const TrainedModel& model) {
+  const auto own = files_of(model);
+  const bool alike = !own.empty() && !named.files.empty() && own.vocabulary_file() == named.files.vocabulary_file();
+  if (alike && own.vocabulary_hash() == named.files.vocabulary_hash()) return "";
+  if (alike)
+    return fmt::format("--tokenizer {} is another than the model's own, {} of {}: the same ids mean other texts", named.name,
+                       own.vocabulary_file(), own.source);
+  // Tables of models are padded, but not to twice the size.
+  const auto ids = named.tokenizer->vocabulary(), vocabulary = model.model.vocab_size;
+  if (ids <= vocabulary && vocabulary < 2 * ids) return "";
+  return fmt::format("--tokenizer {} has {} ids, the model's vocabulary {}: is it this model's tokenizer?", named.name, ids, vocabulary);
+}
+
 }  // namespace
 
 runtime::TokenizerFiles tokenizer_of_run(const TrainedModel& model) {
@@ -55,6 +69,7 @@ NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& argume
   found.bytes = runtime::is_byte_vocabulary(found.files);
   found.name = found.bytes ? "byte" : path.empty() ? found.files.source : path;
   found.tokenizer = runtime::open_tokenizer(found.name);
+  if (!path.empty()) found.warning = doubt_of(found, model);
   return found;
 }
 

@@ -15,6 +15,7 @@ struct NamedTokenizer {
   std::string name;                    // as it was given, or found
   bool bytes = false;                  // the byte vocabulary
   runtime::TokenizerFiles files = {};  // with what lies beside the vocabulary
+  std::string warning = {};            // why a tokenizer that was named may not be the model's; empty: nothing speaks against it
 };
 
 /// The tokenizer of --tokenizer. By default that of the model: for a checkpoint the one that its run kept, or that lies beside the run's
