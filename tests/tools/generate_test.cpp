@@ -170,6 +170,10 @@ TEST(Generate, NamesWhatWasMeant) {
   for (const Words& wrong :
        {Words{"--tokens", "0"}, Words{"--temperature", "-1"}, Words{"--top-p", "1.5"}, Words{"--top-k", "-3"}, Words{"--dtype", "fp8"}})
     expect_failure(write_on(golden("hf_llama"), "a", joined(bytes, wrong)), ExitCode::usage, wrong);
+  expect_failure(write_on(golden("hf_llama"), "a", joined(bytes, {"--temperature", "-1"})), ExitCode::usage,
+                 {"--temperature -1, expected 0 or a number above it"});
+  expect_failure(write_on(golden("hf_llama"), "a", joined(bytes, {"--top-p", "-1"})), ExitCode::usage,
+                 {"--top-p -1, expected a number above 0"});
 }
 
 }  // namespace

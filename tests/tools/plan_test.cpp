@@ -316,6 +316,8 @@ TEST(Plan, SaysWhatIsWrong) {
   refused({"--measure", "--costs", "x"}, ExitCode::usage, {"--measure and --costs, expected one of them"});
   refused({"--schedules", "zb-h3"}, ExitCode::usage, {"--schedules has \"zb-h3\"", "did you mean zb-h"});
   refused({"--link-latency", "1"}, ExitCode::usage, {"go with times"});
+  refused({"--link-latency", "-1"}, ExitCode::usage, {"--link-latency -1, expected 0 or a number above it"});
+  refused({"--link-rate", "0"}, ExitCode::usage, {"--link-rate 0, expected a number above 0"});
   refused({"--repeats", "3"}, ExitCode::usage, {"--repeats without --measure"});
   refused({"model.layers=1"}, ExitCode::config, {"pipeline.ranks = 4"});
   const auto costs = [&](const std::string& text, const Words& parts) {

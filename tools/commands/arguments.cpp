@@ -2,6 +2,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <limits>
 
 #include "kernels/base/check.hpp"
 #include "tools/commands/command_line.hpp"
@@ -53,11 +54,26 @@ std::uint64_t Arguments::bytes(const std::string& name) const {
   return static_cast<std::uint64_t>(number) << shift;
 }
 
-double Arguments::real(const std::string& name) const {
-  const auto value = text(name);
+namespace {
+
+/// Not a number if the text is none.
+double number_of(const std::string& text) {
   char* end = nullptr;
-  const double number = std::strtod(value.c_str(), &end);
-  MILLRACE_CHECK(!value.empty() && *end == 0 && number > 0, ExitCode::usage, "millrace", "--{} {}, expected a number above 0", name, value);
+  const double number = std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == 0 ? number : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
+double Arguments::real(const std::string& name) const {
+  const double number = number_of(text(name));
+  MILLRACE_CHECK(number > 0, ExitCode::usage, "millrace", "--{} {}, expected a number above 0", name, text(name));
+  return number;
+}
+
+double Arguments::real_or_zero(const std::string& name) const {
+  const double number = number_of(text(name));
+  MILLRACE_CHECK(number >= 0, ExitCode::usage, "millrace", "--{} {}, expected 0 or a number above it", name, text(name));
   return number;
 }
 

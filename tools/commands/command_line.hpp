@@ -69,6 +69,8 @@ class Arguments {
   [[nodiscard]] std::uint64_t bytes(const std::string& name) const;
   /// Throws Error(usage) unless the text is a number above 0.
   [[nodiscard]] double real(const std::string& name) const;
+  /// Throws Error(usage) unless the text is 0 or a number above it.
+  [[nodiscard]] double real_or_zero(const std::string& name) const;
 
  private:
   const Command* command_;

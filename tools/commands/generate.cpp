@@ -104,12 +104,6 @@ std::int64_t fitting(GenerationRequest& request, std::int64_t requested) {
   return requested;
 }
 
-double temperature_of(const Arguments& arguments) {
-  const auto text = arguments.text("temperature");
-  const bool zero = text.find_first_not_of("0.") == std::string::npos && text.find('0') != std::string::npos;
-  return zero ? 0.0 : arguments.real("temperature");
-}
-
 GenerationRequest generation_request(const Arguments& arguments, const actors::Session& session) {
   MILLRACE_CHECK(arguments.positional().empty(), ExitCode::usage, generate_component,
                  "{}: expected options alone (a prompt follows --prompt)", arguments.positional().front());

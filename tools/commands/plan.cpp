@@ -53,10 +53,11 @@ actors::RankResources needs_of(const configs::RunConfig& config) {
   return needs;
 }
 
-double positive(const Arguments& arguments, const char* option) {
+/// 0 if the option is not given.
+double finite(const Arguments& arguments, const char* option, double (Arguments::*read)(const std::string&) const) {
   if (!arguments.given(option)) return 0;
-  const double number = arguments.real(option);
-  MILLRACE_CHECK(std::isfinite(number), ExitCode::usage, plan_component, "--{} {}, expected a finite number above 0", option,
+  const double number = (arguments.*read)(option);
+  MILLRACE_CHECK(std::isfinite(number), ExitCode::usage, plan_component, "--{} {}, expected a finite number", option,
                  arguments.text(option));
   return number;
 }
@@ -119,7 +120,7 @@ Planning planning_of(const Arguments& arguments) {
   search.schedules = names_of(arguments.text("schedules"));
   if (arguments.given("memory")) search.memory = arguments.bytes("memory");
   choose_costs(planning, arguments);
-  search.links = {positive(arguments, "link-latency"), positive(arguments, "link-rate") / 1000};
+  search.links = {finite(arguments, "link-latency", &Arguments::real_or_zero), finite(arguments, "link-rate", &Arguments::real) / 1000};
   MILLRACE_CHECK(planning.costs.unit == "ms" || (search.links.latency == 0 && search.links.bytes_per_unit == 0), ExitCode::usage,
                  plan_component, "--link-latency and --link-rate go with times: --measure or --costs");
   return planning;
