@@ -1,11 +1,16 @@
 #include "actors/jobs/run_setup.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
 #include <span>
 
+#include "actors/jobs/run_tokenizer.hpp"
 #include "actors/rank/initial_state.hpp"
 #include "actors/setup/token_compression.hpp"
 #include "kernels/base/without_component.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 #include "runtime/units.hpp"
 
@@ -44,10 +49,47 @@ bool held_nothing_out(const IdentityKeys& identity) {
   return data != identity.end() && data->second.ends_with("-0");  // the fingerprint's last number is the number of held-out tokens
 }
 
+namespace {
+
+/// Whether the data can be opened with any vocabulary.
+bool opens(const runtime::DataConfig& data) {
+  try {
+    static_cast<void>(runtime::open_dataset(data, std::numeric_limits<std::int32_t>::max()));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// How large the vocabulary would have to be for these token files.
+std::string vocabulary_advice(const runtime::DataConfig& data, std::int64_t vocabulary) {
+  try {
+    const auto files = find_run_tokenizer(data, "").files;
+    if (!files.empty()) {
+      const auto ids = runtime::open_tokenizer(files.source)->vocabulary();
+      if (ids > vocabulary) return fmt::format("; their tokenizer {} has {} ids: model.vocab_size={}", files.source, ids, ids);
+    }
+  } catch (const Error&) {  // of a kind that is not read: its ids are not known
+  }
+  return ", or a model.vocab_size above that token";
+}
+
+/// An error about the model's vocabulary says which size the tokens need.
+runtime::Dataset opened_dataset(const runtime::DataConfig& data, std::int64_t vocabulary) {
+  try {
+    return runtime::open_dataset(data, vocabulary);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::data || data.tokens.empty() || !opens(data)) throw;
+    throw Error(error.code(), error.what() + vocabulary_advice(data, vocabulary));
+  }
+}
+
+}  // namespace
+
 runtime::Dataset open_data(runtime::DataConfig data, std::int64_t vocabulary, bool whole) {
   const bool differs = whole && data.held_out > 0;
   if (whole) data.held_out = 0;
-  auto opened = runtime::open_dataset(data, vocabulary);
+  auto opened = opened_dataset(data, vocabulary);
   if (differs) opened.held_out_text = "nothing, as since the run's start";
   return opened;
 }

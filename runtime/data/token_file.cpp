@@ -95,8 +95,12 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::int64_t vocabulary)
   // when it is read.
   constexpr std::int64_t samples = 1024;
   const std::int64_t stride = std::max<std::int64_t>(count_ / samples, 1);
-  std::int32_t token = 0;
-  for (std::int64_t i = 0; i < count_; i += stride) read(i, {&token, 1});
+  // The largest one tells how large the vocabulary has to be at least.
+  std::int64_t largest = 0;
+  for (std::int64_t i = 0; i < count_; i += stride)
+    if (token(i) > token(largest)) largest = i;
+  std::int32_t checked = 0;
+  if (count_ > 0) read(largest, {&checked, 1});
 }
 
 void TokenFile::open_headed(const std::filesystem::path& path) {

@@ -89,6 +89,15 @@ TEST_F(TokenizerTravel, FromATokenFileToTheRunAndItsExport) {
   EXPECT_EQ(file("further/tokenizer/tokenizer_config.json"), file("hf/tokenizer_config.json"));
 }
 
+TEST_F(TokenizerTravel, SaysWhichVocabularyTheTokensNeed) {
+  expect_failure(train({"model.vocab_size=300"}), ExitCode::data,
+                 {"the model's vocabulary has 300: expected a file made with its tokenizer; their tokenizer " +
+                  (folder_ / "tokens.tokenizer") + " has 1401 ids: model.vocab_size=1401"});
+  fs::remove_all(folder_ / "tokens.tokenizer");
+  expect_failure(train({"model.vocab_size=300"}), ExitCode::data,
+                 {"the model's vocabulary has 300: expected a file made with its tokenizer, or a model.vocab_size above that token"});
+}
+
 TEST_F(TokenizerTravel, NothingIsReplacedBySurprise) {
   ASSERT_EQ(train({}).code, 0);
   const auto hash = runtime::read_tokenizer_files(tokenizer("gpt2.json")).vocabulary_hash();
