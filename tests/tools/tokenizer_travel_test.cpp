@@ -59,6 +59,7 @@ TEST_F(TokenizerTravel, FromATokenFileToTheRunAndItsExport) {
   const auto config = Json::parse(file("hf/tokenizer_config.json"));
   EXPECT_EQ(config["tokenizer_class"], "PreTrainedTokenizerFast");
   EXPECT_EQ(config["eos_token"], "<|endoftext|>");
+  EXPECT_EQ(Json::parse(file("hf/config.json"))["eos_token_id"], *runtime::open_tokenizer(tokenizer("gpt2.json"))->end_of_document());
   ASSERT_EQ(run_millrace({"convert", folder_ / "hf", folder_ / "converted"}).code, 0);
   EXPECT_EQ(file("converted/tokenizer_config.json"), file("hf/tokenizer_config.json"));
   std::string text;

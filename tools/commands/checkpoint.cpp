@@ -6,6 +6,7 @@
 #include "layers/formats/model_folder.hpp"
 #include "layers/models/model.hpp"
 #include "runtime/checkpoint/found_checkpoint.hpp"
+#include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/data/tokenizers/tokenizer_files.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/optimizers/averaged.hpp"
@@ -69,6 +70,17 @@ int hash(const std::string& path, bool quick) {
   return 0;
 }
 
+/// The tokens that begin and end a document, for config.json. A key that has no token is null there: without the key, transformers would
+/// take the default of the family's class, such as 2 as the end of a text of Llama.
+std::vector<std::pair<std::string, std::string>> token_ids_of(const runtime::TokenizerFiles& files) {
+  std::vector<std::pair<std::string, std::string>> ids;
+  if (files.empty()) return ids;
+  const auto tokenizer = runtime::open_tokenizer(runtime::is_byte_vocabulary(files) ? "byte" : files.source);
+  if (const auto begin = tokenizer->begin_of_document()) ids.emplace_back("bos_token_id", std::to_string(*begin));
+  if (const auto end = tokenizer->end_of_document()) ids.emplace_back("eos_token_id", std::to_string(*end));
+  return ids;
+}
+
 int export_model_folder(const std::string& path, std::string out, const std::string& dtype, bool average) {
   const auto checkpoint = open_checkpoint(path, checkpoint_component);
   const auto model = model_of(checkpoint, checkpoint_component);
@@ -109,9 +121,10 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   auto tokenizer = tokenizer_of_run(checkpointed_model(path, checkpoint_component));
   try {
     runtime::complete_for_transformers(tokenizer);
+    config.token_ids = token_ids_of(tokenizer);
   } catch (const Error& error) {  // the model is exported all the same
-    print_warnings(
-        std::vector{fmt::format("{}: exported without a tokenizer_config.json: {}", tokenizer.source, without_component(error.what()))});
+    print_warnings(std::vector{fmt::format("{}: exported without a tokenizer_config.json and without ids of special tokens: {}",
+                                           tokenizer.source, without_component(error.what()))});
   }
   write_whole_folder(out, checkpoint_component, [&](const std::string& place) {
     layers::export_model_folder(place, config, dtype == "bf16" ? kernels::DType::bf16 : kernels::DType::f32, read);
