@@ -36,7 +36,7 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankResourc
   check_memory(session, plan, needs);
   const auto teams = cluster::host_teams(topology, session.launch(), cluster::usable_cores(), needs.threads);
   if (session.launch().local_process == 0 && needs.devices.empty() && teams.threads > teams.threads_at_once())
-    cluster::log_warning("{}", teams.crowded());
+    cluster::log_warning("{}", teams.crowded(needs.threads_by_option ? "--threads" : "train.threads ="));
   const auto cores = cluster::worker_cores(topology, session.launch(), session.cores(), teams.threads_at_once());
   auto* transport = session.transport();
   if (transport != nullptr) transport->set_workers(topology.ranks_per_process());

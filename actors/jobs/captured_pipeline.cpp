@@ -10,6 +10,7 @@ namespace {
 
 RankResources placed_resources(Session& session, const ParitySettings& settings, const PipelinePlan& plan, RankResources needs) {
   needs.threads = settings.threads;
+  needs.threads_by_option = true;
   needs.compression = open_compression(plan.model, settings.folder);
   place_on_devices(needs, session, kernels::device_kind(settings.device), {}, "");
   return needs;

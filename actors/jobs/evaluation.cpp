@@ -54,6 +54,7 @@ Evaluated evaluate(Session& session, const ForwardJob& job, const BatchProvider&
   const auto plan = plan_of(job);
   RankResources needs;
   needs.threads = job.threads;
+  needs.threads_by_option = true;
   needs.compression = open_compression(job.request.model, job.compression);
   needs.evaluation_microbatches = microbatches;
   needs.training = false;

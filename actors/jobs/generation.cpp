@@ -76,6 +76,7 @@ Generated generate(Session& session, const ForwardJob& job, const GenerationSett
                  settings.prompt.size(), settings.tokens, plan.sequence);
   RankResources needs;
   needs.threads = job.threads;
+  needs.threads_by_option = true;
   needs.compression = open_compression(job.request.model, job.compression);
   needs.logits = true;
   needs.training = false;

@@ -14,6 +14,7 @@ namespace millrace::actors {
 /// What a run requires of a rank beyond its plan.
 struct RankResources {
   int threads = 1;
+  bool threads_by_option = false;            // given with --threads rather than with train.threads, for messages
   std::int64_t evaluation_microbatches = 0;  // per evaluation
   int ranks_per_process = 1;                 // consecutive ranks share a process
   bool staging = false;                      // memory for snapshots

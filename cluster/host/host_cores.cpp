@@ -57,13 +57,13 @@ int HostTeams::threads_at_once() const { return std::min(threads, std::max(1, co
 
 int HostTeams::computing() const { return std::min(cores, ranks * threads_at_once()); }
 
-std::string HostTeams::crowded() const {
+std::string HostTeams::crowded(std::string_view option) const {
   if (ranks * threads <= cores) return "";
   auto text =
       fmt::format("{} x {} are more than the {} of this host", counted(ranks, "rank"), counted(threads, "thread"), counted(cores, "core"));
   if (threads == 1) return text + ": ranks take turns on the cores";
-  return text + fmt::format(": a rank computes with {} at a time and gains nothing by more; train.threads = {} fits{}",
-                            counted(threads_at_once(), "thread"), std::max(1, cores / ranks),
+  return text + fmt::format(": a rank computes with {} at a time and gains nothing by more; {} {} fits{}",
+                            counted(threads_at_once(), "thread"), option, std::max(1, cores / ranks),
                             ranks > cores ? ", and even then ranks take turns" : "");
 }
 

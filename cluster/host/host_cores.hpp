@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/host/host_files.hpp"
@@ -35,7 +36,8 @@ struct HostTeams {
   /// The number of cores that compute when all ranks do.
   [[nodiscard]] int computing() const;
   /// "2 ranks x 64 threads = 128 compute threads on 2 cores: …"; empty if no core has more than one thread.
-  [[nodiscard]] std::string crowded() const;
+  /// `option`: with what the user gives the number of threads.
+  [[nodiscard]] std::string crowded(std::string_view option = "train.threads =") const;
 };
 /// `cores`: usable cores. For a process that the launcher bound to its own cores, those of that process alone.
 [[nodiscard]] HostTeams host_teams(const Topology& topology, const Launch& launch, int cores, int threads);

@@ -55,6 +55,7 @@ TEST(HostTeams, SayWhatIsTooMany) {
   const auto text = HostTeams{2, 2, 64}.crowded();
   for (const char* part : {"2 ranks x 64 threads", "the 2 cores", "train.threads = 1 fits"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
+  EXPECT_NE((HostTeams{2, 2, 64}.crowded("--threads").find("; --threads 1 fits")), std::string::npos);
   EXPECT_NE((HostTeams{2, 4, 1}.crowded().find("4 ranks x 1 thread are more than the 2 cores")), std::string::npos);
 }
 

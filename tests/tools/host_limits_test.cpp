@@ -92,6 +92,10 @@ TEST(HostLimits, MoreThreadsThanCoresAreToldAndTakeTurns) {
   const auto many = run_millrace(train({"train.threads=33"}), host.variable());
   EXPECT_EQ(many.code, 0) << many.err;
   expect_parts(many.err, {"warning: 2 ranks x 33 threads are more than the 1 core of this host", "train.threads = 1 fits"});
+  const auto generated = run_millrace(
+      {"generate", "--model", "tests/golden/hf_llama", "--tokenizer", "byte", "--prompt", "a", "--tokens", "1", "--threads", "2"},
+      host.variable());
+  expect_parts(generated.err, {"gains nothing by more; --threads 1 fits"});
   const auto few = run_millrace(train({}), host.variable());
   EXPECT_EQ(few.err.find("warning"), std::string::npos) << few.err;
   expect_parts(few.out, {"| 1 thread per rank | 2 ranks take turns on 1 core | peak "});
