@@ -280,6 +280,9 @@ TEST(Eval, SaysWhatIsWrong) {
   refused({"--model", run.directory(), "data.txet=docs"}, ExitCode::usage, {"data.txet=docs", "did you mean data.text?"});
   refused({"--model", run.directory(), "train.steps=3"}, ExitCode::usage, {"train.steps=3: expected options and data."});
   refused({"--model", run.directory(), "data.text=docs", "data.held_out=9999"}, ExitCode::data, {"data.held_out = 9999 holds out none of"});
+  refused({"--model", run.directory(), "data.held_out=0"}, ExitCode::usage,
+          {"data.held_out=0 holds nothing out, so there is nothing to evaluate: name files with data.validation=FILES, or with "
+           "data.text=FILES to evaluate on all of them"});
   refused({"--model", run.directory(), "data.text=/no/such/text"}, ExitCode::data, {"/no/such/text"});
   refused({"--model", run.directory(), "--sequence", "0"}, ExitCode::config, {"train.sequence = 0"});
   refused({"--model", run.directory(), "--jsno"}, ExitCode::usage, {"expected --json"});

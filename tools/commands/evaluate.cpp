@@ -103,8 +103,11 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
     config.data.tokens = data.tokens;
     if (!part_given) config.data.validation = data.validation;
     const bool whole = config.data.validation.empty() && actors::held_nothing_out(model.identity);
-    MILLRACE_CHECK(config.data.evaluates() && !whole, ExitCode::usage, evaluate_component,
-                   "{} held nothing out, expected data.text=…, data.tokens=… or data.validation=…", model.run);
+    MILLRACE_CHECK(
+        config.data.evaluates() && !whole, ExitCode::usage, evaluate_component,
+        "{}, so there is nothing to evaluate: name files with data.validation=FILES, or with {}FILES to evaluate on all of them",
+        std::ranges::any_of(words, is_share) ? "data.held_out=0 holds nothing out" : fmt::format("{} held nothing out", model.run),
+        config.data.text.empty() ? "data.tokens=" : "data.text=");
   }
   return config;
 }
