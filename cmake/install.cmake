@@ -5,9 +5,16 @@ include(CMakePackageConfigHelpers)
 # -- the program
 install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 install(DIRECTORY configs/models configs/runs DESTINATION ${CMAKE_INSTALL_DATADIR}/millrace/configs COMPONENT program FILES_MATCHING PATTERN "*.toml")
-install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program RENAME copyright)  # the name that Debian's policy gives it
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+file(RELATIVE_PATH millrace_configs /prefix/${CMAKE_INSTALL_DOCDIR} /prefix/${CMAKE_INSTALL_DATADIR}/millrace/configs)
+install(CODE "
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" -D \"SOURCE=${PROJECT_SOURCE_DIR}\" -D \"OUT=${PROJECT_BINARY_DIR}/installed_documents\"
+    -D \"CONFIGS=${millrace_configs}\" -P \"${PROJECT_SOURCE_DIR}/cmake/install_documents.cmake\" RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR \"cmake/install_documents.cmake ended with \${failed}, expected documents whose links work where they are installed\")
+  endif()" COMPONENT program)
+install(DIRECTORY ${PROJECT_BINARY_DIR}/installed_documents/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program FILES_MATCHING PATTERN "*.cpp" PATTERN "*.hpp" PATTERN "*.toml" PATTERN "outside/CMakeLists.txt")
 # The scripts are written by the program itself.
 install(CODE "

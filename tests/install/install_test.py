@@ -47,6 +47,21 @@ def install(cmake, build, folder):
     return prefix
 
 
+def follow_links(documents):
+    """Every relative link of the installed documents leads to something that is installed."""
+    pages = sorted(documents.rglob("*.md"))
+    check(len(pages) > 20, f"{len(pages)} documents in {documents}, expected those of docs/")
+    followed = 0
+    for page in pages:
+        for target in re.findall(r"\]\(([^()\s]+)\)", page.read_text()):
+            if re.match(r"#|[a-z]+:", target):
+                continue
+            followed += 1
+            check((page.parent / target.split("#")[0]).exists(), f"{page}: its link {target} leads nowhere")
+    check(followed > 100, f"{followed} links were followed, expected more")
+    check("](../tests/" not in "".join(page.read_text() for page in pages), "a link to tests/, which is not installed")
+
+
 def use_presets(prefix, folder):
     millrace = prefix / "bin/millrace"
     check(f"in {prefix}/share/millrace/configs/models" in run([millrace, "doctor"], folder), "doctor does not name the installed presets")
@@ -85,6 +100,7 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="millrace_install_")).resolve()
     try:
         prefix = install(cmake, build, folder)
+        follow_links(prefix / "share/doc/millrace")
         use_presets(prefix, folder)
         train_outside(cmake, prefix, mpiexec, folder)
     finally:
