@@ -7,6 +7,7 @@
 #include "actors/rank/rank.hpp"
 #include "configs/load.hpp"
 #include "kernels/base/check.hpp"
+#include "tests/support/made_up_host.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/tools/run_command.hpp"
 #include "tests/tools/text.hpp"
@@ -24,6 +25,33 @@ TEST(Inspect, OverviewHasEveryStageAndChannel) {
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"2 ranks x 1 chunk, schedule zb-h1, layout E t*2 | t*2 H", "F GFLOP", "stash F..I", "activation", "gradient",
                             "peak bytes", "model FLOPs", "of the ranks' time"});
+}
+
+// The sum for one process is what `train` without a launcher compares with the memory that is free; a process for each rank needs more.
+TEST(Inspect, SaysWhichMemoryItCounts) {
+  const Words words{"pipeline.ranks=4", "run.directory=", "evaluate.every=0", "data.held_out=0", "sample.tokens=0"};
+  const MadeUpHost host;
+  host.stand_in("/job");
+  host.write("/sys/fs/cgroup/job/memory.max", "1048576\n");
+  host.write("/sys/fs/cgroup/job/memory.current", "0\n");
+  const auto inspected = run_millrace(inspect(words), host.variable());
+  ASSERT_EQ(inspected.code, 0) << inspected.err;
+  expect_parts(inspected.out, {"peak bytes are those of a process for each rank (mpirun -np 4)", " under mpirun -np 4, "});
+  const auto number = [](const std::string& text, const std::string& before, const std::string& after) {
+    const auto begin = text.find(before) + before.size();
+    return text.substr(begin, text.find(after, begin) - begin);
+  };
+  const std::string one = number(inspected.out, "\nmemory ", " of this host for all 4 ranks in one process");
+  const std::string four = number(inspected.out, " in one process, ", " under mpirun");
+  const auto trained = run_millrace(
+      joined({"train", tiny_run, "data.text=docs", "train.threads=1", "train.steps=2", "train.warmup_steps=1"}, words), host.variable());
+  EXPECT_EQ(number(trained.err, "4 ranks need ", " together"), one) << trained.err;
+  EXPECT_GT(std::stod(four), std::stod(one));
+  const auto whole =
+      run_millrace(joined({"train", tiny_run, "data.text=docs", "train.threads=1", "train.steps=2", "train.warmup_steps=1"}, words));
+  EXPECT_EQ(number(whole.out, "memory    planned: ", " on the rank with the most"),
+            number(inspected.out, "the rank with the most has ", "\n"))
+      << whole.out;
 }
 
 TEST(Inspect, ShowsHowEachGroupIsUpdated) {

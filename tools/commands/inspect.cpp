@@ -235,17 +235,39 @@ runtime::Timeline timeline_of(const actors::PipelinePlan& plan, const std::vecto
   return runtime::replay(plan.schedule, costs, 0);
 }
 
-/// Prints the memory that the ranks need and the memory that this machine has, assuming that all ranks run on one host as without a
-/// launcher. A plan may be meant for other machines, so too little memory is reported but is no error.
-void print_room(const Inspection& run, const std::vector<std::unique_ptr<RankPreview>>& ranks) {
-  const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
-  if (bounds.empty()) return;
+/// The host memory of all ranks together.
+std::uint64_t host_bytes_of(const std::vector<std::unique_ptr<RankPreview>>& ranks) {
   std::uint64_t sum = 0;
   for (const auto& rank : ranks) sum += actors::host_bytes(rank->memory());
+  return sum;
+}
+
+/// The ranks as a job of this many processes has them. Ranks of one process pass boundaries by pointer and need fewer rings.
+std::vector<std::unique_ptr<RankPreview>> previews_of(const Inspection& run, int processes) {
+  auto options = run.options;
+  options.ranks_per_process = run.plan.ranks() / processes;
+  std::vector<std::unique_ptr<RankPreview>> ranks;
+  for (int rank = 0; rank < run.plan.ranks(); ++rank)
+    ranks.push_back(std::make_unique<RankPreview>(run.plan, runtime::RankId(rank), options));
+  return ranks;
+}
+
+/// Prints the memory that the ranks need and the memory that this machine has, assuming that all ranks run on one host: with a process for
+/// each, and in one process, as without a launcher. A plan may be meant for other machines, so too little memory is reported but is no
+/// error.
+void print_room(const Inspection& run, const std::vector<std::unique_ptr<RankPreview>>& separate,
+                const std::vector<std::unique_ptr<RankPreview>>& ranks) {
+  const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
+  if (bounds.empty()) return;
+  const std::uint64_t sum = host_bytes_of(ranks);
   const auto passed = actors::passed_bound(bounds, {sum, sum, sum});
   const auto& bound = passed ? *passed : bounds.front();
-  fmt::print("memory {} of this host for {}, {} free here: {}\n", runtime::bytes_text(sum),
-             ranks.size() == 1 ? "the rank" : fmt::format("all {} ranks", ranks.size()), runtime::bytes_text(bound.free), bound.source);
+  if (ranks.size() == 1)
+    fmt::print("memory {} of this host for the rank", runtime::bytes_text(sum));
+  else
+    fmt::print("memory {} of this host for all {} ranks in one process, {} under mpirun -np {}", runtime::bytes_text(sum), ranks.size(),
+               runtime::bytes_text(host_bytes_of(separate)), ranks.size());
+  fmt::print(", {} free here: {}\n", runtime::bytes_text(bound.free), bound.source);
   if (!passed) return;
   fmt::print("It does not fit: train would end with code {} before it allocates anything.\n", static_cast<int>(ExitCode::memory));
   for (const auto& rank : ranks)
@@ -254,9 +276,7 @@ void print_room(const Inspection& run, const std::vector<std::unique_ptr<RankPre
 }
 
 void print_overview(const Inspection& run) {
-  std::vector<std::unique_ptr<RankPreview>> ranks;
-  for (int rank = 0; rank < run.plan.ranks(); ++rank)
-    ranks.push_back(std::make_unique<RankPreview>(run.plan, runtime::RankId(rank), run.options));
+  const auto ranks = previews_of(run, run.plan.ranks());
   print_stages(run, ranks);
   print_channels(run.plan);
   const auto timeline = timeline_of(run.plan, ranks);
@@ -271,7 +291,13 @@ void print_overview(const Inspection& run) {
   }
   fmt::print("idle {:.1f} % of the ranks' time, if time went by FLOPs and links cost nothing\n",
              100 * idle_sum / static_cast<double>(ranks.size()));
-  print_room(run, ranks);
+  const auto shared = previews_of(run, 1);
+  std::size_t most = 0;
+  for (const auto& rank : shared) most = std::max(most, rank->peak_bytes());
+  if (ranks.size() > 1)
+    fmt::print("peak bytes are those of a process for each rank (mpirun -np {}); if all share one, the rank with the most has {}\n",
+               ranks.size(), runtime::bytes_text(most));
+  print_room(run, ranks, shared);
   fmt::print("\n--stage S prints a stage's programs and its rank's memory.\n");
 }
 

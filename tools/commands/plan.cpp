@@ -189,6 +189,8 @@ void print_ranks(const Planning& planning, const actors::PlannedRun& uniform, co
   for (std::size_t rank = 0; rank < plan.idle.size(); ++rank)
     fmt::print("{:>5}  {:>14} {:>12}  {:>14} {:>12}\n", rank, idle(uniform.idle[rank]), runtime::bytes_text(uniform.bytes[rank]),
                idle(plan.idle[rank]), runtime::bytes_text(plan.bytes[rank]));
+  if (plan.idle.size() > 1)
+    fmt::print("memory is that of a process for each rank (mpirun -np {}); ranks that share one need less\n", plan.idle.size());
 }
 
 /// Without --memory no layout is excluded for its memory, but this machine's memory is printed.
@@ -309,7 +311,8 @@ Command plan_command() {
        .offer = offer_schedules},
       {.name = "memory",
        .value = "BYTES",
-       .help = "Memory per rank, such as 15GiB: choose layouts that fit and, if none does, keep less from forward to backward."},
+       .help = "Memory per rank in a process of its own, such as 15GiB: choose layouts that fit and, if none does, keep less from forward "
+               "to backward."},
       {.name = "link-latency",
        .value = "MS",
        .help = "Latency of the links between ranks, and of exchanges between ranks that share experts. Default: 0."},
