@@ -6,11 +6,14 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "actors/jobs/data_content.hpp"
 #include "actors/jobs/machine_peak.hpp"
+#include "actors/jobs/run_beginning.hpp"
 #include "actors/jobs/run_setup.hpp"
+#include "actors/jobs/start_source.hpp"
 #include "actors/message_actor.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/rank/device_placement.hpp"
@@ -18,7 +21,6 @@
 #include "actors/setup/token_compression.hpp"
 #include "actors/telemetry/measured_run.hpp"
 #include "actors/telemetry/profile_gather.hpp"
-#include "cluster/host/affinity.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/bandwidth.hpp"
 #include "kernels/base/check.hpp"
@@ -73,7 +75,10 @@ class ProfileActor : public MessageActor, private CoordinatorPort {
   void discard_checkpoint(std::int64_t, const std::string&) override {}
   void step_done(const StepRecord& record) override {
     outcome_.steps.push_back(record);
-    if (setup_.stepped) setup_.stepped(record);
+    if (!setup_.stepped) return;
+    StepRecord shown = record;
+    shown.steps = static_cast<std::int64_t>(setup_.steps);  // of the profile, not of the run
+    setup_.stepped(shown);
   }
   void evaluated(const EvaluationRecord&) override {}
   void sampled(const std::vector<std::int32_t>&) override {}
@@ -101,10 +106,15 @@ runtime::TrainConfig only_steps(runtime::TrainConfig train, int steps) {
   return train;
 }
 
-std::int64_t agreed_threads(Session& session, std::int64_t requested) {
-  std::int64_t threads = requested;
-  if (session.leads() && threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), cluster::usable_cores());
-  return std::stoll(session.broadcast(std::to_string(threads)));
+/// Gives every rank the state with which the run begins: that of another run, of a model's folder, or of its seed.
+void initialize_all(Pipeline& pipeline, const RunSettings& run, const RunBeginning& beginning) {
+  std::optional<runtime::CheckpointReader> source;
+  if (!beginning.source.empty()) source.emplace(beginning.source);
+  MILLRACE_CHECK(!source || source->state_hash().hex() == beginning.source_hash, ExitCode::start, profiled_run_component,
+                 "{} = {}: its state has the hash {}, that of process 0 has {}: the hosts see different files", start_key, beginning.source,
+                 source->state_hash().hex(), beginning.source_hash);
+  const InitialState state{source ? &*source : nullptr, takes_state(run.train), run.model_from, run.overruled_model, run.train.seed};
+  for (auto* rank : pipeline.ranks()) initialize(*rank, state);
 }
 
 /// Keeps the best of this and earlier measurements, since other programs may use the machine for a while.
@@ -155,18 +165,19 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   runtime::learning_rate(train).validate();
   const DatasetBatches batches(open_data(run.data, run.model.vocab_size, false), batch_shape(train, run.data, run.model));
   static_cast<void>(agree_on_content(session, batches.dataset().files, batches.dataset().fingerprint, "", false));
+  const auto beginning = agree_on_beginning(session, train, plan, nullptr);
   RankResources needs;
-  needs.threads = static_cast<int>(agreed_threads(session, train.threads));
+  needs.threads = static_cast<int>(beginning.threads);
   needs.compression = open_compression(run.model, compression_source(run.data, run.model_from));
   place_on_devices(needs, session, kernels::device_kind(run.device), run.cuda, "");
   runtime::Machine machine;
   if (session.leads()) measure_machine(session, run.cuda, plan, needs, machine);
   session.control().agree({});  // until then the other processes sleep
   Pipeline pipeline(session, plan, needs);
+  initialize_all(pipeline, run, beginning);
   std::map<const Rank*, std::unique_ptr<OperationClock>> clocks;
   std::map<const Rank*, ActionCosts> action_costs;
   for (auto* rank : pipeline.ranks()) {
-    initialize(*rank, {.model_from = run.model_from, .overruled = run.overruled_model, .seed = train.seed});
     rank->set_hook((clocks[rank] = std::make_unique<OperationClock>(*rank, warm_up)).get());
     if (rank->asynchronous()) action_costs.try_emplace(rank, plan.schedule.placement, rank->id(), warm_up);
   }
@@ -179,6 +190,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, const caf::actor&) {
     ProfileActor::Setup setup;
     setup.coordinator = coordinator_setup(train, plan, batches, 0);
+    setup.coordinator.updates_before = beginning.updates_before;
     setup.steps = static_cast<std::size_t>(settings.steps + warm_up);
     setup.to_ranks = std::move(to_ranks);
     setup.stepped = settings.stepped;

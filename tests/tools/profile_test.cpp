@@ -267,6 +267,37 @@ TEST(Profile, ARehearsalHasTheSameFolder) {
   }
 }
 
+TEST(Profile, CountsItsOwnStepsAndSaysThatItReplacesAProfile) {
+  const TemporaryFolder folder;
+  const auto profile = [&] {
+    return run_millrace({"profile", "configs/runs/tiny.toml", "train.threads=1", "data.text=docs", "data.held_out=0", "--steps", "2",
+                         "--out", folder / "profile"});
+  };
+  const auto first = profile();
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(first.err.find("an earlier profile"), std::string::npos) << first.err;
+  expect_parts(first.out, {"step 1/3", "step 2/3", "step 3/3"});
+  expect_parts(profile().err, {(folder / "profile") + " has an earlier profile, which is replaced; --out FOLDER keeps both"});
+}
+
+TEST(Profile, BeginsWithTheStateOfAnotherRun) {
+  const TemporaryFolder folder;
+  const Words run{"configs/runs/tiny.toml", "train.threads=1", "data.text=docs", "data.held_out=0", "evaluate.every=0", "sample.tokens=0"};
+  const auto trained = run_millrace(joined(joined({"train"}, run), {"train.steps=30", "run.directory=" + (folder / "run")}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto first_loss = [&](const Words& more) {
+    const auto result = run_millrace(joined(joined({"profile"}, run), joined(more, {"--steps", "1", "--out", folder / "profile"})));
+    EXPECT_EQ(result.code, 0) << result.err;
+    const auto loss = result.out.find("| loss ");
+    return loss == std::string::npos ? 0.0 : std::strtod(result.out.c_str() + loss + 7, nullptr);
+  };
+  const auto continued = first_loss({"train.start_from=" + (folder / "run")});
+  EXPECT_GT(continued, 0);
+  EXPECT_LT(continued, first_loss({}) - 0.1) << "a trained model has a lower loss";
+  expect_failure(run_millrace(joined(joined({"profile"}, run), {"train.start_from=" + (folder / "none"), "--out", folder / "profile"})),
+                 ExitCode::checkpoint, {"train.start_from = " + (folder / "none")});
+}
+
 TEST(Profile, RefusesWhatCannotBe) {
   const TemporaryFolder folder;
   const auto steps = [&](const char* count) {

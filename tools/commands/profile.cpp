@@ -60,17 +60,22 @@ int profile(const Arguments& parsed) {
   actors::Session session;
   std::optional<configs::LoadedRun> run;
   actors::ProfileSettings settings;
+  const std::string folder = parsed.text("out");
+  bool replaces = false;
   session.prepare_together([&] {
     run = load_run(parsed.positional());
     settings.steps = static_cast<int>(parsed.integer("steps", 1, 10'000));
     static_cast<void>(kernels::parse_device(run->config.device));
-    if (session.leads()) runtime::make_directories(parsed.text("out"));  // an error is reported before the steps run
+    replaces = runtime::kind_of(runtime::join_path(folder, "profile.json")) != runtime::PathKind::missing;
+    if (session.leads()) runtime::make_directories(folder);  // an error is reported before the steps run
     if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
   });
   session.connect(static_cast<int>(run->config.ranks()), run->config.cluster);
   int code = 0;
   session.carry_out([&] {
     if (session.leads()) print_warnings(*run);
+    if (session.leads() && replaces)
+      print_warnings(std::vector{fmt::format("{} has an earlier profile, which is replaced; --out FOLDER keeps both", folder)});
     settings.run = settings_of(*run, build_id());
     settings.stepped = [line = actors::LogLine(0)](const actors::StepRecord& record) mutable {
       line.add(record);
@@ -79,7 +84,7 @@ int profile(const Arguments& parsed) {
     };
     if (auto measured = actors::profile_training(session, settings)) {
       measured->planned = promised_costs(*run, *measured);
-      code = print_and_write(runtime::analyze(std::move(*measured)), parsed.text("out"));
+      code = print_and_write(runtime::analyze(std::move(*measured)), folder);
     }
   });
   return code;
@@ -92,7 +97,8 @@ Command profile_command() {
           .words = run_words,
           .summary = "Show where the time of some steps goes, by rank and cause, action and operation. Alone or under mpirun.",
           .notes =
-              "One step to warm up, then the steps that are profiled, from the run's initial state. Only the folder is written: no "
+              "One step to warm up, then the steps that are profiled, from the run's initial state, which may be that of another run "
+              "(train.start_from). Only the folder is written: no "
               "checkpoint, no metrics. Under mpirun all processes take part and process 0 prints. docs/profiling.md explains the "
               "causes.",
           .options = {{.name = "steps", .value = "N", .help = "Steps to profile.", .fallback = "5"},
