@@ -1,5 +1,7 @@
 #include "actors/jobs/profiled_run.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <caf/actor_system.hpp>
 #include <chrono>
@@ -21,6 +23,7 @@
 #include "actors/setup/token_compression.hpp"
 #include "actors/telemetry/measured_run.hpp"
 #include "actors/telemetry/profile_gather.hpp"
+#include "cluster/host/busy_processes.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/bandwidth.hpp"
 #include "kernels/base/check.hpp"
@@ -117,6 +120,25 @@ void initialize_all(Pipeline& pipeline, const RunSettings& run, const RunBeginni
   for (auto* rank : pipeline.ranks()) initialize(*rank, state);
 }
 
+/// What the other programs of process 0's host use, from the construction on.
+class OtherPrograms {
+ public:
+  /// Why the times of the steps may be theirs too; empty if they left room.
+  [[nodiscard]] std::string doubt(const Session& session, int threads) const {
+    const auto others = look().since(before_);
+    const auto teams = cluster::host_teams(session.topology(), session.launch(), cluster::usable_cores(), threads);
+    return cluster::crowded_text(others, teams.ranks * teams.threads, cluster::host_core_count(),
+                                 session.topology().processes() > 1 ? cluster::own_command(files_) : "");
+  }
+
+ private:
+  [[nodiscard]] cluster::ProcessorTimes look() const {
+    return cluster::ProcessorTimes::now(files_, getpid(), std::chrono::steady_clock::now());
+  }
+  cluster::HostFiles files_ = cluster::HostFiles::of_this_host();
+  cluster::ProcessorTimes before_ = look();
+};
+
 /// Keeps the best of this and earlier measurements, since other programs may use the machine for a while.
 void measure_machine(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan, const RankResources& needs,
                      runtime::Machine& machine) {
@@ -201,10 +223,13 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
                            {"plan", runtime::hash_of(plan.text()).hex()},
                            {"build", run.identity.build},
                            {"steps", std::to_string(settings.steps)}});
+  OtherPrograms others;
   pipeline.start(start);
   Outcome outcome;
+  std::string doubt;
   if (session.leads()) {
     outcome = promise.get_future().get();
+    if (needs.devices.empty()) doubt = others.doubt(session, needs.threads);
     // Not thrown: the pipeline's actors are running and its destructor would wait for them.
     if (outcome.code != ExitCode::ok) session.fail(outcome.code, outcome.message);
   }
@@ -220,6 +245,7 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
 
   auto measured = measured_of(plan, needs, session.topology(), run.identity.build, std::move(*gathered));
   measured.machine = machine;
+  measured.doubt = std::move(doubt);
   for (std::size_t step = warm_up; step < outcome.steps.size(); ++step) {
     measured.steps.emplace_back(step);
     measured.losses.push_back(outcome.steps[step].loss);

@@ -180,6 +180,13 @@ std::vector<std::string> layout_cost_text(const Profile& profile) {
     heavy.push_back(fmt::format("{} further ranks take more than it", layout.heavy.size() - most_named));
   std::vector<std::string> lines{fmt::format("unequal stages cost {:.1f} ms, {:.1f}% of the step: {}", layout.cost,
                                              100 * layout.cost / profile.prediction.measured_duration, fmt::join(heavy, "; "))};
+  if (!measured.doubt.empty()) {
+    lines.push_back(
+        fmt::format("these times are in doubt: {}. Another run may name other stages: profile on a quiet machine before you change "
+                    "the layout",
+                    measured.doubt));
+    return lines;
+  }
   if (layout.better) {
     lines.push_back(fmt::format("with the measured times of its parts, {} would be {:.3f} x as fast in {}: {:.1f} ms instead of {:.1f} ms",
                                 layout.better->layout, layout.better->now / layout.better->step, measured.schedule.name,

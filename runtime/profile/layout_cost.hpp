@@ -32,7 +32,8 @@ struct LayoutCost {
 /// Empty for a rehearsal, for a single rank, and if the layout costs less than 1 % of a step. `profile` has everything else.
 [[nodiscard]] std::optional<LayoutCost> layout_cost_of(const Profile& profile);
 
-/// Two or three sentences about it: which stages are heavy, what that costs, what to do. Empty without a layout cost.
+/// Two or three sentences about it: which stages are heavy, what that costs, what to do. If the times are in doubt (Measured::doubt), that
+/// is said in place of what to do. Empty without a layout cost.
 [[nodiscard]] std::vector<std::string> layout_cost_text(const Profile& profile);
 
 }  // namespace millrace::runtime

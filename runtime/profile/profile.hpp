@@ -89,6 +89,7 @@ struct Measured {
   std::vector<MemoryOfRank> memory;           // by rank; empty: not measured
   std::vector<DeviceActions> device_actions;  // for ranks on GPUs; empty: not measured
   std::vector<std::int64_t> launch_gaps;      // by rank, idle nanoseconds of its GPU between operations; empty: no GPUs, or not measured
+  std::string doubt;                          // why the times may be those of other programs too; empty: nothing speaks for it
   /// Durations of the actions assumed before the run, in milliseconds: those of a rehearsal, or of pipeline.costs.
   std::optional<Costs> planned;
 };

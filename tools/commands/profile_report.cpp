@@ -102,6 +102,7 @@ std::string print_prediction(const runtime::Profile& profile) {
   text +=
       fmt::format("idle       measured {:.2f} ms ({:.1f}%), planned {:.2f} ms ({:.1f}%) per rank and step\n", prediction.measured_bubble,
                   100 * prediction.measured_bubble / whole, prediction.bubble, 100 * prediction.bubble / prediction.duration);
+  if (!profile.measured.doubt.empty()) text += fmt::format("doubt      {}\n", profile.measured.doubt);
   if (prediction.promised_duration)
     text += fmt::format("plan       pipeline.costs had promised {:.2f} ms\n", *prediction.promised_duration);
   return text;
