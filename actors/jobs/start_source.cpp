@@ -120,6 +120,28 @@ std::string resumed_start_identity(const std::string& start_from, const std::str
   }
 }
 
+std::string noted_start(const runtime::CheckpointReader& checkpoint) {
+  const auto& notes = checkpoint.meta().notes;
+  const auto found = notes.find(start_key);
+  return found == notes.end() ? std::string() : found->second;
+}
+
+void check_resumed_start(const runtime::CheckpointReader& checkpoint, const std::string& start_from, const std::string& now) {
+  const std::string recorded = recorded_start(checkpoint);
+  if (now == recorded) return;
+  const std::string folder = noted_start(checkpoint);
+  const std::string before = recorded.empty() ? "with weights of its own, not those of another run"
+                             : folder.empty() ? fmt::format("with the weights of {}", recorded)
+                                              : fmt::format("with the weights of {}", folder);
+  fail(ExitCode::checkpoint, component, "{}: this run began {}; now {}. {}, or begin a new run with another run.directory",
+       checkpoint.folder(), before,
+       start_from.empty() ? fmt::format("{} is not given", start_key)
+                          : fmt::format("{} = {}, which is another state", start_key, start_from),
+       recorded.empty() ? fmt::format("Leave {} out", start_key)
+       : folder.empty() ? fmt::format("Set {} to that run", start_key)
+                        : fmt::format("Set {} = {}", start_key, folder));
+}
+
 std::int64_t updates_seen(const runtime::CheckpointReader& source) {
   return runtime::updates_seen(static_cast<std::int64_t>(source.step()), run_state_of(source));
 }

@@ -34,6 +34,13 @@ void check_start(const runtime::CheckpointReader& source, const PipelinePlan& pl
 /// if the other run is gone, or if `start_from` names that run, which may have gone on since.
 [[nodiscard]] std::string resumed_start_identity(const std::string& start_from, const std::string& recorded);
 
+/// Refuses a resumed run whose value of start_key, `now`, is not that of its checkpoint. The message names the folders: `start_from`, and
+/// the note of the checkpoint, which older ones lack.
+void check_resumed_start(const runtime::CheckpointReader& checkpoint, const std::string& start_from, const std::string& now);
+
+/// The note of a run's checkpoints that says in which folder it began; empty if it began without another run, or if that is not known.
+[[nodiscard]] std::string noted_start(const runtime::CheckpointReader& checkpoint);
+
 /// The updates that the optimizer's states in a checkpoint have seen.
 [[nodiscard]] std::int64_t updates_seen(const runtime::CheckpointReader& source);
 

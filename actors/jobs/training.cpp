@@ -125,6 +125,7 @@ IdentityKeys agree_on_identity(Session& session, const RunSettings& settings, co
   auto identity = run_identity(settings.identity.keys, plan, batches, beginning.threads, compression);
   if (directory != nullptr) {
     const auto begun = start_identity_of(settings.train, beginning, *directory);
+    if (const auto* const checkpoint = directory->checkpoint()) check_resumed_start(*checkpoint, settings.train.start_from, begun);
     if (!begun.empty()) identity[start_key] = begun;
     directory->check_identity(identity, batches.files());
   }
@@ -175,6 +176,9 @@ Pipeline::Start start_of(const RunSettings& settings, const PipelinePlan& plan, 
   start.checkpoint.identity = std::move(identity);
   start.checkpoint.notes = arithmetic_notes(plan.device, settings.identity.build);
   start.checkpoint.notes["train.threads"] = std::to_string(beginning.threads);
+  const auto* const newest = directory != nullptr ? directory->checkpoint() : nullptr;
+  if (const auto folder = newest != nullptr ? noted_start(*newest) : beginning.source; !folder.empty())
+    start.checkpoint.notes[start_key] = folder;
   start.checkpoint.notes["layout"] = plan.layout_text();
   start.checkpoint.microbatches = runtime::BatchRamp(settings.train);
   start.checkpoint.rows = settings.train.batch;

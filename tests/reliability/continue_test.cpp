@@ -151,9 +151,11 @@ TEST_F(Continue, ANewRunDoesNotNeedTheOldOneAnyMore) {
   EXPECT_EQ(run_millrace({"replay", path("new"), "--step", "1"}).code, 0);
   train("old", 8, rate);  // it may go on: the new run began with its step 4
   train("other", 4, rate);
-  refuse("new", 10, with(rate, {"train.start_from=" + path("other")}), {"train.start_from was run ", "step 4", "now run "});
-  refuse("new", 10, rate, {"train.start_from was run ", "now (not there)"});
-  refuse("other", 10, keys, {"train.start_from was \"\", now run "});
+  const std::string began = "this run began with the weights of " + path("old/checkpoints/step-00000004");
+  refuse("new", 10, with(rate, {"train.start_from=" + path("other")}),
+         {began + "; now train.start_from = " + path("other") + ", which is another state"});
+  refuse("new", 10, rate, {began + "; now train.start_from is not given"});
+  refuse("other", 10, keys, {"this run began with weights of its own, not those of another run; now train.start_from = " + path("old")});
   train("new", 7, keys);
   std::filesystem::remove_all(path("old"));
   train("new", 10, keys);
