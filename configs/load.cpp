@@ -379,8 +379,8 @@ void read_folder(const ModelFile& file, const std::string& from, const Settings&
     const auto own = run.settings.find(name);
     if (!name.starts_with("model.") || own == run.settings.end() || own->second.origin.layer != Layer::preset) continue;
     if (to_text(setting.value) != to_text(own->second.value))
-      run.overruled_model += fmt::format("{}{}: {} = {} overrules {} in {}", run.overruled_model.empty() ? "" : "; ", setting.origin.place,
-                                         name, to_text(setting.value), to_text(own->second.value), origin.place);
+      run.overruled_model +=
+          fmt::format("\n  {}: {} = {} overrules {}", setting.origin.place, name, to_text(setting.value), to_text(own->second.value));
   }
   for (const Weight& weight : weights) {
     const auto own = given.find(weight.key);

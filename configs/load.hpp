@@ -57,8 +57,8 @@ struct LoadedRun {
   std::map<std::string, Setting> settings;  // of every key of the schema
   std::vector<std::string> model_warnings;  // from reading model.from; to be shown to the user
   std::vector<std::string> warnings;        // about values that have no effect; to be shown to the user
-  // Keys that overrule the file of model.from, for the message if its weights do not fit: "run.toml:3:1: model.layers = 2 overrules 4 in
-  // …".
+  // Keys that overrule the file of model.from, a line for each, for the message if its weights do not fit: "\n  run.toml:3:1: model.layers
+  // = 2 overrules 4".
   std::string overruled_model;
 
   /// Whether the key was given by any layer above the built-in defaults.

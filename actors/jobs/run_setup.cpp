@@ -140,8 +140,10 @@ void initialize(Rank& rank, const InitialState& state) {
     initialize_from_folder(rank, state.model_from);
   } catch (const Error& error) {
     if (error.code() != ExitCode::model || state.overruled.empty()) throw;
-    throw Error(error.code(), fmt::format("[actors.initial_state] {}, but the weights are those of that file: remove the key. {}",
-                                          state.overruled, without_component(error.what())));
+    throw Error(error.code(),
+                fmt::format("[actors.initial_state] {}\nkeys overrule model.from = {}, but the weights are its own; remove the "
+                            "keys of sizes:{}",
+                            without_component(error.what()), state.model_from, state.overruled));
   }
 }
 

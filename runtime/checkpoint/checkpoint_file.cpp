@@ -340,8 +340,8 @@ FoundCheckpoint CheckpointStore::newest_usable() {
   }
   if (!ever_committed()) return found;
   const auto damaged = put_aside_text(run_directory_);
-  fail(ExitCode::checkpoint, checkpoint_component, "{}: checkpoints were committed, but none is usable. {}. {}", folder_,
-       damaged.empty() ? "The folder has none: somebody moved or deleted them" : "These were damaged and put aside: " + damaged,
+  fail(ExitCode::checkpoint, checkpoint_component, "{}: checkpoints were committed, but none is usable. {}\n{}", folder_,
+       damaged.empty() ? "The folder has none: somebody moved or deleted them." : "These were damaged and put aside:" + damaged,
        restore_advice);
 }
 

@@ -61,8 +61,14 @@ std::vector<PutAside> put_aside(const std::string& run_directory) {
 std::string put_aside_text(const std::string& run_directory) {
   std::string text;
   for (const auto& one : put_aside(run_directory))
-    text += fmt::format("{}{}{}", text.empty() ? "" : "; ", file_name_of(one.folder),
-                        one.reason.empty() ? "" : fmt::format(" ({})", one.reason));
+    text += fmt::format("\n  {}{}", file_name_of(one.folder),
+                        one.reason.empty() ? "" : ": " + without_folder(one.reason, checkpoints_folder(run_directory)));
+  return text;
+}
+
+std::string without_folder(std::string text, const std::string& folder) {
+  const std::string prefix = folder + "/";
+  for (auto at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at)) text.erase(at, prefix.size());
   return text;
 }
 
@@ -80,7 +86,7 @@ std::vector<ListedCheckpoint> committed_checkpoints(const std::string& path, con
 std::vector<ListedCheckpoint> some_checkpoints(const std::string& path, const char* component) {
   auto listed = committed_checkpoints(path, component);
   const auto damaged = listed.empty() ? put_aside_text(path) : std::string();
-  MILLRACE_CHECK(damaged.empty(), ExitCode::checkpoint, component, "{}: no checkpoint is usable. These were damaged and put aside: {}. {}",
+  MILLRACE_CHECK(damaged.empty(), ExitCode::checkpoint, component, "{}: no checkpoint is usable. These were damaged and put aside:{}\n{}",
                  path, damaged, restore_advice);
   MILLRACE_CHECK(!listed.empty(), ExitCode::checkpoint, component, "{}: no checkpoint was committed", path);
   return listed;

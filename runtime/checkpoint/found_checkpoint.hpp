@@ -31,8 +31,10 @@ inline constexpr const char* restore_advice =
     "To resume, put an intact copy of one into that folder under its name (step-…, without .bad); to begin anew, use another run.directory";
 /// Lists those that are still there, oldest step first.
 [[nodiscard]] std::vector<PutAside> put_aside(const std::string& run_directory);
-/// "step-00000012.bad (…); step-00000009.bad (…)": for messages. Empty without any.
+/// A line for each, "\n  step-00000012.bad: …": for messages, which name the folder once. Empty without any.
 [[nodiscard]] std::string put_aside_text(const std::string& run_directory);
+/// The text with the paths below this folder relative to it.
+[[nodiscard]] std::string without_folder(std::string text, const std::string& folder);
 
 [[nodiscard]] bool is_run_directory(const std::string& path);
 [[nodiscard]] bool is_checkpoint(const std::string& path);

@@ -50,19 +50,19 @@ TEST_F(Damage, WhenAllAreDamagedNothingStartsFromTheSeed) {
     const auto again = train();
     EXPECT_EQ(again.code, static_cast<int>(ExitCode::checkpoint)) << again.out;
     EXPECT_TRUE(has(again.err, "checkpoints were committed, but none is usable")) << again.err;
-    for (const char* part : {"step-00000009.bad (", "step-00000012.bad (", "the hash of the chunk is ", "To resume, put an intact copy"})
+    for (const char* part : {"step-00000009.bad: ", "step-00000012.bad: ", "the hash of the chunk is ", "To resume, put an intact copy"})
       EXPECT_TRUE(has(again.err, part)) << part << ", at every start: " << again.err;
     EXPECT_FALSE(has(again.out, "step 1/"));
   }
   const auto listed = run_millrace({"ckpt", "ls", training_.path("run")});
-  EXPECT_EQ(listed.code, 0) << listed.err;
+  EXPECT_EQ(listed.code, static_cast<int>(ExitCode::checkpoint)) << listed.err;
   for (const char* part : {"step        9 ", "step-00000009.bad  damaged, put aside: ", "step-00000012.bad  damaged, put aside: ",
                            "No checkpoint is usable. To resume, "})
     EXPECT_TRUE(has(listed.out, part)) << part << ": " << listed.out;
   for (const char* word : {"hash", "verify"}) {
     const auto refused = run_millrace({"ckpt", word, training_.path("run")});
     EXPECT_EQ(refused.code, static_cast<int>(ExitCode::checkpoint)) << refused.out;
-    EXPECT_TRUE(has(refused.err, "no checkpoint is usable. These were damaged and put aside: step-00000009.bad (")) << refused.err;
+    EXPECT_TRUE(has(refused.err, "no checkpoint is usable. These were damaged and put aside:\n  step-00000009.bad: ")) << refused.err;
   }
 }
 

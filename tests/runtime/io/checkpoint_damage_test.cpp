@@ -180,7 +180,8 @@ TEST(CheckpointDamage, WhenAllAreDamagedTheRunStops) {
   for (int start = 0; start < 3; ++start) {
     CheckpointStore store(scratch / "run");
     const auto error = error_of(ExitCode::checkpoint, [&] { (void)store.newest_usable(); });
-    EXPECT_TRUE(contains(error, "none is usable. These were damaged and put aside: step-00000010.bad (")) << error;
+    EXPECT_TRUE(contains(error, "none is usable. These were damaged and put aside:\n  step-00000010.bad: ")) << error;
+    EXPECT_EQ(error.find(scratch / "run/checkpoints"), error.rfind(scratch / "run/checkpoints")) << "the folder is named once: " << error;
     EXPECT_TRUE(contains(error, "COMMIT") && contains(error, restore_advice)) << "why, at every start: " << error;
   }
   fs::remove_all(scratch / "run/checkpoints");
@@ -213,7 +214,7 @@ TEST(CheckpointDamage, WhatWasPutAsideIsListedWithItsReason) {
   EXPECT_EQ(listed[2].step, 20U);
   EXPECT_TRUE(listed[2].reason.empty()) << "nobody journaled it";
   EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { (void)open_checkpoint(scratch / "run", "test"); }),
-                       "no checkpoint is usable. These were damaged and put aside: step-00000010.bad ("));
+                       "no checkpoint is usable. These were damaged and put aside:\n  step-00000010.bad: "));
 }
 
 TEST(CheckpointDamage, WithoutItsJournalAPutAsideCheckpointStillStopsTheRun) {
