@@ -127,7 +127,7 @@ TEST_F(CheckpointCommand, VerifyNamesTheDamage) {
   damage(20);
   const auto all = run_millrace({"ckpt", "verify", run_});
   EXPECT_EQ(all.code, static_cast<int>(ExitCode::difference));
-  expect_parts(all.out, {"step-00000010: good", "step-00000020: ", runtime::shard_name(0, 1), "model."});
+  expect_parts(all.out, {"step-00000010: good", "step-00000020: damaged\n  " + runtime::shard_name(0, 1) + ": tensor 'model."});
   EXPECT_EQ(run_millrace({"ckpt", "verify", checkpoint(10)}).code, 0);
   EXPECT_EQ(run_millrace({"ckpt", "verify", checkpoint(20)}).code, static_cast<int>(ExitCode::difference));
 }
@@ -138,8 +138,16 @@ TEST_F(CheckpointCommand, ADamagedManifestIsNoCheckpoint) {
   EXPECT_EQ(run_millrace({"ckpt", "verify", run_}).code, static_cast<int>(ExitCode::difference));
   expect_failure(run_millrace({"ckpt", "hash", run_}), ExitCode::checkpoint, {runtime::manifest_name});
   const auto list = run_millrace({"ckpt", "ls", run_});
-  EXPECT_EQ(list.code, 0);
+  EXPECT_EQ(list.code, static_cast<int>(ExitCode::checkpoint)) << "none is usable";
   expect_parts(list.out, {runtime::manifest_name});
+  // Those that were put aside are listed among the others, by their steps.
+  save(5);
+  save(20);
+  std::filesystem::rename(checkpoint(10), checkpoint(10) + ".bad");
+  const auto mixed = run_millrace({"ckpt", "ls", run_});
+  EXPECT_EQ(mixed.code, 0) << mixed.out;
+  EXPECT_LT(mixed.out.find("step        5"), mixed.out.find("step       10")) << mixed.out;
+  EXPECT_LT(mixed.out.find("step       10"), mixed.out.find("step       20")) << mixed.out;
 }
 
 TEST_F(CheckpointCommand, WhatIsNoRunIsSaid) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
@@ -26,21 +27,35 @@ int list(const std::string& path) {
   const auto listed = runtime::committed_checkpoints(path, checkpoint_component);
   const auto damaged = runtime::put_aside(path);
   if (listed.empty() && damaged.empty()) fmt::print("no checkpoints\n");
-  for (const auto& line : damaged)
-    fmt::print("step {:>8}  {:>10}  {}  damaged, put aside{}\n", line.step, "?", line.folder,
-               line.reason.empty() ? " (the journal does not say why)" : ": " + line.reason);
+  const auto print = [](std::uint64_t step, const std::string& size, const std::string& folder, const std::string& state) {
+    fmt::print("step {:>8}  {:>10}  {}  {}\n", step, size, folder, runtime::without_folder(state, folder));
+  };
+  // By steps; what was put aside comes before what was written for the same step since.
+  auto aside = damaged.begin();
+  const auto print_damaged = [&](std::uint64_t last) {
+    for (; aside != damaged.end() && aside->step <= last; ++aside)
+      print(aside->step, "?", aside->folder,
+            "damaged, put aside" + (aside->reason.empty()
+                                        ? std::string(" (the journal does not say why)")
+                                        : ": " + runtime::without_folder(aside->reason, runtime::checkpoints_folder(path))));
+  };
   for (const auto& line : listed) {
-    fmt::print("step {:>8}  {:>10}  {}  {}\n", line.step, line.problem.empty() ? runtime::bytes_text(line.bytes) : "?", line.folder,
-               line.problem.empty() ? "complete (data not read: ckpt verify does)" : line.problem);
+    print_damaged(line.step);
+    print(line.step, line.problem.empty() ? runtime::bytes_text(line.bytes) : "?", line.folder,
+          line.problem.empty() ? "complete (data not read: ckpt verify does)" : line.problem);
   }
-  if (listed.empty() && !damaged.empty()) fmt::print("No checkpoint is usable. {}.\n", runtime::restore_advice);
-  return 0;
+  print_damaged(std::numeric_limits<std::uint64_t>::max());
+  const bool usable = std::ranges::any_of(listed, [](const auto& line) { return line.problem.empty(); });
+  if (usable || (listed.empty() && damaged.empty())) return 0;
+  if (listed.empty()) fmt::print("No checkpoint is usable. {}.\n", runtime::restore_advice);
+  return static_cast<int>(ExitCode::checkpoint);
 }
 
 /// Reads every byte from the disk. Returns true if the checkpoint is intact.
 bool verify_one(const std::string& folder) {
   const auto problems = runtime::verify_checkpoint(folder);
-  for (const auto& problem : problems) fmt::print("{}: {}\n", folder, runtime::to_string(problem));
+  if (!problems.empty()) fmt::print("{}: damaged\n", folder);
+  for (const auto& problem : problems) fmt::print("  {}\n", runtime::without_folder(runtime::to_string(problem), folder));
   if (!problems.empty()) return false;
   const runtime::CheckpointReader reader(folder);
   fmt::print("{}: good, step {}, {} in {}, state {}\n", folder, reader.step(), counted(reader.manifest().tensors.size(), "tensor"),
@@ -155,7 +170,8 @@ Command checkpoint_command() {
       .parts = {
           {.name = "ls",
            .words = "RUN_DIRECTORY",
-           .summary = "List the committed checkpoints of a run directory, and those that were damaged and put aside.",
+           .summary = "List the checkpoints of a run directory by their steps, also those that were damaged and put aside. Ends with 6 if "
+                      "there are some and none is usable.",
            .offer = offer_folders,
            .run = [](const Arguments& given) { return list(single_path(given, "ls", "RUN_DIRECTORY")); }},
           {.name = "verify",
