@@ -17,11 +17,22 @@ int show(const Arguments& arguments) {
   return 0;
 }
 
+/// "model, data, train, …"
+std::string sections() {
+  std::vector<std::string> names;
+  for (const configs::Key& key : configs::schema()) {
+    const std::string name(configs::section_of(key.name));
+    if (!name.empty() && (names.empty() || names.back() != name)) names.push_back(name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 int keys(const Arguments& arguments) {
   const auto& words = arguments.positional();
   for (const auto& word : words) {
+    const std::string meant = did_you_mean(word, configs::key_names());
     MILLRACE_CHECK(configs::find_key(word) != nullptr, ExitCode::config, config_component, "unknown key {}{}", word,
-                   did_you_mean(word, configs::key_names()));
+                   meant.empty() ? "; sections are " + sections() + ", and `millrace config keys` prints every key" : meant);
   }
   if (words.empty()) fmt::print("{}", arguments.given("markdown") ? configs::key_reference() : configs::help_text());
   for (const auto& word : words) {

@@ -147,9 +147,16 @@ runtime::Schedule built_in(const std::string& name, const Arguments& arguments) 
   return runtime::make_schedule(request);
 }
 
+/// The nearest name, or all of them if none is near.
+std::string meant_or_all(const std::string& word) {
+  const auto& names = runtime::schedule_names();
+  const std::string meant = did_you_mean(word, names);
+  return meant.empty() ? fmt::format("; built in are {}", fmt::join(names, ", ")) : meant;
+}
+
 std::string read_table(const std::string& path) {
   MILLRACE_CHECK(runtime::kind_of(path) != runtime::PathKind::missing, ExitCode::config, schedule_request_component,
-                 "{} is neither a built-in schedule nor a file{}", path, did_you_mean(path, runtime::schedule_names()));
+                 "{} is neither a built-in schedule nor a file{}", path, meant_or_all(path));
   return runtime::read_text_file(path, std::uint64_t{256} << 20, ExitCode::config);
 }
 
