@@ -34,6 +34,19 @@ TEST(Data, TokenizesFilesAndLooksIntoWhatItMade) {
   expect_parts(seen.out, {"llm.c, 16 bits", "1 ends of documents", "text       Hello\n"});
 }
 
+TEST(Data, LooksIntoAFolderOfText) {
+  const TemporaryFolder folder;
+  folder.write("text/a.txt", "12345");
+  folder.write("text/b.md", "123");
+  const auto seen = run_millrace({"data", "inspect", folder / "text"});
+  EXPECT_EQ(seen.code, 0) << seen.err;
+  expect_parts(seen.out, {"data      10 tokens in 2 files for training", "6 tokens  " + (folder / "text/a.txt"),
+                          "4 tokens  " + (folder / "text/b.md")});
+  // Token files beside text are what such a folder is for.
+  folder.write("text/c.bin", "1234");
+  expect_parts(run_millrace({"data", "inspect", folder / "text"}).out, {"data      2 tokens in 1 file for training"});
+}
+
 TEST(Data, WhatWasMadeTrains) {
   const TemporaryFolder folder;
   std::string text;

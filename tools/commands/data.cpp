@@ -35,10 +35,16 @@ int compress_tokens(const Arguments& given) {
   return compress_vocabulary(tokenizer, out);
 }
 
-/// A run description, a folder of token files, or one token file.
+bool has_token_files(const std::string& folder) {
+  const auto files = runtime::list_data_files(std::vector{folder});
+  return std::ranges::any_of(files, [](const runtime::DataFile& file) { return file.path.extension() == ".bin"; });
+}
+
+/// A run description, a folder of token files or of text, or one token file.
 int inspect(const Arguments& given) {
   const auto& words = given.positional();
-  MILLRACE_CHECK(!words.empty(), ExitCode::usage, data_component, "inspect without a name, expected a token file, a folder, or RUN.toml");
+  MILLRACE_CHECK(!words.empty(), ExitCode::usage, data_component,
+                 "inspect without a name, expected a token file, a folder of token files or of text, or RUN.toml");
   const auto describes = [](const std::string& word) { return word.ends_with(".toml") || word.find('=') != std::string::npos; };
   if (std::ranges::any_of(words, describes)) {
     const auto run = load_run(words, false);
@@ -48,6 +54,7 @@ int inspect(const Arguments& given) {
   MILLRACE_CHECK(words.size() == 1, ExitCode::usage, data_component, "inspect with {} names, expected one token file or folder",
                  words.size());
   if (runtime::kind_of(words.front()) == runtime::PathKind::directory) {
+    if (!has_token_files(words.front())) return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
     runtime::DataConfig data{.tokens = {words.front()}, .held_out = 0};
     data.validation = runtime::find_validation(data).files;
     return inspect_data(data, 0);
