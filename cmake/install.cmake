@@ -16,14 +16,15 @@ install(CODE "
   endif()" COMPONENT program)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/installed_documents/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program FILES_MATCHING PATTERN "*.cpp" PATTERN "*.hpp" PATTERN "*.toml" PATTERN "outside/CMakeLists.txt")
-# The scripts are written by the program itself.
+# The scripts and the manual page are written by the program itself.
 install(CODE "
-  foreach(shell bash zsh)
+  foreach(shell bash zsh man)
     execute_process(COMMAND \"$<TARGET_FILE:millrace>\" completion \${shell} OUTPUT_FILE \"${PROJECT_BINARY_DIR}/completion.\${shell}\" RESULT_VARIABLE failed)
     if(failed)
       message(FATAL_ERROR \"$<TARGET_FILE:millrace> completion \${shell} ended with \${failed}, expected the script that completes its words\")
     endif()
   endforeach()" COMPONENT program)
+install(FILES ${PROJECT_BINARY_DIR}/completion.man DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME millrace.1 COMPONENT program)
 install(FILES ${PROJECT_BINARY_DIR}/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME millrace COMPONENT program)
 install(FILES ${PROJECT_BINARY_DIR}/completion.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions RENAME _millrace COMPONENT program)
 

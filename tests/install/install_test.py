@@ -15,7 +15,7 @@ import tempfile
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 INSTALLED = ["bin/millrace", "share/millrace/configs/models/tiny.toml", "share/millrace/configs/runs/quickstart.toml", "share/doc/millrace/README.md",
              "share/doc/millrace/LICENSE", "share/doc/millrace/docs/words.md", "share/doc/millrace/examples/outside/train_sums.cpp",
-             "share/bash-completion/completions/millrace", "share/zsh/vendor-completions/_millrace", "lib/cmake/millrace/millrace-config.cmake",
+             "share/bash-completion/completions/millrace", "share/zsh/vendor-completions/_millrace", "share/man/man1/millrace.1", "lib/cmake/millrace/millrace-config.cmake",
              "include/millrace/actors/jobs/training.hpp", "include/millrace/kernels/base/devices.inc"]
 
 

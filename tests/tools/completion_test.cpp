@@ -55,6 +55,28 @@ TEST_F(Completion, OffersCommands) {
   EXPECT_EQ(in_bash("millrace nonsense "), Words{});
 }
 
+TEST_F(Completion, TheManualPageHasEveryCommandAndOption) {
+  const auto page = script("man");
+  const auto has_line = [&](const std::string& line) { return page.find("\n" + line + "\n") != std::string::npos; };
+  for (const char* line : {".TH MILLRACE 1", ".SS millrace train", ".SS millrace ckpt export\\-hf", ".SS millrace completion man",
+                           "\\fB\\-\\-stage\\fR \\fIS\\fR", "\\fB\\-\\-measure\\fR"})
+    EXPECT_TRUE(has_line(line)) << line;
+  // A line that begins with a dot or a quote is a macro; no text may be one by accident.
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    const bool macro = line.starts_with(".TH ") || line.starts_with(".SH ") || line.starts_with(".SS ") || line == ".TP" || line == ".PP" ||
+                       line.starts_with(".\\\"");
+    EXPECT_TRUE(macro || (!line.starts_with(".") && !line.starts_with("'"))) << line;
+  }
+}
+
+TEST_F(Completion, OffersTheNamesOfRuns) {
+  EXPECT_EQ(in_bash("millrace train quick"), (Words{"quickstart"}));
+  for (const char* command : {"train", "inspect", "profile", "config show"})
+    EXPECT_TRUE(has(in_bash(std::string("millrace ") + command + " "), "tiny")) << command;
+  EXPECT_FALSE(has(in_bash("millrace ckpt ls "), "tiny"));
+}
+
 TEST_F(Completion, OffersTheOptionsOfTheCommand) {
   EXPECT_EQ(in_bash("millrace inspect --"), (Words{"--choices", "--help", "--log-level", "--program", "--stage"}));
   EXPECT_EQ(in_bash("millrace ckpt hash --q"), (Words{"--quick"}));

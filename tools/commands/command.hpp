@@ -36,7 +36,7 @@ namespace millrace::tools {
 /// How --help describes the positional words of a command that loads a run.
 inline constexpr const char* run_words = "RUN.toml [key=value …]";
 /// The completions that a shell offers for them.
-inline constexpr std::uint8_t offer_run = offer_files | offer_assignments;
+inline constexpr std::uint8_t offer_run = offer_files | offer_assignments | offer_runs;
 
 /// Splits positional words into files, or names of installed runs ("quickstart"), and "key=value" overrides and loads the run; MILLRACE_…
 /// variables of the environment are a layer between the two. `complete` false: values that a run needs may be missing.

@@ -21,6 +21,7 @@ enum Offer : std::uint8_t {
   offer_schedules = 4,    // names of built-in schedules
   offer_assignments = 8,  // key=value of a run description, with the values that the key knows by name
   offer_keys = 16,        // keys of a run description alone
+  offer_runs = 32,        // names of installed runs
 };
 
 /// An option of a command: "--steps N", or a flag.

@@ -8,6 +8,7 @@
 #include "kernels/base/check.hpp"
 #include "runtime/schedule/schedule.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/man_page.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -52,6 +53,7 @@ _millrace_expand() {
     case $kind in
       @schedules) _millrace_schedules ;;
       @keys) _millrace_keys ;;
+      @runs) _millrace_runs ;;
       @assignments)
         case $current in
           *=*)
@@ -142,7 +144,8 @@ Words names_of(std::uint8_t offer) {
                                   {offer_folders, "@folders"},
                                   {offer_schedules, "@schedules"},
                                   {offer_assignments, "@assignments"},
-                                  {offer_keys, "@keys"}})
+                                  {offer_keys, "@keys"},
+                                  {offer_runs, "@runs"}})
     if ((offer & bit) != 0) names.emplace_back(name);
   return names;
 }
@@ -183,15 +186,18 @@ struct Branches {
   }
 };
 
+/// The names of presets in a folder of configs/: "models" or "runs".
+Words presets_in(const char* folder) {
+  try {
+    return configs::preset_names(configs::find_configs_folder() / folder);
+  } catch (const Error&) {
+    return {};  // without the folder configs/ everything else is still completed
+  }
+}
+
 /// A value may be a path if the key does not list its choices.
 Words values_of(const configs::Key& key) {
-  if (key.name == "model.preset") {
-    try {
-      return configs::preset_names(configs::find_configs_folder() / "models");
-    } catch (const Error&) {
-      return {};  // without the folder configs/ everything else is still completed
-    }
-  }
+  if (key.name == "model.preset") return presets_in("models");
   if (!key.choices.empty()) return key.choices;
   if (key.kind == configs::Kind::boolean) return {"true", "false"};
   return key.kind == configs::Kind::text || key.kind == configs::Kind::list ? Words{"@files"} : Words{};
@@ -207,13 +213,15 @@ std::string shared_functions() {
     return fmt::format("\n{}() {{\n  case {} in\n{}    *) {} ;;\n  esac\n}}\n", name, subject, cases, fallback);
   };
   const auto lines = [](const char* name, const Words& words) {
+    if (words.empty()) return fmt::format("\n{}() {{\n  return 0\n}}\n", name);
     return fmt::format("\n{}() {{\n  printf '%s\\n' {}\n}}\n", name, fmt::join(words, " "));
   };
   return function("_millrace_is_group", "$1", branches.groups, "return 1") +
          function("_millrace_options", "$1", branches.options, "printf '%s\\n' --help --version") +
          function("_millrace_value", "\"$1 $2\"", branches.values, "return 1") +
          function("_millrace_words", "$1", branches.words, "return 0") + function("_millrace_key_values", "$1", key_values, "return 0") +
-         lines("_millrace_keys", configs::key_names()) + lines("_millrace_schedules", runtime::schedule_names()) + candidates_function;
+         lines("_millrace_keys", configs::key_names()) + lines("_millrace_schedules", runtime::schedule_names()) +
+         lines("_millrace_runs", presets_in("runs")) + candidates_function;
 }
 
 void check_words(const Arguments& arguments) {
@@ -234,13 +242,21 @@ int print_zsh(const Arguments& arguments) {
   return 0;
 }
 
+int print_man(const Arguments& arguments) {
+  check_words(arguments);
+  fmt::print("{}", man_page(all_commands()));
+  return 0;
+}
+
 }  // namespace
 
 Command completion_command() {
   return {.name = "completion",
-          .summary = "Print a script that completes commands, options, keys and their values in a shell.",
+          .summary = "Print a script that completes commands, options, keys and their values in a shell, or the manual page.",
           .notes = "In ~/.bashrc: source <(millrace completion bash). In ~/.zshrc, after compinit: source <(millrace completion zsh).",
-          .parts = {{.name = "bash", .summary = "For bash.", .run = print_bash}, {.name = "zsh", .summary = "For zsh.", .run = print_zsh}}};
+          .parts = {{.name = "bash", .summary = "For bash.", .run = print_bash},
+                    {.name = "zsh", .summary = "For zsh.", .run = print_zsh},
+                    {.name = "man", .summary = "The manual page, for man -l -.", .run = print_man}}};
 }
 
 }  // namespace millrace::tools
