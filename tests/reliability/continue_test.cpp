@@ -67,6 +67,16 @@ TEST_F(Continue, TheScheduleSpansTheRunUnlessItSaysOtherwise) {
   expect_same("default", "spelled");
 }
 
+// Beyond its decay a run cannot go on with another end, but with a checkpoint from before it can.
+TEST_F(Continue, ACheckpointFromBeforeTheDecayGoesOn) {
+  const Keys decay{"train.decay=wsd", "train.decay_steps=4", "train.warmup_steps=1", "checkpoint.every=4", "checkpoint.keep=10"};
+  train("run", 12, decay);
+  refuse("run", 20, decay, {"move the checkpoints after step 9 out of its folder"});
+  std::filesystem::remove_all(path("run/checkpoints/step-00000012"));
+  const auto end = train("run", 20, decay);
+  EXPECT_TRUE(has(end.out, "resumes after step 8")) << end.out;
+}
+
 TEST_F(Continue, AScheduleThatContradictsFinishedStepsIsRefused) {
   train("run", 10, {"train.decay=cosine", "train.final_learning_rate=1e-4"});
   refuse("run", 20, {"train.decay=cosine", "train.final_learning_rate=1e-4"},

@@ -31,9 +31,14 @@ void check_schedule(const actors::IdentityKeys& recorded, const configs::Identit
                  "{}: its steps would have other learning rates: the rate was for a run of {} steps (train.decay = {}), now it is for {} "
                  "(train.steps, or train.schedule_steps if given), and step {}, made with {:.6g}, would have {:.6g}. Set "
                  "train.schedule_steps={} to keep the rate, which is {:.6g} after step {}; or begin a new run with this checkpoint "
-                 "(train.start_from)",
+                 "(train.start_from){}",
                  checkpoint, change.recorded, before.rule, change.current, step + 1, before.at(step), now.at(step), change.recorded,
-                 before.at(before.steps), change.recorded);
+                 before.at(before.steps), change.recorded,
+                 step == 0
+                     ? ""
+                     : fmt::format("; or move the checkpoints after step {} out of its folder: with the newest of the others, up to which "
+                                   "the rates are the same, the run goes on",
+                                   step));
 }
 
 void check_identity(const actors::IdentityKeys& recorded, const actors::IdentityKeys& current, const std::string& checkpoint,
