@@ -76,8 +76,8 @@ double missing_cores(const std::vector<BusyCommand>& others, double own, double 
 }
 
 std::string crowded_text(std::vector<BusyCommand> others, double own, double cores, std::string_view except) {
-  constexpr double most_missing = 0.5;
-  if (missing_cores(others, own, cores, except) <= most_missing) return "";
+  constexpr double most_missing = 0.15;  // of the cores that the threads need
+  if (missing_cores(others, own, cores, except) <= most_missing * std::min(own, cores)) return "";
   if (!except.empty()) std::erase_if(others, [&](const BusyCommand& command) { return command.name == except; });
   double used = 0;
   for (const auto& command : others) used += command.cores;

@@ -41,7 +41,7 @@ class ProcessorTimes {
 [[nodiscard]] double missing_cores(const std::vector<BusyCommand>& others, double own, double cores, std::string_view except = "");
 
 /// Why times that were measured on all cores of this host are not to be believed: "other programs used 1.9 of the 2 cores meanwhile;
-/// busiest besides: …". Empty if half a core or less was missing.
+/// busiest besides: …". Empty if at most 15 % of what `own` threads need was missing.
 [[nodiscard]] std::string crowded_text(std::vector<BusyCommand> others, double own, double cores, std::string_view except = "");
 
 /// The name of this process as BusyCommand has it; empty if it is not known.

@@ -49,7 +49,8 @@ TEST(BusyProcesses, TakeCoresAwayFromWhatIsMeasured) {
   EXPECT_EQ(crowded_text(loops, 2, 2),
             "other programs used 1.0 of the 2 cores meanwhile; busiest besides: bash with 100 % of a core in 2 processes");
   EXPECT_EQ(crowded_text(loops, 2, 8), "") << "there are cores enough";
-  EXPECT_EQ(crowded_text({{"bash", 1, 0.3}}, 2, 2), "") << "a little is no reason for doubt";
+  EXPECT_EQ(crowded_text({{"bash", 1, 0.25}}, 2, 2), "") << "a little is no reason for doubt";
+  EXPECT_NE(crowded_text({{"bash", 1, 0.43}}, 2, 2), "") << "a group of processes gets no more beside another";
   // Processes of the same job are not others.
   EXPECT_EQ(crowded_text({{"millrace", 3, 1.5}, {"bash", 1, 0.2}}, 2, 2, "millrace"), "");
   EXPECT_EQ(crowded_text({{"millrace", 3, 1.5}, {"bash", 1, 0.9}}, 2, 2, "millrace"),
