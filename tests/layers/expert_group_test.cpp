@@ -352,7 +352,7 @@ TEST(ExpertGroup, RoundsNeedTheMemoryOfTheirRoom) {
       std::vector<std::size_t> bytes;
       std::size_t segments = 0;
       for (const double capacity : {0.0, 1.0, 0.5}) {
-        const StageOptions options{.rows = 4, .sequence = 64, .experts = {8, 0, capacity}};
+        const StageOptions options{.rows = 16, .sequence = 256, .experts = {8, 0, capacity}};
         const auto set = runtime::differentiate(build_stage(config, {.layer_count = 2}, options),
                                                 runtime::RematerializationPolicy::parse(policy, known_labels(config)));
         const auto plan = runtime::plan_memory(set, mode, {nowhere, nowhere}, kernels::Processor(1));
