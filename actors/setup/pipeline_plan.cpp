@@ -467,12 +467,12 @@ bool PipelinePlan::has_experts() const {
 
 ReplicaGroup PipelinePlan::replica_group(runtime::StageId stage, bool experts) const {
   const auto& placement = schedule.placement;
-  const int groups = expert_groups(), replica = placement.replica_of(stage);
+  const int copies_of_experts = expert_groups(), replica = placement.replica_of(stage);
   std::vector<std::pair<runtime::RankId, int>> members;  // each with its copy
   for (int other = 0; other < replicas(); ++other) {
-    if (experts && other / groups != replica / groups) continue;
+    if (experts && other / copies_of_experts != replica / copies_of_experts) continue;
     const runtime::StageId same(other * placement.model_stages() + placement.model_stage(stage));
-    members.emplace_back(placement.rank_of(same), experts ? other % groups : other);
+    members.emplace_back(placement.rank_of(same), experts ? other % copies_of_experts : other);
   }
   std::ranges::sort(members);
   ReplicaGroup group{members.front().first.value + (experts ? ranks() : 0), experts, {}, {}};
@@ -484,18 +484,18 @@ ReplicaGroup PipelinePlan::replica_group(runtime::StageId stage, bool experts) c
 }
 
 std::vector<ReplicaGroup> PipelinePlan::replica_groups(runtime::StageId stage) const {
-  std::vector<ReplicaGroup> groups{replica_group(stage, false)};
-  if (has_experts()) groups.push_back(replica_group(stage, true));
-  std::erase_if(groups, [](const ReplicaGroup& group) { return group.ranks.size() == 1; });
-  return groups;
+  std::vector<ReplicaGroup> all{replica_group(stage, false)};
+  if (has_experts()) all.push_back(replica_group(stage, true));
+  std::erase_if(all, [](const ReplicaGroup& group) { return group.ranks.size() == 1; });
+  return all;
 }
 
 ExpertRanks PipelinePlan::expert_group(runtime::StageId stage) const {
   const auto& placement = schedule.placement;
-  const int groups = expert_groups(), replica = placement.replica_of(stage);
-  ExpertRanks group{{mesh.expert, replica / groups, mesh.capacity}, {}};
+  const int copies_of_experts = expert_groups(), replica = placement.replica_of(stage);
+  ExpertRanks group{{mesh.expert, replica / copies_of_experts, mesh.capacity}, {}};
   for (int member = 0; member < mesh.expert; ++member) {
-    const int other = member * groups + replica % groups;
+    const int other = member * copies_of_experts + replica % copies_of_experts;
     group.ranks.push_back(placement.rank_of(runtime::StageId(other * placement.model_stages() + placement.model_stage(stage))));
   }
   return group;
