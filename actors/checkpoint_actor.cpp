@@ -6,6 +6,7 @@
 
 #include "actors/rank/snapshot.hpp"
 #include "actors/save_messages.hpp"
+#include "kernels/base/system_refusal.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -49,7 +50,7 @@ ShardWritten CheckpointActor::write(const WriteShard& request) {
                          {}});
     result.report = runtime::write_shard(request.folder, request.rank, rank.plan().ranks(), tensors).text();
   } catch (const std::exception& error) {
-    result.error = error.what();
+    result.error = as_error(error, "actors.checkpoint").what();
   }
   record.end = runtime::steady_now();
   record.step = runtime::StepId(request.step - 1);  // the last step in the checkpoint
@@ -71,7 +72,7 @@ CheckpointCommitted CheckpointActor::commit(const CommitCheckpoint& request) {
     meta.notes = setup_.notes;
     result.warnings = setup_.store->commit(request.folder, reports, meta).warnings;
   } catch (const std::exception& error) {
-    result.error = error.what();
+    result.error = as_error(error, "actors.checkpoint").what();
     result.warnings = setup_.store->discard(request.folder);
   }
   return result;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/save_messages.hpp"
+#include "kernels/base/system_refusal.hpp"
 #include "runtime/units.hpp"
 
 namespace millrace::actors {
@@ -16,10 +17,9 @@ caf::behavior CoordinatorActor::make_behavior() {
   auto guarded = [this](auto&& body) {
     try {
       body();
-    } catch (const Error& error) {
+    } catch (const std::exception& thrown) {
+      const auto error = as_error(thrown, "actors.coordinator");
       finished(error.code(), error.what());
-    } catch (const std::exception& error) {
-      finished(ExitCode::internal, error.what());
     }
   };
   return {

@@ -11,6 +11,7 @@
 #include "actors/messages/messages.hpp"
 #include "actors/pipeline.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/system_refusal.hpp"
 
 namespace millrace::actors {
 
@@ -30,10 +31,9 @@ class DriverActor : public MessageActor {
     return {[this](const ToCoordinator& message) {
               try {
                 std::visit([this](const auto& report) { static_cast<Derived*>(this)->handle(report); }, message);
-              } catch (const Error& error) {
+              } catch (const std::exception& thrown) {  // CAF would end only this actor, and all others would wait for it
+                const auto error = as_error(thrown, "actors.driver");
                 fail_job(error.code(), error.what());
-              } catch (const std::exception& error) {  // CAF would end only this actor, and all others would wait for it
-                fail_job(ExitCode::internal, error.what());
               }
             },
             [](const CheckpointCommitted&) {}};
@@ -83,10 +83,9 @@ template <class Output>
       while (meanwhile && future.wait_for(std::chrono::milliseconds(250)) != std::future_status::ready) meanwhile();
       result = future.get();
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const auto error = as_error(thrown, "actors.driver");
     session.fail(error.code(), error.what());  // not thrown: the pipeline's actors are running, and its destructor would wait for them
-  } catch (const std::exception& error) {
-    session.fail(ExitCode::internal, error.what());
   }
   pipeline.wait();
   pipeline.close();

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kernels/base/system_refusal.hpp"
+
 namespace millrace::actors {
 
 LoaderActor::LoaderActor(caf::actor_config& config, Rank& rank, const BatchProvider& batches, caf::actor rank_actor)
@@ -23,10 +25,9 @@ void LoaderActor::load(const LoadBatch& request) {
     }
     rank_.complete(view);
     send(rank_actor_, BatchReady{request});
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const auto error = as_error(thrown, "actors.loader");
     send(rank_actor_, TaskFailed{{}, false, static_cast<std::int32_t>(error.code()), error.what()});
-  } catch (const std::exception& error) {
-    send(rank_actor_, TaskFailed{{}, false, static_cast<std::int32_t>(ExitCode::internal), error.what()});
   }
 }
 

@@ -16,10 +16,16 @@
 #include "cluster/host/log.hpp"
 #include "cluster/links/transport.hpp"
 #include "kernels/base/count.hpp"
+#include "kernels/base/system_refusal.hpp"
 #include "layers/partition.hpp"
 
 namespace millrace::actors {
 namespace {
+
+constexpr int scheduler_threads = 2;
+
+/// The threads of a process's actors: the scheduler's, CAF's clock, the coordinator's and the checkpoint's, and a loader for each rank.
+int threads_of_actors(int ranks) { return scheduler_threads + 3 + ranks; }
 
 void log_rank(const PipelinePlan& plan, const RankSetup& rank) {
   cluster::log_debug({.rank = rank.id.value}, "{}, pinned to {}", counted(rank.needs.threads, "thread"),
@@ -59,9 +65,11 @@ Pipeline::Pipeline(Session& session, const PipelinePlan& plan, const RankResourc
   system_config_ = std::make_unique<caf::actor_system_config>();
   // The sharing policy: with work stealing a message may stay in a busy worker's queue for milliseconds.
   system_config_->set("scheduler.policy", caf::atom("sharing"));
-  system_config_->set("scheduler.max-threads", 2);
+  system_config_->set("scheduler.max-threads", scheduler_threads);
   if (one_message_a_turn) system_config_->set("scheduler.max-throughput", 1);
   system_config_->set("logger.verbosity", caf::atom("quiet"));
+  // CAF ends the process, or waits for ever, if one of the scheduler's threads is refused.
+  check_threads_start(threads_of_actors(topology.ranks_per_process()), "actors.pipeline", "the actor system");
   system_ = std::make_unique<caf::actor_system>(*system_config_);
 }
 
@@ -101,10 +109,9 @@ void Pipeline::start(const Start& start) {
   // Not thrown: once there are actors, unwinding would wait for them.
   try {
     begin(start);
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const auto error = as_error(thrown, "actors.pipeline");
     session_.fail(error.code(), error.what());
-  } catch (const std::exception& error) {
-    session_.fail(ExitCode::internal, error.what());
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "actors/messages/messages.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/system_refusal.hpp"
 
 namespace millrace::actors {
 
@@ -16,10 +17,9 @@ template <class Body>
 void guarded(const caf::actor& rank_actor, const runtime::Action& action, bool in_action, Body&& body) {
   try {
     body();
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const auto error = as_error(thrown, "actors.rank");
     caf::anon_send(rank_actor, TaskFailed{action, in_action, static_cast<std::int32_t>(error.code()), error.what()});
-  } catch (const std::exception& error) {
-    caf::anon_send(rank_actor, TaskFailed{action, in_action, static_cast<std::int32_t>(ExitCode::internal), error.what()});
   }
 }
 
@@ -30,10 +30,9 @@ void report_exceptions(caf::event_based_actor& actor, Report report) {
   actor.set_exception_handler([report](std::exception_ptr& thrown) -> caf::error {
     try {
       std::rethrow_exception(thrown);
-    } catch (const Error& error) {
+    } catch (const std::exception& unhandled) {
+      const auto error = as_error(unhandled, "actors.rank");
       report(TaskFailed{{}, false, static_cast<std::int32_t>(error.code()), error.what()});
-    } catch (const std::exception& error) {
-      report(TaskFailed{{}, false, static_cast<std::int32_t>(ExitCode::internal), error.what()});
     }
     return caf::exit_reason::unhandled_exception;
   });

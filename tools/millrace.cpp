@@ -65,10 +65,11 @@ int run_and_report(const std::vector<std::string>& words) {
   } catch (const millrace::Error& error) {
     print_error(error.what());
     return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    const auto code = millrace::cluster::exit_code_of(error);
-    if (code == millrace::ExitCode::internal) print_error(fmt::format("[millrace] {}", error.what()));
-    return static_cast<int>(code);
+  } catch (const std::exception& thrown) {
+    const auto error = millrace::cluster::error_of(thrown, "millrace");
+    // finish_streams() reports a standard stream that cannot be written.
+    if (error.code() != millrace::ExitCode::storage) print_error(error.what());
+    return static_cast<int>(error.code());
   }
 }
 

@@ -28,6 +28,7 @@
 #include "kernels/bandwidth.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
+#include "kernels/base/system_refusal.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 
@@ -61,10 +62,9 @@ class ProfileActor : public MessageActor, private CoordinatorPort {
     return {[this](const ToCoordinator& message) {
               try {
                 coordinator_.receive(message);
-              } catch (const Error& error) {
+              } catch (const std::exception& thrown) {
+                const auto error = as_error(thrown, "actors.profile");
                 finished(error.code(), error.what());
-              } catch (const std::exception& error) {
-                finished(ExitCode::internal, error.what());
               }
             },
             [](const CheckpointCommitted&) {}};

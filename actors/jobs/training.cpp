@@ -26,6 +26,7 @@
 #include "cluster/host/console.hpp"
 #include "cluster/host/log.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/system_refusal.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
@@ -191,10 +192,9 @@ void oversee(Session& session, Telemetry& telemetry, std::future<Ending> outcome
   try {
     telemetry.serve();
     ending = telemetry.oversee(std::move(outcome), [&coordinator] { caf::anon_send(coordinator, StopSoon{}); });
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const auto error = as_error(thrown, "actors.training");
     ending = {error.code(), error.what()};
-  } catch (const std::exception& error) {
-    ending = {ExitCode::internal, error.what()};
   }
   // Not thrown: the pipeline's actors are running and its destructor would wait for them.
   if (ending.first != ExitCode::ok) session.fail(ending.first, ending.second);

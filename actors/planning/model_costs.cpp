@@ -18,6 +18,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
 #include "kernels/base/device_context.hpp"
+#include "kernels/base/system_refusal.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -63,6 +64,8 @@ ProbeTimes run_beside(const ModelParts& parts, const actors::PlanRequest& reques
   std::vector<ProbeTimes> times(busy.size());
   std::vector<std::exception_ptr> errors(busy.size());
   std::barrier together(static_cast<std::ptrdiff_t>(busy.size()));
+  // A rank whose thread is refused would be waited for at the barrier.
+  check_threads_start(static_cast<int>(busy.size()), "tools.model_costs", "the measurement");
   {
     std::vector<std::jthread> threads_of_ranks;
     for (std::size_t rank = 0; rank < busy.size(); ++rank) {

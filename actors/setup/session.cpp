@@ -50,11 +50,9 @@ void Session::prepare_together(const std::function<void()>& prepare) {
   std::string message;
   try {
     prepare();
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const auto error = cluster::error_of(thrown, "actors.session");
     code = error.code();
-    message = error.what();
-  } catch (const std::exception& error) {
-    code = cluster::exit_code_of(error);
     message = error.what();
   }
   std::int32_t leader = static_cast<std::int32_t>(code);
@@ -171,10 +169,9 @@ void Session::fail(ExitCode code, const std::string& message) {
 void Session::carry_out(const std::function<void()>& work) {
   try {
     work();
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const auto error = cluster::error_of(thrown, "actors.session");
     fail(error.code(), error.what());
-  } catch (const std::exception& error) {
-    fail(cluster::exit_code_of(error), error.what());
   }
   close();
 }

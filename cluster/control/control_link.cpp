@@ -20,6 +20,7 @@
 #include "cluster/host/debugger.hpp"
 #include "cluster/host/launcher.hpp"
 #include "cluster/host/log.hpp"
+#include "kernels/base/system_refusal.hpp"
 
 namespace millrace::cluster {
 
@@ -115,10 +116,9 @@ class ControlLink::State {
       static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -15));
       try {
         io.run();
-      } catch (const Error& error) {
+      } catch (const std::exception& thrown) {
+        const auto error = as_error(thrown, "cluster.control_link");
         abort_job(error.code(), error.what());
-      } catch (const std::exception& error) {
-        abort_job(ExitCode::internal, fmt::format("[cluster.control_link] {}", error.what()));
       }
     });
   }

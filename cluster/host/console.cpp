@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "kernels/base/count.hpp"
+#include "kernels/base/system_refusal.hpp"
 
 namespace millrace::cluster {
 namespace {
@@ -150,9 +151,11 @@ bool drain_console(Milliseconds limit) {
   return used->err.drain(limit) && out;
 }
 
-ExitCode exit_code_of(const std::exception& error) {
+Error error_of(const std::exception& error, const char* component) {
   const bool of_stream = std::ferror(stdout) != 0 || std::ferror(stderr) != 0;
-  return of_stream && dynamic_cast<const std::system_error*>(&error) != nullptr ? ExitCode::storage : ExitCode::internal;
+  if (of_stream && dynamic_cast<const std::system_error*>(&error) != nullptr)
+    return {ExitCode::storage, fmt::format("[{}] {}", component, error.what())};
+  return as_error(error, component);
 }
 
 int console_error() {

@@ -78,8 +78,7 @@ bool drain_console(std::chrono::milliseconds limit);
 /// The errno of the first failed write to stdout by the console; 0 if there was none.
 int console_error();
 
-/// The exit code for an exception that is not an Error: ExitCode::storage if fmt::print could not write to a standard stream,
-/// else ExitCode::internal.
-[[nodiscard]] ExitCode exit_code_of(const std::exception& error);
+/// What as_error() makes of `error`; code storage if fmt::print could not write to a standard stream.
+[[nodiscard]] Error error_of(const std::exception& error, const char* component);
 
 }  // namespace millrace::cluster

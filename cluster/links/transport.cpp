@@ -19,6 +19,7 @@
 #include "cluster/links/doorbells.hpp"
 #include "cluster/links/mpi_world.hpp"
 #include "cluster/links/single_copy.hpp"
+#include "kernels/base/system_refusal.hpp"
 
 namespace millrace::cluster {
 namespace {
@@ -161,12 +162,9 @@ Activity Transport::State::poll_all() {
   Activity most = Activity::idle;
   try {
     for (Poller* poller : pollers) most = std::max(most, poller->poll());
-  } catch (const Error& error) {
-    failed = true;
-    on_failure(error);
   } catch (const std::exception& error) {
     failed = true;
-    on_failure(Error(ExitCode::internal, fmt::format("[cluster.transport] {}", error.what())));
+    on_failure(as_error(error, "cluster.transport"));
   }
   return most;
 }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/system_refusal.hpp"
 
 namespace millrace::kernels {
 namespace {
@@ -137,7 +138,7 @@ ThreadTeam::ThreadTeam(int threads, std::vector<int> cores) : state_(std::make_u
       state_->threads.emplace_back([state = state_.get(), member, members, threads] { state->work(member, members, threads); });
     } catch (const std::system_error& error) {
       state_->end();
-      fail(ExitCode::start, "kernels.thread_team", "thread {} of {} cannot be started: {}", member + 1, members, error.what());
+      throw as_error(error, "kernels.thread_team");
     }
     auto& last = state_->threads.back();
     if (!state_->cores.empty()) pin_to_core(last.native_handle(), state_->cores[static_cast<std::size_t>(member) % state_->cores.size()]);

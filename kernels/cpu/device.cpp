@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/device_context.hpp"
 #include "kernels/base/device_type.hpp"
 
@@ -23,8 +24,7 @@ std::size_t mapped_size(std::size_t bytes) noexcept { return round_up(bytes, sta
 std::byte* map(std::size_t bytes, std::size_t requested) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    fail(ExitCode::memory, "kernels.buffer", "the system refused {} bytes ({:.2f} GiB) of host memory: {}", requested,
-         static_cast<double>(requested) / (1 << 30), std::strerror(errno));
+    fail(ExitCode::memory, "kernels.buffer", "the system refused {} of host memory: {}", byte_count(requested), std::strerror(errno));
   return static_cast<std::byte*>(memory);
 }
 

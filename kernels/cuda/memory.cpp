@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "kernels/base/count.hpp"
 #include "kernels/base/device_type.hpp"
 #include "kernels/cuda/status.hpp"
 
@@ -12,14 +13,12 @@ namespace {
 
 constexpr const char* component = "kernels.buffer";
 
-double gibibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
 std::byte* allocate_pinned(std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    fail(ExitCode::memory, component, "the system refused {} bytes ({:.2f} GiB) of pinned host memory", bytes, gibibytes(bytes));
+    fail(ExitCode::memory, component, "the system refused {} of pinned host memory", byte_count(bytes));
   }
   check_cuda(status, component, "pinned host memory");
   std::memset(memory, 0, bytes);
@@ -39,8 +38,8 @@ std::byte* allocate(std::size_t bytes, Device device, MemorySpace space) {
     static_cast<void>(cudaGetLastError());
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
-    fail(ExitCode::memory, component, "{} refused {} bytes ({:.2f} GiB), {:.2f} of its {:.2f} GiB are free", to_string(device), bytes,
-         gibibytes(bytes), gibibytes(free), gibibytes(total));
+    fail(ExitCode::memory, component, "{} refused {}; {} of its {} are free", to_string(device), byte_count(bytes), byte_count(free),
+         byte_count(total));
   }
   check_cuda(status, component, "device memory");
   // Runs on the device's default stream, which no other stream waits for; so wait here, before the run.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "tests/support/made_up_host.hpp"
 #include "tests/tools/run_command.hpp"
@@ -39,6 +40,22 @@ TEST(HostLimits, AnUnheardOfModelIsRefusedOnThisHost) {
                                           "model.kv_heads=8", "model.head_dim=256"}));
   expect_failure(result, ExitCode::memory, {"2 ranks need ", "GiB", "free: ", "nothing was allocated", "rank 1: "});
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their shadow memory does not fit into any of these limits
+
+TEST(HostLimits, AProcessWithoutAddressesForItsThreadsSaysSo) {
+  int refused = 0;
+  for (const int mebibytes : {260, 300, 340, 380, 420, 460, 500}) {
+    const auto result = run_millrace(train({}), fmt::format("prlimit --as={} timeout -s KILL 60", std::int64_t{mebibytes} << 20));
+    if (result.code == 0) continue;
+    EXPECT_EQ(result.code, static_cast<int>(ExitCode::memory)) << mebibytes << " MiB: " << result.err;
+    EXPECT_NE(result.err.find("the system refused "), std::string::npos) << mebibytes << " MiB: " << result.err;
+    ++refused;
+  }
+  EXPECT_GE(refused, 2);
+}
+
+#endif
 
 TEST(HostLimits, ProcessesOfAHostAddUp) {
   // Each of the two ranks fits, but not both.

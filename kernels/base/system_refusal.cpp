@@ -1,0 +1,96 @@
+#include "kernels/base/system_refusal.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+#include <latch>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "kernels/base/count.hpp"
+
+namespace millrace {
+namespace {
+
+std::optional<std::uint64_t> soft_limit(__rlimit_resource_t resource) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
+/// Bytes of address space that this process uses.
+std::uint64_t address_space() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string memory_limits() {
+  const auto limit = soft_limit(RLIMIT_AS);
+  if (!limit) return "";
+  return fmt::format("its address space is limited to {} (ulimit -v), of which {} are in use", byte_count(*limit),
+                     byte_count(address_space()));
+}
+
+std::string thread_limits() {
+  auto text = memory_limits();
+  if (const auto limit = soft_limit(RLIMIT_NPROC))
+    text += fmt::format("{}its user is limited to {} processes and threads (ulimit -u)", text.empty() ? "" : "; ", *limit);
+  return text + (text.empty() ? "" : "; ") + "its control group may have a limit as well (pids.max)";
+}
+
+Error refused_thread(const std::string& what, const char* component) {
+  return {ExitCode::memory, fmt::format("[{}] the system refused a thread to {}: {}", component, what, thread_limits())};
+}
+
+/// Start-up of one thread takes address space for its stack, and its first allocation may take more.
+void allocate_once() {
+  const auto memory = std::make_unique<std::vector<char>>(64);
+  volatile char* first = memory->data();
+  *first = 1;
+}
+
+}  // namespace
+
+Error as_error(const std::exception& error, const char* component) {
+  if (const auto* known = dynamic_cast<const Error*>(&error)) return *known;
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    const auto limits = memory_limits();
+    return {ExitCode::memory,
+            fmt::format("[{}] the system refused memory to this process{}{}", component, limits.empty() ? "" : ": ", limits)};
+  }
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
+    const auto& code = system->code();
+    if (code == std::errc::resource_unavailable_try_again || code == std::errc::not_enough_memory)
+      return refused_thread("this process", component);
+  }
+  return {ExitCode::internal, fmt::format("[{}] {}", component, error.what())};
+}
+
+void check_threads_start(int threads, const char* component, const char* user) {
+  std::latch all(threads);
+  std::vector<std::thread> started;
+  started.reserve(static_cast<std::size_t>(threads));
+  for (int thread = 0; thread < threads; ++thread) {
+    try {
+      started.emplace_back([&all] {
+        allocate_once();
+        all.arrive_and_wait();
+      });
+    } catch (const std::system_error&) {
+      all.count_down(threads - thread);
+      for (auto& one : started) one.join();
+      throw refused_thread(fmt::format("{}, of which it needs {} and got {}", user, threads, thread), component);
+    }
+  }
+  for (auto& one : started) one.join();
+}
+
+}  // namespace millrace
