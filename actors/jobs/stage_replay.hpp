@@ -13,10 +13,11 @@
 
 namespace millrace::actors {
 
-/// One action of a stage with all its inputs from elsewhere, and a hash of its output.
+/// One action of a stage, or a segment of one, with all its inputs from elsewhere, and a hash of its output.
 struct StageCall {
   Execute execute;
   std::vector<std::byte> boundary_in, gradient_in;  // slots with all their ports, of actions that are the first to read them
+  std::vector<std::byte> arrivals;                  // the rows of the exchange that the segment awaits
   runtime::Batch batch;                             // of forwards
   std::string output;                               // hash of the activation or gradient that it produces; empty if there is none
 };
@@ -47,9 +48,9 @@ struct ReplayedRound {
   std::string gradients;
 };
 
-/// Runs the recorded actions again on a rank that has the weights of the step's beginning. No other stage, link or actor is
-/// involved, so that a profiler or a sanitizer sees little but the stage's kernels. On the calling thread, which must be the
-/// rank's worker.
+/// Runs the recorded actions again on a rank that has the weights of the step's beginning; exchanges bring the recorded rows. No other
+/// stage, link or actor is involved, so that a profiler or a sanitizer sees little but the stage's kernels. On the calling thread, which
+/// must be the rank's worker.
 [[nodiscard]] ReplayedRound replay(Rank& rank, const StageRecording& recording);
 
 }  // namespace millrace::actors

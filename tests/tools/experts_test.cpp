@@ -161,6 +161,21 @@ TEST(Experts, CompareAndReplayRepeatTheRouting) {
   expect_parts(replayed.out, {"step 3 | loss ", "as recorded", "outputs and gradients as in the whole pipeline"});
 }
 
+// Exchanges divide the actions of its stages, and bring the rows that came from the other member.
+TEST(Experts, AStageThatSharesExpertsIsReplayedAlone) {
+  const TemporaryFolder folder;
+  const Words two{"pipeline.ranks=2", "mesh.expert=2", "train.accumulators=2"};
+  ASSERT_EQ(train(folder / "a", two).code, 0);
+  for (const auto& [stage, more] : {std::pair<std::string, Words>{"0", {}},
+                                    {"1", {"pipeline.weave=neighbours"}},
+                                    {"3", {"experts.capacity=0.25"}},
+                                    {"2", {"pipeline.schedule=zb-h1"}}}) {
+    const auto replayed = run_millrace(joined({"replay", folder / "a", "--step", "2", "--stage", stage, "--repeat", "2"}, more));
+    EXPECT_EQ(replayed.code, 0) << stage << ": " << replayed.out << replayed.err;
+    expect_parts(replayed.out, {"step 2 | loss ", "as recorded", "F, segment  1 of ", "outputs and gradients as in the whole pipeline"});
+  }
+}
+
 /// What was printed between this command and the next.
 std::string answer(const std::string& out, const std::string& command) {
   const auto at = out.find("(millrace) " + command + "\n");

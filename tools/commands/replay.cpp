@@ -39,8 +39,12 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
     actors::ReplayedRound round;
     rank.worker().run([&] { round = actors::replay(rank, recording); });
     for (std::size_t at = 0; at < recording.calls.size(); ++at) {
-      const auto& action = recording.calls[at].execute.action;
-      times[std::string(1, runtime::letter_of(action.kind))].push_back(round.milliseconds[at]);
+      const auto& execute = recording.calls[at].execute;
+      const auto& action = execute.action;
+      const char letter = runtime::letter_of(action.kind);
+      const auto name = execute.segments == 1 ? std::string(1, letter)
+                                              : fmt::format("{}, segment {:>2} of {}", letter, execute.segment, execute.segments);
+      times[name].push_back(round.milliseconds[at]);
       if (round.outputs[at] == recording.calls[at].output) continue;
       if (equal) fmt::print("{} DIFFERS: {} now, {} in the whole pipeline\n", action, round.outputs[at], recording.calls[at].output);
       equal = false;
@@ -53,7 +57,8 @@ bool replay_stage(actors::Rank& rank, const actors::StageRecording& recording, l
   for (const auto& [kind, taken] : times)
     fmt::print("{}  {}, median {:.3f} ms, minimum {:.3f} ms\n", kind, counted(taken.size(), "time"), runtime::median(taken),
                *std::min_element(taken.begin(), taken.end()));
-  fmt::print("stage {} alone: {}, outputs and gradients {} ({})\n", recording.stage, counted(recording.calls.size(), "action"),
+  const auto actions = std::ranges::count_if(recording.calls, [](const auto& call) { return call.execute.segment == 0; });
+  fmt::print("stage {} alone: {}, outputs and gradients {} ({})\n", recording.stage, counted(actions, "action"),
              equal ? "as in the whole pipeline" : "DIFFER", recording.gradients);
   return equal;
 }
@@ -71,10 +76,6 @@ int replay(const Arguments& parsed) {
   const auto recorded = runtime::read_exact_steps(runtime::join_path(directory, "metrics.jsonl"));
   const auto run = run_before(settings, directory, step);
   const auto& plan = run->plan();
-  MILLRACE_CHECK(!parsed.given("stage") || plan.mesh.expert == 1, ExitCode::usage, replay_component,
-                 "--stage in a run whose ranks share experts (mesh.expert = {}): its stages exchange rows with other ranks, expected a run "
-                 "without; mesh.expert=1 behind the options replays it with all experts on each rank, to the same bits",
-                 plan.mesh.expert);
   MILLRACE_CHECK(!parsed.given("stage") || !plan.divides_update(), ExitCode::usage, replay_component,
                  "--stage in a run whose copies divide the update (mesh.shard = {}): while its stages compute, they add gradients of each "
                  "other, expected a run without; mesh.data=1 mesh.shard=none behind the options replays it in one copy, to the same bits",
