@@ -339,6 +339,8 @@ class Checker {
     if (train.decay == "constant" || train.decay == "rsqrt")
       for (const char* key : {"train.final_learning_rate", "train.schedule_steps"})
         warn(key, fmt::format("train.decay is {}", train.decay));
+    if (config_.device == "cpu" && train.offload_states)
+      warn("train.offload_states", "device is cpu, and states are in host memory anyway");
     if (train.start_from.empty()) warn("train.start_with", "train.start_from is empty");
     learns_nothing();
     if (config_.mesh.expert == 1) {

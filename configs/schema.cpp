@@ -144,6 +144,11 @@ void train_keys(std::vector<Key>& keys) {
            "of experts are summed by parts.",
            MEMBER(train.leaf)),
       {"part", "microbatch"}));
+  keys.push_back(
+      bind("train.offload_states", layout,
+           "Keep the optimizer's states in host memory, which frees 8 bytes per parameter on a GPU with adamw. Each update reads "
+           "and writes them over the GPU's bus. On CPUs they are there anyway.",
+           MEMBER(train.offload_states)));
   keys.push_back(among(bind("train.numerics", identity,
                             "Whose training rules: hf are those of PyTorch and transformers; maxtext are MaxText's learning rate (0 in the "
                             "first step of the warm-up, final in the last step), clipping, and weight decay on all parameters.",

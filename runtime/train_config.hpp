@@ -25,6 +25,7 @@ struct TrainConfig {
   // part | microbatch: what each sum adds up, the gradient of a part, formed in the sum itself, or those of microbatches, each formed from
   // 0
   std::string leaf = "part";
+  bool offload_states = false;      // optimizer states lie in host memory, from where a GPU reads and writes them
   std::string numerics = "hf";      // hf | maxtext: the rules of the learning rate, clipping and decay
   std::string optimizer = "adamw";  // a row of runtime/optimizers/optimizer_config.hpp
   double learning_rate = 3e-4;

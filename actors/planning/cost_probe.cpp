@@ -35,6 +35,7 @@ runtime::RankOptions options_of(const actors::PlanRequest& request, BackwardMode
   options.threads = threads;
   options.device = device;
   options.optimizer = runtime::make_optimizer(request.train);
+  options.states_on_host = request.train.offload_states;
   options.leaves = request.train.leaf == "microbatch" ? 1 : 0;
   return options;
 }

@@ -177,6 +177,7 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
   options.training = needs_.training;
   options.optimizer = plan_.optimizer;
   options.staging = needs_.staging;
+  options.states_on_host = plan_.offload_states;
   options.threads = needs_.threads;
   options.plan_only = plan_only;
   options.device = needs_.device_of(rank_.value);

@@ -400,6 +400,7 @@ PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& sche
   plan.sequence = train.sequence;
   plan.losses = loss_weights(train);
   plan.optimizer = runtime::make_optimizer(train);
+  plan.offload_states = train.offload_states;
   plan.groups = runtime::ParameterGroups(train);
   check_groups(plan, train);
   plan.trainable = runtime::NamePatterns("train.trainable", train.trainable);

@@ -117,6 +117,7 @@ struct PipelinePlan {
   bool split_backward = false;  // the table has I and W
   bool leaves = false;          // the gradients of each microbatch are formed by themselves (train.leaf = microbatch)
   std::shared_ptr<const runtime::Optimizer> optimizer;
+  bool offload_states = false;      // its states are in the host's memory
   runtime::ParameterGroups groups;  // how it updates each parameter
   runtime::MatrixRule matrices;     // which it treats as matrices
   runtime::NamePatterns trainable;  // the only ones that it updates, if not empty

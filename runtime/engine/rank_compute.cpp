@@ -82,6 +82,7 @@ RankCompute::RankCompute(std::vector<RankStage> stages, const RankOptions& optio
                            .training = options.training,
                            .staging = options.staging,
                            .batches = options.batches,
+                           .states_on_host = options.states_on_host,
                            .on_device = !kernels::device_type(options.device).facts().host_readable,
                            .shared_copy = shards.shared_copy,
                            .gathered = shards.slots,

@@ -45,6 +45,7 @@ struct RankOptions {
   ShardDivision division = {};                           // of the update between replicas
   std::vector<StageReplicas> replicas = {};              // who divides it; empty: nobody
   std::size_t window = 0;                                // ReductionInput::window
+  bool states_on_host = false;                           // whether the optimizer's states are in memory that the host can access
   [[nodiscard]] kernels::Processor processor() const { return {device, threads}; }
 };
 

@@ -71,7 +71,7 @@ void RankMemoryPlan::add_shards(const RankMemoryRequest& demand) {
   for (const std::size_t bytes : demand.gathered) add(gathered, no_stage, bytes, 1);
   for (const StageMemoryRequest& stage : demand.stages) {
     const std::size_t states = demand.training ? stage.state : 0;
-    add(state, stage.stage, states, 1);
+    demand.states_on_host ? add_readable(state, stage.stage, states, 1) : add(state, stage.stage, states, 1);
     if (demand.training) add(accumulator, stage.stage, stage.accumulator, demand.accumulators);
     if (demand.training) add(expert_accumulator, stage.stage, stage.expert_accumulator, demand.expert_accumulators);
     if (demand.staging) add_readable(staging, stage.stage, stage.staged + states, 1);

@@ -98,6 +98,7 @@ struct RankMemoryRequest {
   bool training = true;         // accumulators, and the optimizer's states
   bool staging = false;         // with memory for a snapshot
   int batches = 1;              // number of microbatches whose tokens are held at a time
+  bool states_on_host = false;  // the optimizer's states are in memory that the host can access
   bool on_device = false;       // the host cannot access the device's memory: two arenas, one on the device and one of pinned host memory
   std::size_t shared_copy = 0;  // bytes of the place of copies that are only read packed
   std::vector<std::size_t> gathered = {};  // bytes of the slots for parameters that are gathered

@@ -46,7 +46,7 @@ TEST(Schema, HasTheKeysThatScriptsRelyOn) {
   const auto grows = [](const Key& key) {
     const bool is_of_recipe = std::ranges::any_of(
         std::vector<std::string>{"train.skip_", "train.ramp_", "train.qk_clip", "train.trainable", "train.group", "train.average_decay",
-                                 "evaluate.average", "train.loss", "train.accumulation_steps", "train.leaf"},
+                                 "evaluate.average", "train.loss", "train.accumulation_steps", "train.leaf", "train.offload"},
         [&](const std::string& prefix) { return key.name.starts_with(prefix); });
     return is_of_recipe || section_of(key.name) == "model" || section_of(key.name) == "mesh" || section_of(key.name) == "experts" ||
            key.name.starts_with("train.indexer_") || key.name.starts_with("train.mtp_") ||

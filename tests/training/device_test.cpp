@@ -63,11 +63,14 @@ std::vector<Case> cases() {
   add("offload_and_labels", fp32, 1, {keep + "query_proj,offload:mlpwi_0,offload:mlpwi_1"}, kSlow);
   add("offload_without_graphs", fp32, 1, {keep + "offload:decoder_layer_input,offload:out_proj", "cuda.graphs=false"}, kSlow);
   add("offload_by_stage", fp32, 2, {ranks + "2", "rematerialize.stages=minimal+offload:mlpwo,offload:context"});
+  add("offload_states", fp32, 1, {ranks + "2", schedule + "1f1b", "train.offload_states=true"}, kSlow);
+  add("offload_states_without_graphs", fp32, 1, {"train.offload_states=true", "cuda.graphs=false", "train.optimizer=adamw"}, kSlow);
   // A tied table on two ranks.
   add("exchange", tied, 1, {ranks + "2"});
   add("exchange_in_two", tied, 2, {ranks + "2"}, kSlow);
   add("two_stages", bf16, 1, {ranks + "2", schedule + "zb-h1"});
   add("two_processes", bf16, 2, {ranks + "2", keep + "offload:context"});
+  add("offload_states", bf16, 2, {ranks + "2", "train.offload_states=true"});
   return all;
 }
 

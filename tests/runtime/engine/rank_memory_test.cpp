@@ -89,6 +89,25 @@ RankMemoryRequest device_demand() {
   return on_device;
 }
 
+TEST(RankMemory, StatesMayLieInTheMemoryOfTheHost) {
+  auto request = device_demand();
+  const RankMemoryPlan before(request);
+  request.states_on_host = true;
+  const RankMemoryPlan plan(request);
+  const auto states = plan.bytes(MemoryKind::state);
+  EXPECT_EQ(states, 1024U + 256U);
+  for (const auto stage : {StageId{0}, StageId{1}}) {
+    EXPECT_EQ(before.find(MemoryKind::state, stage)->space, kernels::MemorySpace::device);
+    EXPECT_EQ(plan.find(MemoryKind::state, stage)->space, kernels::MemorySpace::pinned_host);
+  }
+  EXPECT_EQ(plan.total_bytes(), before.total_bytes() - states);
+  EXPECT_EQ(plan.pinned_bytes(), before.pinned_bytes() + states);
+  request.on_device = false;
+  const RankMemoryPlan on_cpu(request);
+  EXPECT_EQ(on_cpu.find(MemoryKind::state, StageId{0})->space, kernels::MemorySpace::host);
+  EXPECT_EQ(on_cpu.pinned_bytes(), 0U);
+}
+
 TEST(RankMemory, OfAGpuHasTwoArenas) {
   using enum MemoryKind;
   const RankMemoryPlan plan(device_demand());
