@@ -446,6 +446,7 @@ void shorten_schedule(const Settings& described, LoadedRun& run) {
     run.warnings.push_back(fmt::format("{}: {} = {} is for a run of {}; with train.steps = {} ({}) it is {}", setting.origin.place, key,
                                        member, counted(planned, "step"), train.steps, origin.place, shorter));
     member = shorter;
+    run.shortened.emplace_back(key);
     setting = {member, {setting.origin.layer, fmt::format("{}, shortened for train.steps = {}", setting.origin.place, train.steps)}};
   };
   if (decays) shorten("train.decay_steps", train.decay_steps, std::max<std::int64_t>(1, train.decay_steps * train.steps / planned));

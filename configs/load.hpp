@@ -57,6 +57,7 @@ struct LoadedRun {
   std::map<std::string, Setting> settings;  // of every key of the schema
   std::vector<std::string> model_warnings;  // from reading model.from; to be shown to the user
   std::vector<std::string> warnings;        // about values that have no effect; to be shown to the user
+  std::vector<std::string> shortened;       // keys of the learning rate that were too long for the few steps of a trial
   // Keys that overrule the file of model.from, a line for each, for the message if its weights do not fit: "\n  run.toml:3:1: model.layers
   // = 2 overrules 4".
   std::string overruled_model;

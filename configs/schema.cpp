@@ -93,7 +93,8 @@ void train_keys(std::vector<Key>& keys) {
   keys.push_back(
       between(bind("train.steps", layout,
                    "Number of steps of the run. A run may be resumed with another number if the learning rate of the steps that it has "
-                   "made stays what it was: train.schedule_steps.",
+                   "made stays what it was: train.schedule_steps. Given beside a file that says more, it shortens a warm-up and a decay of "
+                   "the file that do not fit, with a warning.",
                    MEMBER(train.steps)),
               1, many, "steps"));
   keys.push_back(
@@ -169,10 +170,15 @@ void train_keys(std::vector<Key>& keys) {
   keys.push_back(among(bind("train.decay", identity, "Shape of the learning rate after the warm-up.", MEMBER(train.decay)),
                        {"cosine", "linear", "wsd", "wsd-cosine", "rsqrt", "constant"}));
   keys.push_back(
-      between(bind("train.warmup_steps", identity, "Warm-up steps, in which the learning rate rises.", MEMBER(train.warmup_steps)), 0, many,
-              "steps"));
-  keys.push_back(between(bind("train.decay_steps", identity, "wsd, wsd-cosine: steps of the decay at the end.", MEMBER(train.decay_steps)),
-                         0, many, "steps"));
+      between(bind("train.warmup_steps", identity,
+                   "Warm-up steps, in which the learning rate rises. In a trial of a few steps they may be shortened: train.steps.",
+                   MEMBER(train.warmup_steps)),
+              0, many, "steps"));
+  keys.push_back(
+      between(bind("train.decay_steps", identity,
+                   "wsd, wsd-cosine: steps of the decay at the end. In a trial of a few steps they may be shortened: train.steps.",
+                   MEMBER(train.decay_steps)),
+              0, many, "steps"));
   keys.push_back(between(bind("train.schedule_steps", identity,
                               "Number of steps that the learning rate is a rule for, whatever train.steps is; after them it stays at its "
                               "last value. 0: train.steps.",

@@ -243,8 +243,8 @@ void train(Session& session, const RunSettings& settings) {
 
   if (is_finished(settings, beginning, held)) {
     if (session.leads())
-      cluster::console().out.put(fmt::format("step {} of {}: nothing left to do ({}; a larger train.steps continues it)\n", beginning.step,
-                                             settings.train.steps, settings.directory));
+      cluster::console().out.put(fmt::format("step {} of {}: nothing left to do ({}; {})\n", beginning.step, settings.train.steps,
+                                             settings.directory, settings.continuation));
     if (session.leads()) show_rest();
     return;
   }

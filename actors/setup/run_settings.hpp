@@ -24,6 +24,9 @@ struct RunSettings : JobConfig {
   std::function<std::size_t()> terminal_columns;  // the width of the terminal on which stdout is watched; empty: it is none
   std::string overruled_model;                    // keys that overrule config.json of model.from, with their places, for messages
 
+  /// What trains a finished run further, said where one is started again: part of a sentence.
+  std::string continuation = "a larger train.steps continues it";
+
   /// Called in every process after its ranks have stopped and before they are destroyed, to examine traces, counters and plans.
   /// May be empty.
   std::function<void(Pipeline& pipeline)> examine;
