@@ -14,6 +14,7 @@
 #include "cluster/host/log.hpp"
 #include "cluster/topology.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/without_component.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/units.hpp"
@@ -56,6 +57,9 @@ std::uint64_t bytes_of(const std::vector<runtime::DataFile>& files) {
   return bytes;
 }
 
+/// "1 more file", "2 more files".
+std::string more_files(std::size_t count) { return fmt::format("{} more {}", count, noun_for(count, "file")); }
+
 [[noreturn]] void refuse_other_content(const std::string& expected, const runtime::CheckpointReader& checkpoint, const DataContent& content,
                                        const std::string& directory) {
   const auto recorded = recorded_as(expected, directory);
@@ -71,33 +75,69 @@ std::uint64_t bytes_of(const std::vector<runtime::DataFile>& files) {
     }
   }
   if (first.empty()) {
-    first =
-        fmt::format("the content of the data ({}{}) has the hash {}, expected {}", content.files.front().path.string(),
-                    content.files.size() > 1 ? fmt::format(" and {} more files", content.files.size() - 1) : "", content.hash(), expected);
+    first = fmt::format("the content of the data ({}{}) has the hash {}, expected {}", content.files.front().path.string(),
+                        content.files.size() > 1 ? " and " + more_files(content.files.size() - 1) : "", content.hash(), expected);
   }
   fail(ExitCode::checkpoint, component, "{} belongs to another run: {}{}. Use the old data, or another run.directory", checkpoint.folder(),
-       first, others > 0 ? fmt::format(", and {} more files differ", others) : "");
+       first, others > 0 ? fmt::format(", and {} {}", more_files(others), others == 1 ? "differs" : "differ") : "");
 }
 
-/// "The data have files that the run had not: new.py" or the reverse, with some of the names; empty if the names are the same, or if
-/// those of the run are not known.
+/// Up to three of the texts, and how many more there are.
+std::string some_of(std::vector<std::string> texts) {
+  constexpr std::size_t shown = 3;
+  const std::size_t more = texts.size() - std::min(texts.size(), shown);
+  texts.resize(texts.size() - more);
+  return fmt::format("{}{}", fmt::join(texts, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+/// "story.txt grew from 90 to 100 bytes", for each file whose size is another one than it was.
+std::vector<std::string> resized_files(const std::vector<runtime::FileContent>& recorded, const std::vector<runtime::DataFile>& files) {
+  std::map<std::string, std::set<std::uint64_t>> before;  // files of several sources may share a name
+  for (const auto& file : recorded) before[file.name].insert(file.stamp.size);
+  std::vector<std::string> texts;
+  for (const auto& file : files) {
+    const auto known = before.find(file.name);
+    if (known == before.end() || known->second.contains(file.size)) continue;
+    const auto size = *known->second.begin();
+    texts.push_back(
+        fmt::format("{} {} from {} to {}", file.path.string(), file.size > size ? "grew" : "shrank", size, counted(file.size, "byte")));
+  }
+  return texts;
+}
+
+/// What has become of the files since the run read them: which grew or shrank, which were added, which are missing. Empty if their names
+/// and sizes are the same.
 std::string changed_files(const std::vector<runtime::FileContent>& recorded, const std::vector<runtime::DataFile>& files) {
-  if (recorded.empty()) return {};
   std::set<std::string> before, now;
   for (const auto& file : recorded) before.insert(file.name);
   for (const auto& file : files) now.insert(file.name);
-  const auto only_in = [](const std::set<std::string>& those, const std::set<std::string>& others, const char* words) {
+  const auto only_in = [](const std::set<std::string>& those, const std::set<std::string>& others) {
     std::vector<std::string> names;
     std::ranges::set_difference(those, others, std::back_inserter(names));
-    if (names.empty()) return std::string();
-    constexpr std::size_t shown = 3;
-    const std::size_t more = names.size() - std::min(names.size(), shown);
-    names.resize(names.size() - more);
-    return fmt::format("{}: {}{}", words, fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+    return names;
   };
-  const auto added = only_in(now, before, "the data have files that the run did not read");
-  const auto removed = only_in(before, now, "the data lack files that the run read");
-  return added + (added.empty() || removed.empty() ? "" : "; ") + removed;
+  std::vector<std::string> changes;
+  if (const auto resized = resized_files(recorded, files); !resized.empty()) changes.push_back(some_of(resized));
+  if (const auto added = only_in(now, before); !added.empty())
+    changes.push_back("the data have files that the run did not read: " + some_of(added));
+  if (const auto removed = only_in(before, now); !removed.empty())
+    changes.push_back("the data lack files that the run read: " + some_of(removed));
+  return fmt::format("{}", fmt::join(changes, "; "));
+}
+
+/// How the data differ from those of the run, by the record of its files if `directory` has it.
+std::string changed_data(const std::string& content, const std::string& was, const std::string& now,
+                         const std::vector<runtime::DataFile>& files, const std::string& directory) {
+  const auto recorded = recorded_as(content, directory);
+  if (recorded.empty())
+    return fmt::format(
+        "the data have other files, sizes or numbers of tokens (their hash was {}, now {}), and no record in the run directory says which "
+        "files they were",
+        was, now);
+  const auto changed = changed_files(recorded, files);
+  if (!changed.empty()) return changed;
+  return fmt::format("the same files are divided in another way into data for training and for evaluation (their hash was {}, now {})", was,
+                     now);
 }
 
 /// Compares file by file, a few at a time, so that messages stay short. Never returns if a file differs.
@@ -175,16 +215,18 @@ DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> fi
 void check_identity(const RunIdentity& run, const runtime::CheckpointReader& checkpoint, IdentityKeys current,
                     const std::vector<runtime::DataFile>& files, const std::string& directory) {
   auto recorded = checkpoint.meta().identity;
-  const std::string content = recorded[data_content_key];
-  recorded.erase(data_content_key);
-  current.erase(data_content_key);
+  const std::string content = recorded[data_content_key], was = recorded[data_key], now = current[data_key];
+  for (auto* keys : {&recorded, &current})
+    for (const char* key : {data_content_key, data_key}) keys->erase(key);
+  const auto changed = was == now ? std::string() : changed_data(content, was, now, files, directory);
   try {
     run.check(recorded, current, checkpoint.folder(), static_cast<std::int64_t>(checkpoint.step()));
   } catch (const Error& error) {
-    const auto changed = changed_files(recorded_as(content, directory), files);
     if (changed.empty()) throw;
-    throw Error(error.code(), fmt::format("{}. {}", error.what(), changed));
+    throw Error(error.code(), fmt::format("{}. Its data differ too: {}", error.what(), changed));
   }
+  MILLRACE_CHECK(changed.empty(), ExitCode::checkpoint, component,
+                 "{} belongs to another run: {}. Use the old data, or another run.directory", checkpoint.folder(), changed);
 }
 
 std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content, const std::string& directory) {

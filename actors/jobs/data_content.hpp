@@ -37,7 +37,8 @@ void record_content(const DataContent& content, const std::string& directory, in
                                            const std::function<void(const DataContent&)>& check = {});
 
 /// Refuses to resume from `checkpoint` with other identity keys; the content of the data is not compared. Errors:
-/// Error(checkpoint); if the files of the data are others than those that `directory` has a record of, it names some of them.
+/// Error(checkpoint); if names or sizes of the data's files are others than those that `directory` has a record of, it names some of the
+/// files and says how they differ.
 void check_identity(const RunIdentity& run, const runtime::CheckpointReader& checkpoint, IdentityKeys current,
                     const std::vector<runtime::DataFile>& files, const std::string& directory);
 
@@ -47,6 +48,8 @@ void check_identity(const RunIdentity& run, const runtime::CheckpointReader& che
 [[nodiscard]] std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content,
                                         const std::string& directory);
 
+/// The identity key of DataSource::fingerprint(): names, sizes and token counts.
+inline constexpr const char* data_key = "data";
 /// The identity key of DataContent::hash().
 inline constexpr const char* data_content_key = "data.content";
 

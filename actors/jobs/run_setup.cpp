@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 
+#include "actors/jobs/data_content.hpp"
 #include "actors/jobs/run_tokenizer.hpp"
 #include "actors/rank/initial_state.hpp"
 #include "actors/setup/token_compression.hpp"
@@ -37,7 +38,7 @@ CoordinatorSetup coordinator_setup(const runtime::TrainConfig& train, const Pipe
 IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DataSource& batches, std::int64_t threads,
                           const runtime::TokenCompression* compression) {
   keys["train.threads"] = std::to_string(threads);
-  keys["data"] = batches.fingerprint();
+  keys[data_key] = batches.fingerprint();
   keys["train.accumulators"] = std::to_string(plan.parts());  // two directions always have separate sums of their own
   if (plan.has_experts()) keys["train.expert_accumulators"] = std::to_string(plan.expert_parts());
   if (compression != nullptr) keys["data.token_compression"] = compression_hash(*compression);
@@ -45,7 +46,7 @@ IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const Dat
 }
 
 bool held_nothing_out(const IdentityKeys& identity) {
-  const auto data = identity.find("data");
+  const auto data = identity.find(data_key);
   return data != identity.end() && data->second.ends_with("-0");  // the fingerprint's last number is the number of held-out tokens
 }
 

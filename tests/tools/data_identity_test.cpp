@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "cluster/topology.hpp"
 #include "kernels/base/check.hpp"
@@ -81,7 +82,7 @@ TEST_F(DataIdentity, AChangedByteIsAnotherRun) {
   flip(changed);
   flip(folder_ / "text/7.txt");
   const Words parts{"step-00000004 belongs to another run: " + changed + ": its content has the hash ", ", expected ",
-                    "and 1 more files differ"};
+                    "and 1 more file differs"};
   expect_failure(train(), ExitCode::checkpoint, parts);
   EXPECT_EQ(read_file(record(folder_ / "run")), known) << "what is expected must not become what was found";
   expect_failure(train(), ExitCode::checkpoint, parts);
@@ -105,10 +106,32 @@ TEST_F(DataIdentity, AChangedByteIsAnotherRun) {
 TEST_F(DataIdentity, AnAddedAndAMissingFileAreNamed) {
   ASSERT_EQ(train().code, 0);
   std::filesystem::rename(folder_ / "text/3.txt", folder_ / "text/new.txt");
-  const Words parts{"data was ", "the data have files that the run did not read: new.txt; the data lack files that the run read: 3.txt"};
+  const Words parts{
+      "belongs to another run: the data have files that the run did not read: new.txt; the data lack files that the run read: 3.txt"};
   expect_failure(train(), ExitCode::checkpoint, parts);
   std::filesystem::rename(folder_ / "text/new.txt", folder_ / "text/3.txt");
   EXPECT_EQ(train().code, 0);
+}
+
+TEST_F(DataIdentity, AFileThatGrewOrShrankIsNamedWithItsSizes) {
+  ASSERT_EQ(train().code, 0);
+  const auto grown = folder_ / "text/3.txt", shrunk = folder_ / "text/5.txt";
+  const auto size = std::filesystem::file_size(grown), other = std::filesystem::file_size(shrunk);
+  std::ofstream(grown, std::ios::app) << "the end";
+  std::filesystem::resize_file(shrunk, other - 2);
+  folder_.write("text/new.txt", "one more");
+  const auto changed = fmt::format(
+      "{} grew from {} to {} bytes, {} shrank from {} to {} bytes; the data have files that the run did not "
+      "read: new.txt",
+      grown, size, size + 7, shrunk, other, other - 2);
+  const auto refused = train();
+  expect_failure(refused, ExitCode::checkpoint,
+                 {"step-00000004 belongs to another run: " + changed + ". Use the old data, or another run.directory\n"});
+  // Beside another key that differs, both are said.
+  expect_failure(train({"train.seed=7"}), ExitCode::checkpoint, {"train.seed was ", "run.directory. Its data differ too: " + changed});
+  // Without the record of the files, that is said.
+  std::filesystem::remove_all(folder_ / "run/data");
+  expect_failure(train(), ExitCode::checkpoint, {"the data have other files, sizes or numbers of tokens (their hash was ", "no record"});
 }
 
 TEST_F(DataIdentity, AnUnchangedFileIsNotReadAgain) {
