@@ -51,6 +51,12 @@ std::string text_of(const std::vector<std::int32_t>& tokens) {
   return text;
 }
 
+/// Why nothing is evaluated: "held out is 1 file with 4 tokens, none of which …", or the reason alone why nothing is held out.
+std::string why_nothing_is_evaluated(const HeldOut& held_out) {
+  constexpr std::string_view nothing = "nothing: ";
+  return held_out.text.starts_with(nothing) ? held_out.text.substr(nothing.size()) : "held out is " + held_out.text;
+}
+
 /// Refuses a run that is to evaluate but cannot, or warns if the resumed run could not either. A run that would evaluate only at its end
 /// goes on without, with a warning, unless data.held_out = 0 says so.
 void check_evaluation(const Session& session, const RunSettings& settings, const RunBeginning& beginning, const HeldOut& held_out) {
@@ -59,15 +65,15 @@ void check_evaluation(const Session& session, const RunSettings& settings, const
   if (evaluate.every == 0) {
     if (session.leads() && !settings.data_source && !beginning.whole && settings.data.evaluates())
       cluster::log_warning(
-          "nothing is evaluated: held out is {}; name files with data.validation, or choose another data.held_out (0 says that nothing is "
+          "nothing is evaluated: {}; name files with data.validation, or choose another data.held_out (0 says that nothing is "
           "to be held out)",
-          held_out.text);
+          why_nothing_is_evaluated(held_out));
     return;
   }
   const auto message = fmt::format(
-      "evaluate.every = {}, but there is nothing to evaluate: held out is {}; expected another data.held_out, data.validation, or "
+      "evaluate.every = {}, but there is nothing to evaluate: {}; expected another data.held_out, data.validation, or "
       "evaluate.every = 0",
-      evaluate.every, held_out.text);
+      evaluate.every, why_nothing_is_evaluated(held_out));
   MILLRACE_CHECK(beginning.step > 0, ExitCode::config, "actors.training", "{}", message);
   if (session.leads()) cluster::log_warning("{}", message);
 }

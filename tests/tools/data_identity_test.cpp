@@ -213,16 +213,14 @@ TEST_F(DataIdentity, TheLastPartOfASingleFileIsHeldOut) {
 TEST_F(DataIdentity, ARunWithNothingToEvaluateIsRefused) {
   std::filesystem::remove_all(folder_ / "text");
   for (const char* name : {"a", "b"}) folder_.write(std::string("text/") + name, std::string(5000, *name));
-  expect_failure(
-      train({"evaluate.every=2"}), ExitCode::config,
-      {"evaluate.every = 2, but there is nothing to evaluate: held out is nothing: data.held_out = 10 takes every 10th file, but "
-       "there are only 2"});
+  expect_failure(train({"evaluate.every=2"}), ExitCode::config,
+                 {"evaluate.every = 2, but there is nothing to evaluate: data.held_out = 10 takes every 10th file, but "
+                  "there are only 2"});
   const auto run = train();
   EXPECT_EQ(run.code, 0) << run.err;
   expect_parts(run.out, {"held out  nothing: data.held_out = 10 takes every 10th file, but there are only 2\n"});
-  expect_parts(run.err,
-               {"warning: nothing is evaluated: held out is nothing: data.held_out = 10 takes every 10th file, but there are only 2; "
-                "name files with data.validation, or choose another data.held_out"});
+  expect_parts(run.err, {"warning: nothing is evaluated: data.held_out = 10 takes every 10th file, but there are only 2; "
+                         "name files with data.validation, or choose another data.held_out"});
   const auto meant = train({"data.held_out=0", "run.directory=" + folder_ / "meant"});
   EXPECT_EQ(meant.err.find("nothing is evaluated"), std::string::npos) << meant.err;
   // The held-out documents have a single token each, so there is no next token.
