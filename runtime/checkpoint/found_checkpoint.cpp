@@ -21,18 +21,26 @@ namespace {
 
 }  // namespace
 
+ListedCheckpoint listed_checkpoint(const std::string& folder) {
+  const auto name = file_name_of(folder);
+  const auto put_aside = step_put_aside(name);
+  ListedCheckpoint line{put_aside ? *put_aside : step_of(name).value_or(0), folder, 0, {}};
+  try {
+    const CheckpointReader reader(folder);
+    line.step = reader.step();
+    for (const auto& shard : reader.manifest().shards) line.bytes += shard.bytes;
+  } catch (const Error& error) {
+    line.problem = std::string(without_component(error.what()));
+  }
+  return line;
+}
+
 std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory) {
   std::vector<ListedCheckpoint> listed;
   const auto folder = checkpoints_folder(run_directory);
   for (const auto step : checkpoint_steps(folder)) {
-    ListedCheckpoint line{step, join_path(folder, checkpoint_name(step)), 0, {}};
-    try {
-      const CheckpointReader reader(line.folder);
-      for (const auto& shard : reader.manifest().shards) line.bytes += shard.bytes;
-    } catch (const Error& error) {
-      line.problem = std::string(without_component(error.what()));
-    }
-    listed.push_back(std::move(line));
+    listed.push_back(listed_checkpoint(join_path(folder, checkpoint_name(step))));
+    listed.back().step = step;
   }
   return listed;
 }

@@ -17,6 +17,8 @@ struct ListedCheckpoint {
   std::uint64_t bytes = 0;
   std::string problem;  // empty if the checkpoint is committed and its manifest and headers are complete
 };
+/// The line of a checkpoint's folder.
+[[nodiscard]] ListedCheckpoint listed_checkpoint(const std::string& folder);
 /// Lists the committed checkpoints of a run, oldest first, without reading their data.
 [[nodiscard]] std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory);
 

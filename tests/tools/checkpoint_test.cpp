@@ -95,6 +95,22 @@ TEST_F(CheckpointCommand, ListsWhatWasCommitted) {
   EXPECT_EQ(result.out.find("30"), std::string::npos) << result.out;
 }
 
+TEST_F(CheckpointCommand, ListsOneThatIsNamed) {
+  save(10);
+  save(20);
+  for (const std::string end : {"", "/"}) {
+    const auto one = run_millrace({"ckpt", "ls", checkpoint(10) + end});
+    EXPECT_EQ(one.code, 0) << one.err;
+    expect_parts(one.out, {"step       10", checkpoint(10) + "  complete"});
+    EXPECT_EQ(one.out.find("step       20"), std::string::npos) << one.out;
+  }
+  std::filesystem::remove(checkpoint(10) + "/" + runtime::commit_name);
+  const auto broken = run_millrace({"ckpt", "ls", checkpoint(10)});
+  EXPECT_EQ(broken.code, static_cast<int>(ExitCode::checkpoint)) << broken.out;
+  expect_parts(broken.out, {"step       10", "?", runtime::commit_name});
+  expect_failure(run_millrace({"ckpt", "export-hf", run_}), ExitCode::usage, {"export-hf with 1 path, expected a run directory"});
+}
+
 TEST_F(CheckpointCommand, HashIsTheNewestOnesOrTheNamedOnes) {
   save(10);
   save(20);

@@ -23,9 +23,12 @@ namespace {
 
 constexpr const char* checkpoint_component = "millrace ckpt";
 
-int list(const std::string& path) {
-  const auto listed = runtime::committed_checkpoints(path, checkpoint_component);
-  const auto damaged = runtime::put_aside(path);
+/// The checkpoints of a run directory, or the one that is named.
+int list(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const bool one = is_checkpoint(path);
+  const auto listed = one ? std::vector{runtime::listed_checkpoint(path)} : runtime::committed_checkpoints(path, checkpoint_component);
+  const auto damaged = one ? std::vector<runtime::PutAside>{} : runtime::put_aside(path);
   if (listed.empty() && damaged.empty()) fmt::print("no checkpoints\n");
   const auto print = [](std::uint64_t step, const std::string& size, const std::string& folder, const std::string& state) {
     fmt::print("step {:>8}  {:>10}  {}  {}\n", step, size, folder, runtime::without_folder(state, folder));
@@ -169,11 +172,11 @@ Command checkpoint_command() {
       .notes = "For a run directory, hash and export-hf take its newest checkpoint.",
       .parts = {
           {.name = "ls",
-           .words = "RUN_DIRECTORY",
+           .words = path,
            .summary = "List the checkpoints of a run directory by their steps, also those that were damaged and put aside. Ends with 6 if "
                       "there are some and none is usable.",
            .offer = offer_folders,
-           .run = [](const Arguments& given) { return list(single_path(given, "ls", "RUN_DIRECTORY")); }},
+           .run = [](const Arguments& given) { return list(single_path(given, "ls", "RUN_DIRECTORY or a checkpoint")); }},
           {.name = "verify",
            .words = path,
            .summary = "Read every byte of a checkpoint, or of all checkpoints of a run. Ends with 1 if one is damaged.",
