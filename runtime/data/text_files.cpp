@@ -99,6 +99,24 @@ SplitFiles split_held_out(std::vector<DataFile> files, std::int64_t every) {
   return split;
 }
 
+bool reads_as_text(std::span<const std::byte> bytes) {
+  constexpr std::size_t enough = 64, looked_at = 4096;
+  if (bytes.empty() || (bytes.size() < enough && bytes.size() % 2 == 0)) return false;
+  std::size_t follow = 0;  // bytes of the current character that are still to come
+  for (const std::byte each : bytes.first(std::min(bytes.size(), looked_at))) {
+    const auto byte = static_cast<unsigned char>(each);
+    const bool follows = byte >= 0x80 && byte < 0xc0;
+    if (follows != (follow > 0)) return false;
+    if (follows)
+      --follow;
+    else if (byte >= 0xc2 && byte < 0xf5)
+      follow = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+    else if (byte == 0x7f || byte > 0x7f || (byte < 0x20 && (byte < '\t' || byte > '\r')))
+      return false;
+  }
+  return follow == 0 || bytes.size() > looked_at;
+}
+
 std::string data_fingerprint(std::span<const DataFile> files) {
   std::string list;
   for (const DataFile& file : files) list += fmt::format("{}:{}:{}\n", file.name.size(), file.name, file.size);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -25,6 +26,10 @@ struct DataFile {
 /// result, and for a file that is listed twice; they name `key`, whose value the sources are, if it is given.
 [[nodiscard]] std::vector<DataFile> list_data_files(std::span<const std::string> sources, std::span<const std::string> suffixes = {},
                                                     std::string_view key = {});
+
+/// Whether bytes that should be 16-bit tokens without a header are text: UTF-8 without control characters at the beginning of the file, and
+/// enough of it, or an odd number of bytes, which no tokens have.
+[[nodiscard]] bool reads_as_text(std::span<const std::byte> bytes);
 
 /// Where a file lies, however its path was written. Two links to one file lie at two places. Errors: Error(data).
 [[nodiscard]] std::filesystem::path place_of(const std::filesystem::path& file);

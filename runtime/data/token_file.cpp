@@ -8,6 +8,7 @@
 
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
+#include "runtime/data/text_files.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -134,8 +135,13 @@ void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
 
 void TokenFile::open_nanogpt() {
   const std::size_t size = file_.bytes().size();
+  const bool text = reads_as_text(file_.bytes());
+  const auto advice = fmt::format("`millrace data tokenize` makes token files from text, and data.text={} reads its bytes", path_.string());
   MILLRACE_CHECK(size % 2 == 0, ExitCode::data, "data",
-                 "{}: {}, expected an even number (16-bit tokens without a header, as nanoGPT writes)", path_.string(), byte_count(size));
+                 "{}: {}, expected an even number (16-bit tokens without a header, as nanoGPT writes){}", path_.string(), byte_count(size),
+                 text ? "; it is a text: " + advice : "");
+  MILLRACE_CHECK(!text, ExitCode::data, "data", "{}: a text, not tokens; expected a .bin file of llm.c, nanoGPT or Megatron: {}",
+                 path_.string(), advice);
   count_ = static_cast<std::int64_t>(size / 2);
   tokens_ = file_.bytes().data();
 }

@@ -47,6 +47,43 @@ TEST(Data, LooksIntoAFolderOfText) {
   expect_parts(run_millrace({"data", "inspect", folder / "text"}).out, {"data      2 tokens in 1 file for training"});
 }
 
+TEST(Data, LooksIntoAFileOfText) {
+  const TemporaryFolder folder;
+  for (const std::size_t size : {99, 100}) {
+    const auto file = folder.write("a.txt", std::string(size, 'a'));
+    const auto seen = run_millrace({"data", "inspect", file});
+    EXPECT_EQ(seen.code, 0) << seen.err;
+    expect_parts(seen.out, {"format    text, whose bytes are the tokens", std::to_string(size + 1) + " tokens  " + file});
+    expect_failure(run_millrace({"data", "inspect", file, "--tokenizer", "byte"}), ExitCode::data, {file, "text", "data.text=" + file});
+    expect_failure(
+        run_millrace({"train", "configs/runs/tiny.toml", "data.text=", "data.tokens=" + file, "run.directory=", "sample.tokens=0"}),
+        ExitCode::data, {file, "text", "`millrace data tokenize` makes token files from text"});
+  }
+  expect_failure(run_millrace({"data", "inspect", "a", "b", "c"}), ExitCode::usage, {"inspect with 3 names"});
+}
+
+TEST(Data, LooksIntoAnInstalledRun) {
+  const auto seen = run_millrace({"data", "inspect", "tiny", "data.text=docs", "data.suffixes=.md"}),
+             named = run_millrace({"data", "inspect", "tiny"});
+  EXPECT_EQ(seen.code, 0) << seen.err;
+  EXPECT_EQ(named.err.find("tiny: cannot be read"), std::string::npos) << named.err;
+}
+
+TEST(Data, ATokenizerThatDoesNotFitIsNamed) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("a.bin", std::string("\1\0\2\0\0\2", 6));
+  expect_failure(run_millrace({"data", "inspect", file, "--tokenizer", "byte"}), ExitCode::data,
+                 {file + ": token 2 is 512, --tokenizer byte has 257 ids: expected the tokenizer that made the file"});
+}
+
+TEST(Data, AnEmptyTextMakesNoTokens) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("empty.txt", "");
+  expect_failure(
+      run_millrace({"data", "tokenize", file, "--tokenizer", "byte", "--out", folder / "out"}), ExitCode::data,
+      {file + ": 1 file without text, so there are no tokens to write to " + (folder / "out.bin") + ", " + (folder / "out.idx")});
+}
+
 TEST(Data, WhatWasMadeTrains) {
   const TemporaryFolder folder;
   std::string text;

@@ -1,6 +1,10 @@
 #include <algorithm>
 
+#include "configs/presets.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
+#include "runtime/data/mapped_file.hpp"
+#include "runtime/data/megatron_index.hpp"
 #include "runtime/data/run_files.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
@@ -40,19 +44,35 @@ bool has_token_files(const std::string& folder) {
   return std::ranges::any_of(files, [](const runtime::DataFile& file) { return file.path.extension() == ".bin"; });
 }
 
-/// A run description, a folder of token files or of text, or one token file.
+/// Whether a word names an installed run, such as quickstart, and nothing in this folder.
+bool is_installed_run(const std::string& word) {
+  if (word.find('/') != std::string::npos || runtime::kind_of(word) != runtime::PathKind::missing) return false;
+  const auto names = configs::preset_names(configs::find_configs_folder() / "runs");
+  return std::ranges::find(names, word) != names.end();
+}
+
+/// Whether a path is a file of text, not of tokens.
+bool is_text_file(const std::string& path) {
+  if (runtime::kind_of(path) != runtime::PathKind::file || !runtime::megatron_index_beside(path).empty()) return false;
+  return runtime::reads_as_text(runtime::MappedFile(path).bytes());
+}
+
+/// A run description, a folder of token files or of text, or one file of tokens or of text.
 int inspect(const Arguments& given) {
   const auto& words = given.positional();
   MILLRACE_CHECK(!words.empty(), ExitCode::usage, data_component,
-                 "inspect without a name, expected a token file, a folder of token files or of text, or RUN.toml");
-  const auto describes = [](const std::string& word) { return word.ends_with(".toml") || word.find('=') != std::string::npos; };
+                 "inspect without a name, expected a file or folder of tokens or text, or RUN.toml");
+  const auto describes = [](const std::string& word) {
+    return word.ends_with(".toml") || word.find('=') != std::string::npos || is_installed_run(word);
+  };
   if (std::ranges::any_of(words, describes)) {
     const auto run = load_run(words, false);
     print_warnings(run);
     return inspect_data(run.config.data, run.config.model.vocab_size);
   }
-  MILLRACE_CHECK(words.size() == 1, ExitCode::usage, data_component, "inspect with {} names, expected one token file or folder",
-                 words.size());
+  MILLRACE_CHECK(words.size() == 1, ExitCode::usage, data_component, "inspect with {}, expected one file or folder of tokens or text",
+                 counted(words.size(), "name"));
+  if (is_text_file(words.front()) && !given.given("tokenizer")) return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
   if (runtime::kind_of(words.front()) == runtime::PathKind::directory) {
     if (!has_token_files(words.front())) return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
     runtime::DataConfig data{.tokens = {words.front()}, .held_out = 0};

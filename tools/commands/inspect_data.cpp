@@ -34,6 +34,7 @@ int inspect_data(const runtime::DataConfig& data, std::int64_t vocabulary) {
     vocabulary = text ? std::int64_t{runtime::ByteTokenizer::vocabulary} : std::int64_t{std::numeric_limits<std::int32_t>::max()};
   const auto files = runtime::list_run_files(data);
   const auto opened = runtime::open_dataset(data, vocabulary);
+  if (text) fmt::print("format    text, whose bytes are the tokens; each file ends with one more\n");
   fmt::print("data      {} in {} for training\n", counted(opened.train_tokens(), "token"), counted(opened.train_files, "file"));
   std::vector<double> weights;
   for (const auto& source : files.sources) weights.push_back(source.weight);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "actors/telemetry/log_line.hpp"
+#include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
 #include "runtime/data/megatron_index.hpp"
 #include "runtime/data/token_file.hpp"
@@ -30,14 +31,29 @@ std::string printable(const std::string& text) {
   return shown;
 }
 
+/// A file whose ids the tokenizer has; without a tokenizer any file.
+runtime::TokenFile open_tokens(const std::string& path, const runtime::Tokenizer* tokenizer, const std::string& tokenizer_path) {
+  runtime::TokenFile file(path, std::numeric_limits<std::int32_t>::max());
+  constexpr std::int64_t at_once = 1 << 16;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t first = 0; tokenizer != nullptr && first < file.size(); first += at_once) {
+    ids.resize(static_cast<std::size_t>(std::min(at_once, file.size() - first)));
+    file.read(first, ids);
+    const auto found = std::ranges::find_if(ids, [&](std::int32_t id) { return id >= tokenizer->vocabulary(); });
+    MILLRACE_CHECK(found == ids.end(), ExitCode::data, "millrace data",
+                   "{}: token {} is {}, --tokenizer {} has {} ids: expected the tokenizer that made the file", path,
+                   first + (found - ids.begin()), *found, tokenizer_path, tokenizer->vocabulary());
+  }
+  return file;
+}
+
 }  // namespace
 
 int inspect_tokens(const std::string& path, const std::string& tokenizer_path, std::int64_t count) {
   std::unique_ptr<runtime::Tokenizer> tokenizer;
   if (!tokenizer_path.empty()) tokenizer = runtime::open_tokenizer(tokenizer_path);
   const bool prefix = runtime::kind_of(path) == runtime::PathKind::missing && !runtime::megatron_index_beside(path + ".bin").empty();
-  const runtime::TokenFile file(prefix ? path + ".bin" : path,
-                                tokenizer ? tokenizer->vocabulary() : std::int64_t{std::numeric_limits<std::int32_t>::max()});
+  const auto file = open_tokens(prefix ? path + ".bin" : path, tokenizer.get(), tokenizer_path);
   fmt::print("format     {}\n", runtime::to_string(file.format()));
   fmt::print("tokens     {}\n", file.size());
   if (const auto* index = file.index()) {

@@ -40,13 +40,16 @@ int tokenize_data(const TokenizeRequest& request) {
                             [&](const runtime::TokenizeProgress& progress) { bar.show(progress.bytes); });
     seconds = bar.seconds();
   }
+  MILLRACE_CHECK(writer.tokens() > 0, ExitCode::data, "millrace data", "{}: {} without text, so there are no tokens to write to {}",
+                 fmt::join(request.sources, ", "), counted(files.size(), "file"), fmt::join(writer.paths(), ", "));
   // A token file without its tokenizer is harmless, one beside another tokenizer is not.
   if (old.files != tokenizer_files.files) runtime::remove_tree(beside);
   writer.finish();
   if (old.files != tokenizer_files.files) runtime::write_tokenizer_folder(beside, tokenizer_files);
-  fmt::print("{}: {} tokens of {} bits in {}, from {} of {} files in {} ({:.1f} MB/s)\n", fmt::join(writer.paths(), ", "), writer.tokens(),
-             8 * writer.width(), counted(writer.documents(), "document"), runtime::bytes_text(total), files.size(),
-             runtime::duration_text(seconds), seconds > 0 ? static_cast<double>(total) / seconds / 1e6 : 0.0);
+  fmt::print("{}: {} of {} bits in {}, from {} in {} in {} ({:.1f} MB/s)\n", fmt::join(writer.paths(), ", "),
+             counted(writer.tokens(), "token"), 8 * writer.width(), counted(writer.documents(), "document"), runtime::bytes_text(total),
+             counted(files.size(), "file"), runtime::duration_text(seconds),
+             seconds > 0 ? static_cast<double>(total) / seconds / 1e6 : 0.0);
   fmt::print("ids are below {}: model.vocab_size = {} or more\n", tokenizer->vocabulary(), tokenizer->vocabulary());
   fmt::print("tokenizer  {} (hash {}), from which runs with this data copy it\n", beside, tokenizer_files.vocabulary_hash());
   if (request.options.end_of_document) fmt::print("documents end with token {}\n", *tokenizer->end_of_document());

@@ -79,6 +79,18 @@ TEST(TokenFile, FindsATokenInARange) {
   EXPECT_EQ(file.find(-1, 0, 5), 5);
 }
 
+TEST(TokenFile, TokensAreNotMistakenForText) {
+  const TemporaryFolder folder;
+  // Ids whose bytes are letters, but too few of them to tell; many with one that is no character; bytes that are no UTF-8.
+  std::vector<std::uint16_t> ids(40, 0x6161);
+  EXPECT_EQ(TokenFile(folder.write("few.bin", bytes_of(std::vector<std::uint16_t>(8, 0x6161))), 65536).size(), 8);
+  EXPECT_THROW(TokenFile(folder.write("text.bin", bytes_of(ids)), 65536), Error);
+  for (const std::uint16_t id : {0x0061, 0x6180, 0xc361, 0x7f61}) {
+    ids[20] = id;
+    EXPECT_EQ(TokenFile(folder.write("many.bin", bytes_of(ids)), 65536).size(), 40) << id;
+  }
+}
+
 struct HostileFile {
   const char* name;
   std::string bytes;
@@ -91,6 +103,8 @@ TEST(TokenFile, RefusesHostileFiles) {
       {"empty", "", "empty, expected tokens"},
       {"odd", "abc", "3 bytes, expected an even number"},
       {"one byte", "a", "1 byte, expected an even number"},
+      {"odd text", "A text\n", "expected an even number (16-bit tokens without a header, as nanoGPT writes); it is a text: `millrace data"},
+      {"text", "Once upon a time there was a na\xc3\xafve file, which was not of tokens!!\n", "a text, not tokens; expected a .bin file"},
       {"header cut off", header(20240520, 1, 3).substr(0, 1000), "expected llm.c's header"},
       {"magic alone", header(20240801, 7, 3).substr(0, 4), "expected llm.c's header"},
       {"wrong version", header(20240520, 7, 3) + three, "version 7, expected 1"},
