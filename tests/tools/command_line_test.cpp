@@ -39,6 +39,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Mistake{"command", {"inspekt", tiny}, ExitCode::usage, {"unknown command inspekt", "inspect"}},
         Mistake{"option", {"inspect", tiny, "--stagee", "1"}, ExitCode::usage, {"unknown option --stagee", "--stage"}},
+        Mistake{"option_before_the_command", {"--verison"}, ExitCode::usage, {"unknown option --verison, expected --version"}},
+        Mistake{"option_without_a_command", {"--log-level", "debug"}, ExitCode::usage, {"--log-level debug without a command"}},
+        Mistake{"log_level_before_the_command", {"--log-level", "debug", "inspekt"}, ExitCode::usage, {"unknown command inspekt"}},
+        Mistake{"log_level_without_value", {"--log-level"}, ExitCode::usage, {"--log-level without a value"}},
+        Mistake{"log_level_of_a_command", {"--log-level=debgu", "doctor"}, ExitCode::usage, {"--log-level debgu", "debug"}},
         Mistake{"option_without_value", {"inspect", tiny, "--stage"}, ExitCode::usage, {"--stage without a value"}},
         Mistake{"flag_with_value", {"plan", tiny, "--measure=3"}, ExitCode::usage, {"--measure=3, expected --measure alone"}},
         Mistake{"section_as_key", {"inspect", tiny, "train=3"}, ExitCode::config, {"unknown key train"}},

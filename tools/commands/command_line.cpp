@@ -126,9 +126,10 @@ std::string path_of(const CLI::App& app) {
 }
 
 /// Reports an option that `app` does not have.
-[[noreturn]] void refuse_option(const CLI::App& app, const std::string& word, std::vector<Option> known) {
+[[noreturn]] void refuse_option(const CLI::App& app, const std::string& word, const std::vector<Option>& known) {
   const auto name = word.substr(word.starts_with("--") ? 2 : 1, word.find('=') == std::string::npos ? word.npos : word.find('=') - 2);
   std::vector<std::string> names{"help"};
+  if (app.get_parent() == nullptr) names.emplace_back("version");
   for (const auto& option : known) names.push_back(option.name);
   const auto nearest = nearest_name(name, names);
   for (auto& each : names) each.insert(0, "--");
@@ -197,6 +198,28 @@ std::vector<std::string> with_empty_values(const std::vector<std::string>& words
   return result;
 }
 
+/// An option of every command may also stand before the command: it is moved behind the words that name this.
+std::vector<std::string> with_options_last(const std::vector<std::string>& words) {
+  std::vector<std::string> before;
+  auto word = words.begin();
+  for (const auto& options = common_options(); word != words.end();) {
+    const auto found = std::ranges::find_if(
+        options, [&](const Option& option) { return *word == "--" + option.name || word->starts_with("--" + option.name + "="); });
+    if (found == options.end()) break;
+    const bool takes_next = !found->value.empty() && word->find('=') == std::string::npos;
+    MILLRACE_CHECK(!takes_next || std::next(word) != words.end(), ExitCode::usage, "millrace", "{} without a value, expected one", *word);
+    const auto end = word + (takes_next ? 2 : 1);
+    before.insert(before.end(), word, end);
+    word = end;
+  }
+  MILLRACE_CHECK(before.empty() || word != words.end(), ExitCode::usage, "millrace", "{} without a command, expected one; see --help",
+                 fmt::join(before, " "));
+  std::vector<std::string> result(word, words.end());
+  if (!result.empty() && !result.front().starts_with("-"))  // --help and --version need none of them
+    result.insert(result.end(), before.begin(), before.end());
+  return result;
+}
+
 }  // namespace
 
 Invocation parse_command_line(const std::vector<Command>& commands, std::vector<std::string> words, const std::string& version) {
@@ -213,6 +236,7 @@ Invocation parse_command_line(const std::vector<Command>& commands, std::vector<
   if (words.empty()) {
     return {.code = ExitCode::usage, .text = root.help()};
   }
+  words = with_options_last(words);
   if (words.front() == "help") {  // `millrace help train` is `millrace train --help`
     words.erase(words.begin());
     words.emplace_back("--help");
