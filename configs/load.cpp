@@ -121,7 +121,9 @@ std::string place_of(const std::string& file, const toml::source_region& source)
 }
 
 [[noreturn]] void refuse_name(const std::string& name, const std::string& place) {
-  fail(ExitCode::config, load_component, "{}: unknown key {}{}", place, name, did_you_mean(name, key_names()));
+  const std::string meant = did_you_mean(name, key_names());
+  fail(ExitCode::config, load_component, "{}: unknown key {}{}", place, name,
+       meant.empty() ? "; `millrace config keys` prints every key" : meant);
 }
 
 void set(Settings& settings, const Key& key, const toml::node& node, Layer layer, const std::string& place) {
@@ -240,11 +242,18 @@ std::optional<Value> parse_toml_value(const Key& key, const std::string& text) {
   }
 }
 
+std::string without_blanks(std::string text) {
+  text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
+/// The parts between commas, without the blanks around them; empty ones are left out.
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    if (auto part = without_blanks(text.substr(begin, end - begin)); !part.empty()) parts.push_back(std::move(part));
     begin = end + 1;
   }
   return parts;
@@ -253,13 +262,7 @@ std::vector<std::string> split(const std::string& text) {
 /// The entries of "[a, b]", of which a shell has removed the quotes; nothing if there are still quotes or brackets within.
 std::optional<Value> list_without_quotes(const std::string& text) {
   if (text.size() < 2 || text.back() != ']' || text.find_first_of("\"'[]", 1) != text.size() - 1) return std::nullopt;
-  auto parts = split(text.substr(1, text.size() - 2));
-  for (auto& part : parts) {
-    part.erase(0, std::min(part.find_first_not_of(' '), part.size()));
-    part.erase(part.find_last_not_of(' ') + 1);
-    if (part.empty()) return std::nullopt;
-  }
-  return parts;
+  return split(text.substr(1, text.size() - 2));
 }
 
 /// Strings need no quotes and lists no brackets here, since shells remove quotes; a list that has lost them to a shell is accepted.

@@ -85,6 +85,10 @@ fs::path find_run(const std::string& run, const fs::path& runs) {
   const std::string name = run.ends_with(".toml") ? run.substr(0, run.size() - 5) : run;
   if (fs::path file = runs / (name + ".toml"); is_name && is_file(file)) return file;
   const auto names = preset_names(runs);
+  MILLRACE_CHECK(!is_name || !is_file(runs.parent_path() / "models" / (name + ".toml")), ExitCode::config, "configs.load",
+                 "{}: a preset of a model, not of a run, expected RUN.toml, or one of the runs in {}: {}; it goes behind the run, as "
+                 "model.preset={}",
+                 run, runs.string(), fmt::join(names, ", "), name);
   fail(ExitCode::config, "configs.load", "{}: no such file{}, expected one, or one of the runs in {}: {}{}", run,
        error && error != std::errc::no_such_file_or_directory ? " (" + error.message() + ")" : "", runs.string(), fmt::join(names, ", "),
        did_you_mean(fs::path(name).filename().string(), names));

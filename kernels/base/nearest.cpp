@@ -22,6 +22,18 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
+namespace {
+
+/// Whether a text is the initials of a name's words: lr of learning_rate.
+bool is_initials(std::string_view text, std::string_view name) {
+  std::string initials;
+  for (std::size_t i = 0; i < name.size(); ++i)
+    if (i == 0 || name[i - 1] == '_') initials += name[i];
+  return initials.size() > 1 && text == initials;
+}
+
+}  // namespace
+
 std::string nearest_name(std::string_view wrong, std::span<const std::string> names) {
   const std::size_t bound = std::max<std::size_t>(2, wrong.size() / 3);
   std::size_t best = bound + 1;
@@ -30,7 +42,8 @@ std::string nearest_name(std::string_view wrong, std::span<const std::string> na
     std::size_t distance = edit_distance(wrong, name);
     const std::string_view last_part = std::string_view(name).substr(name.rfind('.') + 1);
     // The right word in a wrong section, or without a section.
-    if (last_part == wrong.substr(wrong.rfind('.') + 1)) distance = std::min<std::size_t>(distance, 2);
+    const std::string_view wrong_part = wrong.substr(wrong.rfind('.') + 1);
+    if (last_part == wrong_part || is_initials(wrong_part, last_part)) distance = std::min<std::size_t>(distance, 2);
     if (distance < best) {
       best = distance;
       nearest = name;

@@ -117,6 +117,11 @@ TEST(Load, OverridesNeedNoQuotes) {
   EXPECT_TRUE(other.config.data.text.empty());
 }
 
+TEST(Load, BlanksBesideCommasAreNoPartOfAPath) {
+  EXPECT_EQ(load_text(small_run, {"data.text= one, two words ,three"}).config.data.text,
+            (std::vector<std::string>{"one", "two words", "three"}));
+}
+
 TEST(Load, DerivesHeads) {
   const LoadedRun run =
       load_text("data.text = 'x'\n[model]\nvocab_size = 300\nhidden_size = 48\nintermediate_size = 64\nlayers = 2\nheads = 6\n");

@@ -35,6 +35,9 @@ TEST(Nearest, FindsTheKeyThatWasMeant) {
                            {"pipeline.shedule", "pipeline.schedule"},
                            {"checkpoints.every", "checkpoint.every"},
                            {"devise", "device"},
+                           {"train.lr", "train.learning_rate"},
+                           {"lr", "train.learning_rate"},
+                           {"train.wd", "train.weight_decay"},
                            {"rematerialise.policy", "rematerialize.policy"}}) {
     EXPECT_EQ(nearest_name(slip.wrong, key_names()), slip.meant) << slip.wrong;
   }
