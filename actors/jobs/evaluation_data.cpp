@@ -141,6 +141,9 @@ EvaluationData::EvaluationData(const runtime::DataConfig& config, const runtime:
   if (whole > 0) extent_ += fmt::format("{}{}", extent_.empty() ? "" : "; ", counted(whole, "file"));
   if (text && !bytes) streams.push_back(std::move(tokenized));
   stream_ = runtime::join(std::move(streams));
+  MILLRACE_CHECK(stream_->size() >= 2, ExitCode::data, evaluation_data_component,
+                 "{}{}: {}, expected 2 or more: the loss is that of a token after another", files_.front().path.string(),
+                 files_.size() > 1 ? fmt::format(" and {} more", files_.size() - 1) : "", counted(stream_->size(), "token"));
   source_ = std::make_unique<runtime::EvaluationSource>(*stream_, shape);
 }
 

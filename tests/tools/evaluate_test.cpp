@@ -284,7 +284,11 @@ TEST(Eval, SaysWhatIsWrong) {
           {"data.held_out=0 holds nothing out, so there is nothing to evaluate: name files with data.validation=FILES, or with "
            "data.text=FILES to evaluate on all of them"});
   refused({"--model", run.directory(), "data.text=/no/such/text"}, ExitCode::data, {"/no/such/text"});
-  refused({"--model", run.directory(), "--sequence", "0"}, ExitCode::config, {"train.sequence = 0"});
+  refused({"--model", run.directory(), "--sequence", "0"}, ExitCode::usage, {"--sequence 0, expected a whole number from 1 to "});
+  refused({"--model", run.directory(), "--batch", "0"}, ExitCode::usage, {"--batch 0, expected a whole number from 1 to "});
+  const auto empty = folder.write("empty.txt", "");
+  refused({"--model", run.directory(), "data.text=" + empty}, ExitCode::data,
+          {"[data] " + empty + ": 0 tokens, expected 2 or more: the loss"});
   refused({"--model", run.directory(), "--jsno"}, ExitCode::usage, {"expected --json"});
   refused({"--model", "tests/golden/hf_gpt2", "--sequence", "65", "data.tokens=" + beyond}, ExitCode::data, {"300"});
 }

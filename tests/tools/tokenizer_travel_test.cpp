@@ -141,6 +141,21 @@ TEST_F(TokenizerTravel, OneOfAnUnknownKindIsExportedAsItIs) {
   EXPECT_FALSE(fs::exists(folder_ / "hf/tokenizer_config.json"));
 }
 
+TEST_F(TokenizerTravel, AnEvaluationWarnsOfTokensOfAnother) {
+  ASSERT_EQ(train({}).code, 0);
+  const auto evaluate = [&](const std::string& tokens) {
+    return run_millrace({"eval", "--model", folder_ / "run", "data.tokens=" + tokens, "--microbatches", "1", "--threads", "1"});
+  };
+  const auto same = evaluate(folder_ / "tokens");
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(same.err.find("warning"), std::string::npos) << same.err;
+  ASSERT_EQ(run_millrace({"data", "tokenize", "--tokenizer", "byte", "--out", folder_ / "bytes", folder_ / "in.txt"}).code, 0);
+  const auto other = evaluate(folder_ / "bytes");
+  EXPECT_EQ(other.code, 0) << other.err;
+  expect_parts(other.err, {"warning: data.tokens was made by " + (folder_ / "bytes.tokenizer"), "the model's own tokenizer is ",
+                           "the same ids mean other texts"});
+}
+
 TEST_F(TokenizerTravel, TokenFilesWithoutATokenizer) {
   fs::remove_all(folder_ / "tokens.tokenizer");
   ASSERT_EQ(train({}).code, 0);

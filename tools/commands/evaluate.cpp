@@ -16,6 +16,7 @@
 #include "actors/jobs/evaluation_data.hpp"
 #include "actors/jobs/run_setup.hpp"
 #include "actors/telemetry/long_evaluation.hpp"
+#include "configs/schema.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
 #include "kernels/base/nearest.hpp"
@@ -95,7 +96,11 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
   request.overrides.insert(request.overrides.end(), words.begin(), words.end());
   for (const auto& [option, key] :
        {std::pair{"sequence", "train.sequence"}, {"batch", "train.batch"}, {"microbatches", "evaluate.batches"}})
-    if (arguments.given(option)) request.overrides.push_back(fmt::format("{}={}", key, arguments.text(option)));
+    if (arguments.given(option)) {
+      const auto* known = configs::find_key(key);
+      const auto number = arguments.integer(option, static_cast<long>(known->least), static_cast<long>(known->most));
+      request.overrides.push_back(fmt::format("{}={}", key, number));
+    }
   auto config = configs::load(request).config;
   if (!given) {
     const auto data = configuration_of_run(model).data;
@@ -144,6 +149,7 @@ EvaluationRequest evaluation_request(const Arguments& arguments, const actors::S
   MILLRACE_CHECK(text || !arguments.given("tokenizer"), ExitCode::usage, evaluate_component,
                  "--tokenizer with data.tokens, expected data.text");
   if (text) request.tokens = find_tokenizer(request.model, arguments, evaluate_component);
+  if (!text) request.tokens.warning = doubt_of_token_files(request.model, config.data);
   runtime::BatchShape shape;
   shape.rows = config.train.batch;
   shape.sequence = config.train.sequence;

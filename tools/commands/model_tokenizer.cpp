@@ -73,4 +73,21 @@ NamedTokenizer find_tokenizer(const TrainedModel& model, const Arguments& argume
   return found;
 }
 
+std::string doubt_of_token_files(const TrainedModel& model, const runtime::DataConfig& data) {
+  const auto own = files_of(model);
+  const char* key = data.validation.empty() ? "data.tokens" : "data.validation";  // which is then all that is read
+  runtime::TokenizerFiles beside;
+  try {
+    beside = actors::find_run_tokenizer({.suffixes = data.suffixes, .tokens = data.validation.empty() ? data.tokens : data.validation}, "")
+                 .files;
+  } catch (const Error&) {
+    return "";  // files that cannot be read are refused where they are opened
+  }
+  if (own.empty() || beside.empty() || own.vocabulary_hash() == beside.vocabulary_hash()) return "";
+  return fmt::format(
+      "{} was made by {} (hash {}), the model's own tokenizer is {} (hash {}): the same ids mean other texts, so that the loss "
+      "says nothing",
+      key, beside.source, beside.vocabulary_hash(), own.source, own.vocabulary_hash());
+}
+
 }  // namespace millrace::tools

@@ -26,4 +26,8 @@ struct NamedTokenizer {
 /// The tokenizer of a checkpoint's run, as find_tokenizer() looks for it; nothing if it is not known, or if there is no run.
 [[nodiscard]] runtime::TokenizerFiles tokenizer_of_run(const TrainedModel& model);
 
+/// A warning if another tokenizer than the model's lies beside the token files of `data`; empty if it is the same, or if one of them is not
+/// known.
+[[nodiscard]] std::string doubt_of_token_files(const TrainedModel& model, const runtime::DataConfig& data);
+
 }  // namespace millrace::tools
