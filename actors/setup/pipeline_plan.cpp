@@ -234,8 +234,9 @@ void check_groups(const PipelinePlan& plan, const runtime::TrainConfig& train) {
   for (std::size_t group = 0; group < plan.groups.size(); ++group) {
     const auto belongs = [&](const auto& spec) { return plan.groups.group_of(spec.name) == group; };
     MILLRACE_CHECK(std::ranges::any_of(plan.parameters, belongs), ExitCode::config, "actors.plan",
-                   "train.groups has \"{}\", which finds no parameter{}, expected parts of names such as {}", train.groups[group],
-                   group > 0 ? " that an earlier group does not have" : "", plan.parameters.front().name);
+                   "train.groups has \"{}\", which finds no parameter{}, expected parts of names with / for their dots, such as {}",
+                   train.groups[group], group > 0 ? " that an earlier group does not have" : "",
+                   runtime::parameter_path(plan.parameters.front().name));
   }
 }
 
@@ -405,8 +406,10 @@ PipelinePlan make_plan(const PlanRequest& request, const runtime::Schedule& sche
   check_groups(plan, train);
   plan.trainable = runtime::NamePatterns("train.trainable", train.trainable);
   MILLRACE_CHECK(std::ranges::any_of(plan.parameters, [&](const auto& spec) { return plan.is_trained(spec); }), ExitCode::config,
-                 "actors.plan", "train.trainable = [\"{}\"] finds no parameter that can be trained, expected parts of names such as {}",
-                 fmt::join(train.trainable, "\", \""), plan.parameters.front().name);
+                 "actors.plan",
+                 "train.trainable = [\"{}\"] finds no parameter that can be trained, expected parts of names with / for "
+                 "their dots, such as {}",
+                 fmt::join(train.trainable, "\", \""), runtime::parameter_path(plan.parameters.front().name));
   plan.matrices = runtime::MatrixRule(train, plan.model.numerics == "maxtext");
   check_division(plan);
   MILLRACE_CHECK(

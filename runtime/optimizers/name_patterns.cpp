@@ -22,6 +22,12 @@ const char* words_for(std::regex_constants::error_type error) {
 
 }  // namespace
 
+std::string parameter_path(std::string_view name) {
+  std::string path(name);
+  std::ranges::replace(path, '.', '/');
+  return path;
+}
+
 NamePatterns::NamePatterns(const char* key, std::span<const std::string> expressions) {
   for (const std::string& expression : expressions) {
     try {
@@ -34,8 +40,7 @@ NamePatterns::NamePatterns(const char* key, std::span<const std::string> express
 }
 
 bool NamePatterns::match(std::string_view name) const {
-  std::string path(name);
-  std::ranges::replace(path, '.', '/');
+  const std::string path = parameter_path(name);
   return std::ranges::any_of(expressions_, [&](const std::regex& expression) { return std::regex_search(path, expression); });
 }
 

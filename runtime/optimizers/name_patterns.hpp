@@ -8,6 +8,9 @@
 
 namespace millrace::runtime {
 
+/// A parameter's name with "/" in place of ".", which patterns are searched in.
+[[nodiscard]] std::string parameter_path(std::string_view name);
+
 /// Regular expressions that select parameters by name, as a key of [train] lists them. They are searched in the parameter's path, which is
 /// its name with "/" in place of ".": "params/decoder/layers_0/mlp/wi_0/kernel".
 class NamePatterns {

@@ -83,11 +83,13 @@ TEST(PipelinePlan, RefusesRecipesThatDoNotFitTheModel) {
   expect_error([&] { (void)make_plan(accumulated); }, ExitCode::config, {"does not divide train.microbatches = 4"});
   auto frozen = request("1f1b", 2, 4, false);
   frozen.train.trainable = {"no_such_part"};
-  expect_error([&] { (void)make_plan(frozen); }, ExitCode::config, {"train.trainable", "no_such_part", "finds no parameter"});
+  expect_error([&] { (void)make_plan(frozen); }, ExitCode::config,
+               {"train.trainable", "no_such_part", "finds no parameter", "with / for their dots, such as model/embed_tokens/weight"});
   auto grouped = request("1f1b", 2, 4, false);
   grouped.train.groups = {"norm", "input_layernorm"};
   expect_error([&] { (void)make_plan(grouped); }, ExitCode::config,
-               {"train.groups has \"input_layernorm\"", "finds no parameter that an earlier group does not have"});
+               {"train.groups has \"input_layernorm\"", "finds no parameter that an earlier group does not have",
+                "such as model/embed_tokens/weight"});
 }
 
 TEST(PipelinePlan, TiedTableIsExchangedBetweenTwoRanks) {
