@@ -58,5 +58,14 @@ TEST(ConfigKeys, OneKeyByName) {
   expect_parts(result.out, {"train.batch\n", "an integer from 1", "rows", "identity", "MILLRACE_TRAIN_BATCH"});
 }
 
+TEST(ConfigKeys, AllOfASection) {
+  const auto section = run_millrace({"config", "keys", "train"});
+  ASSERT_EQ(section.code, 0) << section.err;
+  expect_parts(section.out, {"train.batch\n", "train.learning_rate\n", "MILLRACE_TRAIN_STEPS"});
+  EXPECT_EQ(section.out.find("\nmodel."), std::string::npos) << section.out;
+  EXPECT_EQ(run_millrace({"config", "keys", "train."}).out, section.out);
+  EXPECT_EQ(run_millrace({"config", "keys", "trian"}).code, static_cast<int>(ExitCode::config));
+}
+
 }  // namespace
 }  // namespace millrace::tests

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "configs/schema.hpp"
 #include "configs/show.hpp"
 #include "kernels/base/check.hpp"
@@ -27,20 +30,28 @@ std::string sections() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+/// The keys that a word names: one, or all of a section, which may end in its dot.
+std::vector<const configs::Key*> keys_named(const std::string& word) {
+  if (const auto* key = configs::find_key(word)) return {key};
+  const std::string section = word.ends_with(".") ? word : word + ".";
+  std::vector<const configs::Key*> found;
+  for (const configs::Key& key : configs::schema())
+    if (key.name.starts_with(section)) found.push_back(&key);
+  if (!found.empty()) return found;
+  const std::string meant = did_you_mean(word, configs::key_names());
+  fail(ExitCode::config, config_component, "unknown key {}{}", word,
+       meant.empty() ? "; sections are " + sections() + ", and `millrace config keys` prints every key" : meant);
+}
+
 int keys(const Arguments& arguments) {
   const auto& words = arguments.positional();
-  for (const auto& word : words) {
-    const std::string meant = did_you_mean(word, configs::key_names());
-    MILLRACE_CHECK(configs::find_key(word) != nullptr, ExitCode::config, config_component, "unknown key {}{}", word,
-                   meant.empty() ? "; sections are " + sections() + ", and `millrace config keys` prints every key" : meant);
-  }
+  std::vector<const configs::Key*> named;
+  for (const auto& word : words) std::ranges::copy(keys_named(word), std::back_inserter(named));
   if (words.empty()) fmt::print("{}", arguments.given("markdown") ? configs::key_reference() : configs::help_text());
-  for (const auto& word : words) {
-    const configs::Key& key = *configs::find_key(word);
-    fmt::print("{}\n    {}; default {}; {}; {}\n    {}\n", key.name, configs::expected_text(key),
-               configs::to_text(key.fetch(configs::RunConfig{})), key.mark == configs::Mark::identity ? "identity" : "layout",
-               configs::environment_name(key), key.doc);
-  }
+  for (const configs::Key* key : named)
+    fmt::print("{}\n    {}; default {}; {}; {}\n    {}\n", key->name, configs::expected_text(*key),
+               configs::to_text(key->fetch(configs::RunConfig{})), key->mark == configs::Mark::identity ? "identity" : "layout",
+               configs::environment_name(*key), key->doc);
   return 0;
 }
 
@@ -56,8 +67,8 @@ Command config_command() {
                      .offer = offer_run,
                      .run = show},
                     {.name = "keys",
-                     .words = "[KEY …]",
-                     .summary = "Print what a key means: type, range, default, environment variable.",
+                     .words = "[KEY|SECTION …]",
+                     .summary = "Print what a key, or each key of a section, means: type, range, default, environment variable.",
                      .options = {{.name = "markdown", .help = "Print the page docs/keys.md."}},
                      .offer = offer_keys,
                      .run = keys}}};
