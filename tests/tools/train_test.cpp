@@ -45,6 +45,23 @@ TEST_F(Train, ARunCanBeCheckedHashedExportedAndTrainedOn) {
   EXPECT_EQ(on.code, 0) << on.err;
 }
 
+TEST_F(Train, ARunIsKnownWhereAModelOrACheckpointIsExpected) {
+  ASSERT_EQ(train().code, 0);
+  const auto run = folder_ / "run", checkpoint = run + "/checkpoints/step-00000004";
+  for (const auto& path : {run, checkpoint})
+    for (const Words& words : {Words{"convert", path, folder_ / "out"}, Words{"parity", path}})
+      expect_failure(run_millrace(words), ExitCode::model,
+                     {path + ": a ", " of millrace, expected the folder of a model", "`millrace ckpt export-hf " + path + " OUT`"});
+  expect_failure(train({"model.preset=", "model.from=" + run, "run.directory=" + folder_ / "second"}), ExitCode::model,
+                 {"model.from = " + run + ": a run of millrace", "train.start_from=" + run, "ckpt export-hf"});
+  const auto script = folder_.write("script", "where\nquit\n");
+  const auto debugged = run_millrace({"debug", "configs/runs/tiny.toml", "data.text=" + folder_ / "text", "train.steps=6",
+                                      "train.warmup_steps=1", "train.schedule_steps=4", "train.sequence=32", "pipeline.ranks=2",
+                                      "train.threads=1", "--checkpoint", run, "--script", script});
+  EXPECT_EQ(debugged.code, 0) << debugged.err;
+  expect_parts(debugged.out, {"step 5"});
+}
+
 TEST_F(Train, TheStateDoesNotDependOnTheSchedule) {
   ASSERT_EQ(train().code, 0);
   ASSERT_EQ(train({"run.directory=" + folder_ / "other", "pipeline.schedule=zb-h1", "pipeline.ranks=3"}).code, 0);

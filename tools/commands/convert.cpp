@@ -8,6 +8,7 @@
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/found_checkpoint.hpp"
 
 namespace millrace::tools {
 
@@ -34,6 +35,7 @@ int convert(const Arguments& parsed) {
   const std::string dtype_name = parsed.text("dtype");
   want_nothing_at(to, folder, convert_component);
 
+  want_no_run(from, convert_component);
   const auto config = layers::read_config_file(from);
   print_warnings(config.warnings);
   const auto weights = layers::open_weights(from, config.model);

@@ -11,6 +11,7 @@
 #include "cluster/host/affinity.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
+#include "runtime/checkpoint/found_checkpoint.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/run_settings.hpp"
 
@@ -34,7 +35,7 @@ int debug(const Arguments& parsed) {
   print_warnings(run);
   const auto settings = settings_of(run, build_id());
   std::optional<runtime::CheckpointReader> checkpoint;
-  if (parsed.given("checkpoint")) checkpoint.emplace(parsed.text("checkpoint"));
+  if (parsed.given("checkpoint")) checkpoint.emplace(runtime::open_checkpoint(parsed.text("checkpoint"), debug_component));
   const actors::SteppedRun stepped(settings, std::move(checkpoint));
   const auto& plan = stepped.plan();
   MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, debug_component,
@@ -63,8 +64,9 @@ Command debug_command() {
                        .help = "Read commands from a file, one per line; an error ends the session. Default: standard input.",
                        .offer = offer_files},
                       {.name = "checkpoint",
-                       .value = "FOLDER",
-                       .help = "Begin with this checkpoint's weights and step. Default: the run's own beginning.",
+                       .value = "DIR",
+                       .help = "Begin with the weights and the step of this checkpoint, or of a run directory's newest one. Default: the "
+                               "run's own beginning.",
                        .offer = offer_folders}},
           .offer = offer_run,
           .run = debug};

@@ -13,4 +13,7 @@ using runtime::open_checkpoint;
 /// the component `component`.
 [[nodiscard]] layers::ModelConfig model_of(const runtime::CheckpointReader& checkpoint, const char* component);
 
+/// Refuses a run directory or a checkpoint of millrace where a model's folder is expected, and says how one is made of it.
+void want_no_run(const std::string& path, const char* component);
+
 }  // namespace millrace::tools

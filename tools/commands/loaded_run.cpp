@@ -11,6 +11,7 @@
 #include "runtime/data/run_files.hpp"
 #include "runtime/io/file_system.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/found_checkpoint.hpp"
 
 namespace millrace::tools {
 namespace {
@@ -38,6 +39,11 @@ bool began_without_validation(const std::string& directory) {
 }  // namespace
 
 configs::ModelFile read_model_file(const std::string& path) {
+  const bool run = is_run_directory(path) || is_checkpoint(path);
+  MILLRACE_CHECK(!run, ExitCode::model, "millrace",
+                 "model.from = {}: a run of millrace, expected the folder of a model; train.start_from={} begins with its weights, and "
+                 "`millrace ckpt export-hf {} OUT` makes a folder of them",
+                 path, path, path);
   auto file = layers::read_config_file(path);
   return {std::move(file.model), file.losses, std::move(file.warnings)};
 }

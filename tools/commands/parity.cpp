@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "kernels/base/count.hpp"
 #include "kernels/base/device.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/found_checkpoint.hpp"
 
 namespace millrace::tools {
 
@@ -14,8 +16,10 @@ int parity(const Arguments& parsed) {
   actors::ParitySettings settings;
   session.prepare_together([&] {
     MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, "millrace parity",
-                   "{} folders given, expected one with config.json, model.safetensors, golden.safetensors", parsed.positional().size());
+                   "{} given, expected one with config.json, model.safetensors, golden.safetensors",
+                   counted(parsed.positional().size(), "folder"));
     settings.folder = parsed.positional().front();
+    want_no_run(settings.folder, "millrace parity");
     settings.dtype = parsed.text("dtype");
     settings.device = parsed.text("device");
     static_cast<void>(kernels::parse_device(settings.device));
