@@ -49,9 +49,10 @@ Launch launch_from_environment() {
 Topology::Topology(int ranks, int processes, int process) : ranks_(ranks), processes_(processes), process_(process) {
   MILLRACE_CHECK(ranks >= 1, ExitCode::usage, "cluster.topology", "{} ranks, expected 1 or more", ranks);
   MILLRACE_CHECK(processes >= 1 && ranks % processes == 0, ExitCode::usage, "cluster.topology",
-                 "{} for {} (pipeline.ranks x mesh.data): the number of processes must divide the number of ranks; start "
-                 "it with mpirun -np one of {}",
-                 counted(processes, "process"), counted(ranks, "rank"), divisors_text(ranks));
+                 "{} for {} (pipeline.ranks x mesh.data): the number of processes must divide the number of ranks; start it with mpirun "
+                 "-np {}{}, or give it ranks for the processes: pipeline.ranks={} or mesh.data={} (--ranks {} of a command that has it)",
+                 counted(processes, "process"), counted(ranks, "rank"), ranks > 1 ? "one of " : "", divisors_text(ranks), processes,
+                 processes, processes);
   MILLRACE_CHECK(process >= 0 && process < processes, ExitCode::internal, "cluster.topology", "process {} of {}", process, processes);
 }
 

@@ -126,8 +126,9 @@ TEST_F(BadInput, TokensThatAreNone) {
 }
 
 TEST_F(BadInput, ProcessesThatDoNotDivideTheRanks) {
-  expect_failure(run_millrace({"train", "configs/runs/tiny.toml", "run.directory=", "pipeline.ranks=3"}, on_processes(2)), ExitCode::usage,
-                 {"2 processes for 3 ranks", "mpirun -np one of 1, 3"});
+  expect_failure(
+      run_millrace({"train", "configs/runs/tiny.toml", "run.directory=", "pipeline.ranks=3"}, on_processes(2)), ExitCode::usage,
+      {"2 processes for 3 ranks", "mpirun -np one of 1, 3, or give it ranks for the processes: pipeline.ranks=2 or mesh.data=2"});
 }
 
 }  // namespace
