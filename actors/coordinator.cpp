@@ -29,6 +29,7 @@ Coordinator::Coordinator(CoordinatorSetup setup, CoordinatorPort& port)
     : setup_(std::move(setup)),
       port_(port),
       step_(setup_.first_step),
+      saved_step_(setup_.first_step),
       ramp_(setup_.train),
       rule_(setup_.train, setup_.learning_rate, setup_.updates_before),
       reports_(static_cast<std::size_t>(setup_.ranks)),
@@ -218,15 +219,15 @@ void Coordinator::save_and_go_on() {
 
 /// The ranks copy in order with their other work, so the next phase can be sent immediately after.
 void Coordinator::snapshot() {
-  const auto folder = port_.begin_checkpoint(step_);
-  if (!folder) return count_save(step_, "the attempt could not be started");
+  const auto attempt = port_.begin_checkpoint(step_);
+  if (!attempt.problem.empty()) return count_save(step_, attempt.problem);
   saving_ = true;
   save_error_.clear();
   staged_ = 0;
   shards_ = 0;
   shard_reports_.clear();
   copies_.clear();
-  port_.to_ranks(TakeSnapshot{step_, *folder, rule_.state()});
+  port_.to_ranks(TakeSnapshot{step_, attempt.folder, rule_.state()});
 }
 
 void Coordinator::handle(const SnapshotTaken& message) {
@@ -254,12 +255,17 @@ void Coordinator::handle(const ShardWritten& message) {
 /// Training continues if a checkpoint or two fail, but a run must not end successfully while its result is not on the disk.
 void Coordinator::count_save(std::int64_t step, const std::string& error) {
   failed_saves_ = error.empty() ? 0 : failed_saves_ + 1;
-  if (failed_saves_ >= 3) {
-    return fail_run(ExitCode::storage,
-                    fmt::format("the last three checkpoints could not be written, the newest that of step {}: {}", step, error));
+  if (error.empty()) {
+    saved_step_ = step;
+    return;
   }
-  if (!error.empty() && last_ && step == step_)
-    fail_run(ExitCode::storage, fmt::format("the checkpoint of step {}, the last, could not be written: {}", step, error));
+  const auto kept = saved_step_ > 0 ? fmt::format("The run can be resumed from its checkpoint of step {}", saved_step_)
+                                    : std::string("The run has no checkpoint: the same command begins anew");
+  if (failed_saves_ >= 3)
+    return fail_run(ExitCode::storage,
+                    fmt::format("the last three checkpoints could not be written, the newest that of step {}: {}. {}", step, error, kept));
+  if (last_ && step == step_)
+    fail_run(ExitCode::storage, fmt::format("the checkpoint of step {}, the last, could not be written: {}. {}", step, error, kept));
 }
 
 void Coordinator::committed(std::int64_t step, const std::string& error) {

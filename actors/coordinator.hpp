@@ -76,6 +76,12 @@ struct EvaluationRecord {
   bool in_nats = true;                          // the loss is nats per token: train.loss is cross_entropy
 };
 
+/// A checkpoint that is begun, or why it could not be.
+struct CheckpointAttempt {
+  std::string folder;
+  std::string problem;  // such as that there is no space; empty if there is a folder
+};
+
 /// The effects that the coordinator can have. The actor implements it; tests record the calls.
 class CoordinatorPort {
  public:
@@ -83,9 +89,8 @@ class CoordinatorPort {
   virtual void to_ranks(const ToRank& message) = 0;
   /// All ranks are ready; the argument is the planned memory of the largest rank.
   virtual void ready(std::uint64_t planned_bytes) = 0;
-  /// Returns a folder for the checkpoint of `step` (number of finished steps), or nothing if there is no space; the port prints a
-  /// warning with the reason.
-  virtual std::optional<std::string> begin_checkpoint(std::int64_t step) = 0;
+  /// Makes a folder for the checkpoint of `step` (number of finished steps). The port prints a problem as a warning.
+  virtual CheckpointAttempt begin_checkpoint(std::int64_t step) = 0;
   /// Commits what the ranks wrote, in the background; Coordinator::committed() follows.
   virtual void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) = 0;
   /// Removes what the ranks wrote, in the background; Coordinator::committed() follows, with `why`. No rank is writing any more.
@@ -158,7 +163,8 @@ class Coordinator {
   Phase phase_ = Phase::starting;
   int answers_ = 0;
   std::int64_t step_ = 0;
-  std::string bad_step_;  // what was not finite in the step that is being run again
+  std::int64_t saved_step_ = 0;  // that of the newest checkpoint of the run; 0 without any
+  std::string bad_step_;         // what was not finite in the step that is being run again
   bool stopping_ = false, last_ = false, save_due_ = false, abandoned_ = false;
   std::int64_t step_begin_ = 0;
   runtime::StepLoss loss_;

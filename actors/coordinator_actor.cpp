@@ -6,6 +6,7 @@
 
 #include "actors/save_messages.hpp"
 #include "kernels/base/system_refusal.hpp"
+#include "kernels/base/without_component.hpp"
 #include "runtime/units.hpp"
 
 namespace millrace::actors {
@@ -43,16 +44,17 @@ void CoordinatorActor::ready(std::uint64_t planned_bytes) {
   setup_.reporter->say(fmt::format("memory    planned: {} on the rank with the most", runtime::bytes_text(planned_bytes)));
 }
 
-std::optional<std::string> CoordinatorActor::begin_checkpoint(std::int64_t step) {
+CheckpointAttempt CoordinatorActor::begin_checkpoint(std::int64_t step) {
   try {
     auto folder = std::make_shared<std::promise<std::string>>();
     auto begun = folder->get_future();
     send(setup_.checkpoint, BeginCheckpoint{step, setup_.state_bytes, std::move(folder)});
     attempt_ = begun.get();  // waits on this actor's own thread
-    return attempt_;
+    return {attempt_, {}};
   } catch (const Error& error) {
-    setup_.reporter->checkpoint({step, error.what(), {}});
-    return std::nullopt;
+    const std::string problem(without_component(error.what()));
+    setup_.reporter->checkpoint({step, problem, {}});
+    return {{}, problem};
   }
 }
 

@@ -35,7 +35,7 @@ class CoordinatorActor : public MessageActor, private CoordinatorPort {
  private:
   void to_ranks(const ToRank& message) override;
   void ready(std::uint64_t planned_bytes) override;
-  std::optional<std::string> begin_checkpoint(std::int64_t step) override;
+  CheckpointAttempt begin_checkpoint(std::int64_t step) override;
   void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) override;
   void discard_checkpoint(std::int64_t step, const std::string& why) override;
   void step_done(const StepRecord& record) override { setup_.reporter->step(record); }

@@ -73,7 +73,7 @@ class ProfileActor : public MessageActor, private CoordinatorPort {
  private:
   void to_ranks(const ToRank& message) override { setup_.to_ranks(message); }
   void ready(std::uint64_t) override {}
-  std::optional<std::string> begin_checkpoint(std::int64_t) override { return std::nullopt; }
+  CheckpointAttempt begin_checkpoint(std::int64_t) override { return {{}, "checkpoints are not written here"}; }
   void commit_checkpoint(std::int64_t, std::vector<std::string>) override {}
   void discard_checkpoint(std::int64_t, const std::string&) override {}
   void step_done(const StepRecord& record) override {

@@ -129,7 +129,7 @@ class Stepper::SteppedCoordinatorPort final : public CoordinatorPort {
     for (auto& stepped : stepper_.stepped_ranks_) stepper_.post([target = stepped->control.get(), message] { target->receive(message); });
   }
   void ready(std::uint64_t) override {}
-  std::optional<std::string> begin_checkpoint(std::int64_t) override { return std::nullopt; }
+  CheckpointAttempt begin_checkpoint(std::int64_t) override { return {{}, "checkpoints are not written here"}; }
   void commit_checkpoint(std::int64_t, std::vector<std::string>) override {}
   void discard_checkpoint(std::int64_t, const std::string&) override {}
   void step_done(const StepRecord& record) override { stepper_.newest_ = record; }

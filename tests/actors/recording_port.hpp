@@ -17,9 +17,9 @@ class RecordingPort : public CoordinatorPort {
  public:
   void to_ranks(const ToRank& message) override { sent.push_back(message); }
   void ready(std::uint64_t bytes) override { planned_bytes = bytes; }
-  std::optional<std::string> begin_checkpoint(std::int64_t step) override {
-    if (no_room) return std::nullopt;
-    return "folder-" + std::to_string(step);
+  CheckpointAttempt begin_checkpoint(std::int64_t step) override {
+    if (no_room) return {{}, "no room"};
+    return {"folder-" + std::to_string(step), {}};
   }
   void commit_checkpoint(std::int64_t step, std::vector<std::string> reports) override { commits.emplace_back(step, reports.size()); }
   void discard_checkpoint(std::int64_t step, const std::string&) override { discards.push_back(step); }

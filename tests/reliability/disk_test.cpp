@@ -66,6 +66,7 @@ TEST_F(Disk, CheckpointsThatFailWarnAndTheThirdEndsTheRun) {
   EXPECT_EQ(struck.code, static_cast<int>(ExitCode::storage)) << struck.out;
   EXPECT_TRUE(has(struck.err, "warning: no checkpoint of step 3")) << struck.err;
   EXPECT_TRUE(has(struck.err, "last three checkpoints could not be written")) << struck.err;
+  EXPECT_TRUE(has(struck.err, "The run has no checkpoint: the same command begins anew\n")) << struck.err;
 }
 
 TEST_F(Disk, ASmallFileSystemFillsUp) {
@@ -78,6 +79,9 @@ TEST_F(Disk, ASmallFileSystemFillsUp) {
   EXPECT_EQ(run.code, static_cast<int>(ExitCode::storage)) << run.out << run.err;
   EXPECT_TRUE(has(run.out, "checkpoint of step 3 is committed")) << run.out << run.err;
   EXPECT_TRUE(has(run.err, "are free, expected 1.2 times a checkpoint of")) << run.err;
+  // The last line has the reason too, and says from where the run can be resumed.
+  const auto last = run.err.substr(run.err.rfind("could not be written: "));
+  EXPECT_TRUE(has(last, "are free, expected 1.2 times") && has(last, "The run can be resumed from its checkpoint of step ")) << run.err;
   EXPECT_EQ(listed.code, 0) << listed.out << listed.err;
 }
 
