@@ -33,7 +33,7 @@ def output_of(words):
 
 def make_plan(options, run, path):
     """Writes the plan's file; returns its layout, schedule and predicted gain."""
-    text = output_of([options.millrace, "plan", *run, "--measure", "--out", path])
+    text = output_of([options.millrace, "plan", *run, "--measure", "--out", path, "--overwrite"])
     kind, gain = re.search(r"^plan +(\S.*)$", text, re.M).group(1), float(re.search(r"^predicts .*?([0-9.]+) x the", text, re.M).group(1))
     layout = re.findall(r"^plan +(E.*?), rematerialize", text, re.M)
     return layout[0] if layout else kind, gain

@@ -94,7 +94,7 @@ TEST(Plan, PricesTransfersBetweenCopies) {
 TEST(Plan, PromisesNothingByImpossibleTimes) {
   const TemporaryFolder folder;
   const auto costs = folder.write("costs.csv", "embedding,0,0,0\nlayer,1,1,1,3.7\nhead,1,1,1\n");
-  const Words words{"--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml"};
+  const Words words{"--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml", "--overwrite"};
   const auto result = plan(words);
   ASSERT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"\ndoubt     " + costs + ": B of layer 0 takes 3.700 ms, I and W, which do the same work, 2.000 ms\n",
@@ -132,7 +132,7 @@ TEST(Plan, CountsExchangesAndWeavesWhereThatHidesThem) {
   const auto step = [&](const Words& more, const std::string& weave) {
     const auto result =
         plan(joined({"model.family=mixtral", "model.experts=4", "model.experts_per_token=2", "mesh.expert=2", "train.accumulators=2",
-                     "model.layers=4", "--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml"},
+                     "model.layers=4", "--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml", "--overwrite"},
                     more));
     EXPECT_EQ(result.code, 0) << result.err;
     expect_parts(result.out, {", weave " + weave + "\n"});
@@ -161,6 +161,16 @@ TEST(Plan, TakesTimesFromAFileAndWritesWhatItDecided) {
       read_file(folder / "plan.toml"),
       {"predicts 114 ms per step", "costs = [\"embedding,0,0,0,0\", \"layer 0-1,1,1,1,2\", \"layer 2-3,2,2,2,4\", \"head,2,2,2,4\"]\n",
        "[pipeline]\nranks = 4\nchunks = 1\nschedule = \"1f1b\"\nlayout = \"E t*2 | t | t | H\"\n", "policy = [\"none\"]"});
+}
+
+TEST(Plan, AnExistingPlanIsNotReplacedUnlessToldSo) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("plan.toml", "# measured for an hour\n");
+  expect_failure(plan({"--schedules", "1f1b", "--out", file}), ExitCode::usage, {file + " exists already; --overwrite replaces it"});
+  EXPECT_EQ(read_file(file), "# measured for an hour\n");
+  EXPECT_EQ(plan({"--schedules", "1f1b", "--out", file, "--overwrite"}).code, 0);
+  expect_parts(read_file(file), {"layout = "});
+  expect_failure(plan({"--overwrite"}), ExitCode::usage, {"--overwrite without --out"});
 }
 
 TEST(Plan, ARehearsalTakesThePlanAndItsCosts) {
@@ -199,8 +209,8 @@ TEST(Plan, ARehearsalExchangesRowsAndHidesThem) {
   };
   const auto found = [&](const std::string& weave, const std::string& launcher) {
     const Words weaves{"pipeline.weave=" + weave};
-    const auto planned =
-        plan(joined(joined(joined(model, weaves), link), {"--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml"}));
+    const auto planned = plan(joined(joined(joined(model, weaves), link),
+                                     {"--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml", "--overwrite"}));
     EXPECT_EQ(planned.code, 0) << planned.err;
     const Words words{"rehearse",
                       "configs/runs/tiny.toml",
@@ -286,7 +296,8 @@ TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
   const TemporaryFolder folder;
   const auto bytes = [&] { return number_in(read_file(folder / "plan.toml"), "fullest rank ([0-9]+) bytes"); };
   const auto within = [&](double limit) {
-    const auto result = plan({"--memory", std::to_string(static_cast<long>(limit)), "--schedules", "1f1b", "--out", folder / "plan.toml"});
+    const auto result =
+        plan({"--memory", std::to_string(static_cast<long>(limit)), "--schedules", "1f1b", "--out", folder / "plan.toml", "--overwrite"});
     EXPECT_EQ(result.code, 0) << result.err << result.out;
     EXPECT_LE(bytes(), limit);
     return result.out;

@@ -271,6 +271,10 @@ std::string plan_file(const Planning& planning, const actors::PlanResult& result
 int plan(const Arguments& parsed) {
   const auto scale = read_scale(parsed);
   const auto error = read_error(parsed);
+  const auto file = parsed.text("out");
+  MILLRACE_CHECK(file.empty() || parsed.given("overwrite") || runtime::kind_of(file) != runtime::PathKind::file, ExitCode::usage,
+                 plan_component, "{} exists already; --overwrite replaces it", file);
+  MILLRACE_CHECK(!file.empty() || !parsed.given("overwrite"), ExitCode::usage, plan_component, "--overwrite without --out, expected both");
   const auto planning = planning_of(parsed);
   print_head(planning);
   const auto result = actors::search_plans(planning.search);
@@ -280,7 +284,6 @@ int plan(const Arguments& parsed) {
   print_choice(planning, result);
   if (error && !scale && planning.believed()) print_band(*error, planning, result.runs.front().step);
   if (scale && planning.believed()) print_scale(*scale, planning.search.request, result.runs.front());
-  const auto file = parsed.text("out");
   if (file.empty()) return 0;
   runtime::write_text_file(file, plan_file(planning, result));
   fmt::print("wrote     {}: millrace train RUN.toml {}\n", file, file);
@@ -322,7 +325,8 @@ Command plan_command() {
       {.name = "out",
        .value = "FILE",
        .help = "Write a plan that train reads: `train RUN.toml FILE`, or pipeline.plan=FILE.",
-       .offer = offer_files}};
+       .offer = offer_files},
+      {.name = "overwrite", .help = "Replace an existing file."}};
   options.push_back(choices_option());
   const auto scale = scale_options();
   options.insert(options.end(), scale.begin(), scale.end());
