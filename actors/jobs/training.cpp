@@ -163,8 +163,8 @@ void initialize_all(Pipeline& pipeline, const RunBeginning& beginning, const Run
 bool is_finished(const RunSettings& settings, const RunBeginning& beginning, const HeldOut& held_out) {
   const std::int64_t steps = settings.train.steps;
   MILLRACE_CHECK(beginning.step <= steps, ExitCode::config, "actors.training",
-                 "train.steps = {}, but the run has made {} steps ({}); expected {} or more", steps, beginning.step, beginning.checkpoint,
-                 beginning.step);
+                 "train.steps = {}, but the run has made {} ({}); expected {} or more", steps, counted(beginning.step, "step"),
+                 beginning.checkpoint, beginning.step);
   return beginning.step == steps && (held_out.microbatches == 0 || beginning.evaluated);
 }
 

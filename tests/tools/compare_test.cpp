@@ -155,7 +155,7 @@ TEST_F(Compare, ExpertsAreComparedOneByOne) {
 }
 
 TEST_F(Compare, RefusesWhatIsNoRecording) {
-  expect_failure(run_millrace({"compare", run("base")}), ExitCode::usage, {"1 names, expected the directories of two runs"});
+  expect_failure(run_millrace({"compare", run("base")}), ExitCode::usage, {"1 name, expected the directories of two runs"});
   expect_failure(compare("base", "nowhere"), ExitCode::usage, {"nowhere: not a run directory"});
   fs::copy(run("base"), run("bare"), fs::copy_options::recursive);
   fs::remove_all(run("bare") + "/hashes");

@@ -75,14 +75,14 @@ TEST_F(Convert, Gpt2GoesThroughLlmcAndTrainsFromIt) {
 
 TEST_F(Convert, NothingIsOverwrittenAndNoHalfIsLeft) {
   folder_.write("there/file", "mine");
-  expect_failure(convert({golden("hf_llama"), folder_ / "there"}), ExitCode::usage, {"there", "1 entries (file", "expected an empty"});
+  expect_failure(convert({golden("hf_llama"), folder_ / "there"}), ExitCode::usage, {"there", "1 entry (file", "expected an empty"});
   EXPECT_EQ(read_file(folder_ / "there/file"), "mine");
   expect_failure(convert({golden("hf_gpt2"), folder_ / "there/file", "--format", "llmc"}), ExitCode::usage, {"exists already"});
   expect_failure(convert({golden("hf_llama"), folder_ / "llama.bin", "--format", "llmc"}), ExitCode::model,
                  {"model.family = llama", "gpt2"});
   expect_failure(convert({golden("hf_llama"), folder_ / "x", "--format", "lmc"}), ExitCode::usage, {"did you mean llmc?"});
   expect_failure(convert({golden("hf_llama"), folder_ / "x", "--dtype", "fp8"}), ExitCode::usage, {"fp8", "fp32 or bf16"});
-  expect_failure(convert({golden("hf_llama")}), ExitCode::usage, {"1 paths, expected FROM and TO"});
+  expect_failure(convert({golden("hf_llama")}), ExitCode::usage, {"1 path, expected FROM and TO"});
   // A truncated tensor is detected while TO is written.
   std::filesystem::copy(golden("hf_llama"), folder_ / "cut");
   std::filesystem::permissions(folder_ / "cut/model.safetensors", std::filesystem::perms::owner_write, std::filesystem::perm_options::add);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/io/file_system.hpp"
 
 namespace millrace::tools {
@@ -13,8 +14,8 @@ void want_nothing_at(const std::string& to, bool folder, const char* component) 
   MILLRACE_CHECK(folder && kind == runtime::PathKind::directory, ExitCode::usage, component, "{}: exists already, expected a new {}", to,
                  folder ? "folder" : "file");
   const auto names = runtime::list_directory(to);
-  MILLRACE_CHECK(names.empty(), ExitCode::usage, component, "{}: a folder with {} entries ({} …), expected an empty or a new one", to,
-                 names.size(), names.front());
+  MILLRACE_CHECK(names.empty(), ExitCode::usage, component, "{}: a folder with {} ({} …), expected an empty or a new one", to,
+                 counted(names.size(), "entry"), names.front());
 }
 
 void write_whole_folder(const std::string& to, const char* component, const std::function<void(const std::string& place)>& fill) {

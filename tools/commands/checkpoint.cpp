@@ -157,8 +157,8 @@ int export_model_folder(const std::string& path, std::string out, const std::str
 }
 
 const std::string& single_path(const Arguments& arguments, const char* command, const char* expected) {
-  MILLRACE_CHECK(arguments.positional().size() == 1, ExitCode::usage, checkpoint_component, "{} with {} paths, expected {}", command,
-                 arguments.positional().size(), expected);
+  MILLRACE_CHECK(arguments.positional().size() == 1, ExitCode::usage, checkpoint_component, "{} with {}, expected {}", command,
+                 counted(arguments.positional().size(), "path"), expected);
   return arguments.positional().front();
 }
 
@@ -200,7 +200,7 @@ Command checkpoint_command() {
            .run = [](const Arguments& given) {
              const auto& paths = given.positional();
              MILLRACE_CHECK(paths.size() == 2, ExitCode::usage, checkpoint_component,
-                            "export-hf with {} paths, expected a run directory or checkpoint, and OUT", paths.size());
+                            "export-hf with {}, expected a run directory or checkpoint, and OUT", counted(paths.size(), "path"));
              return export_model_folder(paths[0], paths[1], given.text("dtype"), given.given("average"));
            }}}};
 }

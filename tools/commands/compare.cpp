@@ -104,8 +104,8 @@ void print_values(const Side& left, const Side& right, const runtime::Difference
 }
 
 int compare(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, compare_component, "{} names, expected the directories of two runs",
-                 parsed.positional().size());
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, compare_component, "{}, expected the directories of two runs",
+                 counted(parsed.positional().size(), "name"));
   cluster::widen_affinity();
   const Side left(parsed.positional()[0]), right(parsed.positional()[1]);
   print_warnings(left.run.model_warnings);

@@ -1,4 +1,5 @@
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/formats/config_file.hpp"
 #include "layers/formats/llmc_file.hpp"
@@ -28,8 +29,8 @@ std::string without_slashes(std::string path) {
 }
 
 int convert(const Arguments& parsed) {
-  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, convert_component, "{} paths, expected FROM and TO",
-                 parsed.positional().size());
+  MILLRACE_CHECK(parsed.positional().size() == 2, ExitCode::usage, convert_component, "{}, expected FROM and TO",
+                 counted(parsed.positional().size(), "path"));
   const std::string from = without_slashes(parsed.positional()[0]), to = without_slashes(parsed.positional()[1]);
   const bool folder = parsed.text("format") == "folder";
   const std::string dtype_name = parsed.text("dtype");

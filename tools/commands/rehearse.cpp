@@ -97,8 +97,8 @@ Request table_request(const Arguments& parsed) {
   MILLRACE_CHECK(!parsed.given("link-rate"), ExitCode::usage, rehearse_component,
                  "--link-rate with a table, expected it with RUN.toml, whose boundaries and exchanges have sizes of their own");
   MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, rehearse_component,
-                 "{} names, expected one: a built-in schedule ({}), the file of a table, or RUN.toml with its PLAN.toml",
-                 parsed.positional().size(), fmt::join(runtime::schedule_names(), ", "));
+                 "{}, expected one: a built-in schedule ({}), the file of a table, or RUN.toml with its PLAN.toml",
+                 counted(parsed.positional().size(), "name"), fmt::join(runtime::schedule_names(), ", "));
   Request request;
   request.settings.schedule = actors::as_run(schedule_of(parsed.positional().front(), parsed));
   request.settings.costs = costs_of(request.settings.schedule, parsed);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/run_report.hpp"
 
@@ -8,8 +9,8 @@ namespace millrace::tools {
 namespace {
 
 int report(const Arguments& arguments) {
-  MILLRACE_CHECK(arguments.positional().size() == 1, ExitCode::usage, "millrace report", "{} paths, expected RUN_DIRECTORY",
-                 arguments.positional().size());
+  MILLRACE_CHECK(arguments.positional().size() == 1, ExitCode::usage, "millrace report", "{}, expected RUN_DIRECTORY",
+                 counted(arguments.positional().size(), "path"));
   fmt::print("{}\n", write_run_report(arguments.positional().front()));
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/schedule/generators/named_schedule.hpp"
 #include "runtime/schedule/simulator/render.hpp"
@@ -35,7 +36,7 @@ int list(const Arguments& arguments) {
 // One word: the schedule.
 std::string subject(const Arguments& parsed, const char* what) {
   MILLRACE_CHECK(parsed.positional().size() == 1, ExitCode::usage, schedule_component,
-                 "{} with {} names, expected one: a built-in schedule ({}) or a file", what, parsed.positional().size(),
+                 "{} with {}, expected one: a built-in schedule ({}) or a file", what, counted(parsed.positional().size(), "name"),
                  fmt::join(runtime::schedule_names(), ", "));
   return parsed.positional().front();
 }
