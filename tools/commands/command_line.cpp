@@ -241,6 +241,10 @@ Invocation parse_command_line(const std::vector<Command>& commands, std::vector<
     words.erase(words.begin());
     words.emplace_back("--help");
   }
+  // Else CLI11 would look for a command among the words that follow, and find one in `inspekt --log-level debug`.
+  const auto first = words.front().substr(0, words.front().find('='));
+  const bool of_root = first == "-h" || first == "--help" || first == "--version";
+  if (!of_root && std::ranges::find(commands, words.front(), &Command::name) == commands.end()) refuse_command(root, words, commands);
   words = with_empty_values(words);
   const auto given = words;
   std::reverse(words.begin(), words.end());  // the order that CLI11 expects
