@@ -125,21 +125,6 @@ std::string changed_files(const std::vector<runtime::FileContent>& recorded, con
   return fmt::format("{}", fmt::join(changes, "; "));
 }
 
-/// How the data differ from those of the run, by the record of its files if `directory` has it.
-std::string changed_data(const std::string& content, const std::string& was, const std::string& now,
-                         const std::vector<runtime::DataFile>& files, const std::string& directory) {
-  const auto recorded = recorded_as(content, directory);
-  if (recorded.empty())
-    return fmt::format(
-        "the data have other files, sizes or numbers of tokens (their hash was {}, now {}), and no record in the run directory says which "
-        "files they were",
-        was, now);
-  const auto changed = changed_files(recorded, files);
-  if (!changed.empty()) return changed;
-  return fmt::format("the same files are divided in another way into data for training and for evaluation (their hash was {}, now {})", was,
-                     now);
-}
-
 /// Compares file by file, a few at a time, so that messages stay short. Never returns if a file differs.
 void agree_by_file(Session& session, const DataContent& content) {
   constexpr std::size_t at_a_time = 4;
@@ -218,15 +203,21 @@ void check_identity(const RunIdentity& run, const runtime::CheckpointReader& che
   const std::string content = recorded[data_content_key], was = recorded[data_key], now = current[data_key];
   for (auto* keys : {&recorded, &current})
     for (const char* key : {data_content_key, data_key}) keys->erase(key);
-  const auto changed = was == now ? std::string() : changed_data(content, was, now, files, directory);
+  const bool differ = was != now;
+  const auto known = differ ? recorded_as(content, directory) : std::vector<runtime::FileContent>{};
+  const auto changed = known.empty() ? std::string() : changed_files(known, files);
   try {
     run.check(recorded, current, checkpoint.folder(), static_cast<std::int64_t>(checkpoint.step()));
   } catch (const Error& error) {
-    if (changed.empty()) throw;
+    if (changed.empty()) throw;  // the keys may be why the data differ
     throw Error(error.code(), fmt::format("{}. Its data differ too: {}", error.what(), changed));
   }
-  MILLRACE_CHECK(changed.empty(), ExitCode::checkpoint, component,
-                 "{} belongs to another run: {}. Use the old data, or another run.directory", checkpoint.folder(), changed);
+  if (!differ) return;
+  const char* how = known.empty() ? "the data have other files, sizes or numbers of tokens, and no record in the run directory says which "
+                                    "files they were"
+                                  : "the same files are divided in another way into data for training and for evaluation";
+  fail(ExitCode::checkpoint, component, "{} belongs to another run: {}. Use the old data, or another run.directory", checkpoint.folder(),
+       changed.empty() ? fmt::format("{} (their hash was {}, now {})", how, was, now) : changed);
 }
 
 std::string check_content(const runtime::CheckpointReader& checkpoint, const DataContent& content, const std::string& directory) {

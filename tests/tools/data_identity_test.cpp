@@ -131,7 +131,14 @@ TEST_F(DataIdentity, AFileThatGrewOrShrankIsNamedWithItsSizes) {
   expect_failure(train({"train.seed=7"}), ExitCode::checkpoint, {"train.seed was ", "run.directory. Its data differ too: " + changed});
   // Without the record of the files, that is said.
   std::filesystem::remove_all(folder_ / "run/data");
-  expect_failure(train(), ExitCode::checkpoint, {"the data have other files, sizes or numbers of tokens (their hash was ", "no record"});
+  expect_failure(train(), ExitCode::checkpoint,
+                 {"the data have other files, sizes or numbers of tokens, and no record", "(their hash was "});
+}
+
+TEST_F(DataIdentity, AKeyThatDividesTheSameFilesIsNamedAlone) {
+  ASSERT_EQ(train().code, 0);
+  const auto refused = train({"data.held_out=5"});
+  expect_failure(refused, ExitCode::checkpoint, {"data.held_out was 10, now 5. Use the old values, or another run.directory\n"});
 }
 
 TEST_F(DataIdentity, AnUnchangedFileIsNotReadAgain) {
