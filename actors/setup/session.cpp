@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -109,8 +110,12 @@ void Session::connect(int ranks, const cluster::ClusterConfig& config) {
   }
   if (!leads()) forward_log();
   transport_->on_failure([this](const Error& error) {
-    // Not on the transport thread: report_failure may take a while, and the reason must stay the first one.
-    std::thread([this, code = error.code(), text = std::string(error.what())] { fail(code, text); }).detach();
+    // Not on the transport thread, unless the system refuses another: report_failure may take a while, and the reason must stay the first.
+    try {
+      std::thread([this, code = error.code(), text = std::string(error.what())] { fail(code, text); }).detach();
+    } catch (const std::system_error&) {
+      fail(error.code(), error.what());
+    }
   });
 }
 

@@ -46,10 +46,6 @@ std::string thread_limits() {
   return text + (text.empty() ? "" : "; ") + "its control group may have a limit as well (pids.max)";
 }
 
-Error refused_thread(const std::string& what, const char* component) {
-  return {ExitCode::memory, fmt::format("[{}] the system refused a thread to {}: {}", component, what, thread_limits())};
-}
-
 /// Start-up of one thread takes address space for its stack, and its first allocation may take more.
 void allocate_once() {
   const auto memory = std::make_unique<std::vector<char>>(64);
@@ -58,6 +54,10 @@ void allocate_once() {
 }
 
 }  // namespace
+
+Error refused_thread(const std::string& which, const char* component) {
+  return {ExitCode::memory, fmt::format("[{}] the system refused {}: {}", component, which, thread_limits())};
+}
 
 Error as_error(const std::exception& error, const char* component) {
   if (const auto* known = dynamic_cast<const Error*>(&error)) return *known;
@@ -69,7 +69,7 @@ Error as_error(const std::exception& error, const char* component) {
   if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
     const auto& code = system->code();
     if (code == std::errc::resource_unavailable_try_again || code == std::errc::not_enough_memory)
-      return refused_thread("this process", component);
+      return refused_thread("a thread", component);
   }
   return {ExitCode::internal, fmt::format("[{}] {}", component, error.what())};
 }
@@ -87,7 +87,7 @@ void check_threads_start(int threads, const char* component, const char* user) {
     } catch (const std::system_error&) {
       all.count_down(threads - thread);
       for (auto& one : started) one.join();
-      throw refused_thread(fmt::format("{}, of which it needs {} and got {}", user, threads, thread), component);
+      throw refused_thread(fmt::format("thread {} of the {} that {} needs", thread + 1, threads, user), component);
     }
   }
   for (auto& one : started) one.join();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <string>
 
 #include "kernels/base/check.hpp"
 
@@ -10,6 +11,9 @@ namespace millrace {
 /// system refused has code memory, and its message names the limits of this process that may be the reason. Everything else has code
 /// internal and its own text. `component`: what was running.
 [[nodiscard]] Error as_error(const std::exception& error, const char* component);
+
+/// The error of a thread that the system refused, such as "thread 2 of 4", with the limits that may be the reason.
+[[nodiscard]] Error refused_thread(const std::string& which, const char* component);
 
 /// Throws Error(memory) unless this process can run `threads` more threads at once, each of which allocates memory. It starts them and
 /// lets them end. For libraries that end the process, or wait for ever, if one of their threads is refused. `user`: whose threads they

@@ -136,9 +136,9 @@ ThreadTeam::ThreadTeam(int threads, std::vector<int> cores) : state_(std::make_u
   for (int member = 1; member < members; ++member) {
     try {
       state_->threads.emplace_back([state = state_.get(), member, members, threads] { state->work(member, members, threads); });
-    } catch (const std::system_error& error) {
+    } catch (const std::system_error&) {
       state_->end();
-      throw as_error(error, "kernels.thread_team");
+      throw refused_thread(fmt::format("thread {} of {}", member + 1, members), "kernels.thread_team");
     }
     auto& last = state_->threads.back();
     if (!state_->cores.empty()) pin_to_core(last.native_handle(), state_->cores[static_cast<std::size_t>(member) % state_->cores.size()]);

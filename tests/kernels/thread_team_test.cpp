@@ -124,7 +124,7 @@ TEST(ThreadTeam, SaysWhichThreadCannotBeStarted) {
   ASSERT_EQ(pthread_attr_init(&greedy), 0);
   ASSERT_EQ(pthread_attr_setstacksize(&greedy, std::size_t{1} << 50), 0);
   ASSERT_EQ(pthread_setattr_default_np(&greedy), 0);
-  tests::expect_error([] { ThreadTeam team(4); }, ExitCode::start, {"thread 2 of 4 cannot be started"});
+  tests::expect_error([] { ThreadTeam team(4); }, ExitCode::memory, {"the system refused thread 2 of 4: "});
   ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
   pthread_attr_destroy(&greedy);
   pthread_attr_destroy(&usual);
