@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "layers/formats/hugging_face/config.hpp"
 
@@ -10,7 +11,7 @@ namespace {
 
 /// transformers refuses a layer that shares keys and has no earlier layer of its kind to share them with.
 bool have_donors(const ModelConfig& model, std::int64_t own) {
-  const auto kinds = std::ranges::subrange(model.layer_kinds.begin(), model.layer_kinds.begin() + (model.layer_kinds.empty() ? 0 : own));
+  const auto kinds = std::span(model.layer_kinds).first(model.layer_kinds.empty() ? 0 : static_cast<std::size_t>(own));
   return std::ranges::all_of(model.layer_kinds, [&](LayerKind kind) { return std::ranges::find(kinds, kind) != kinds.end(); });
 }
 
