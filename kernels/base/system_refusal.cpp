@@ -61,15 +61,12 @@ Error refused_thread(const std::string& which, const char* component) {
 
 Error as_error(const std::exception& error, const char* component) {
   if (const auto* known = dynamic_cast<const Error*>(&error)) return *known;
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) return refused_thread("a thread", component);
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || (system != nullptr && system->code() == std::errc::not_enough_memory)) {
     const auto limits = memory_limits();
     return {ExitCode::memory,
             fmt::format("[{}] the system refused memory to this process{}{}", component, limits.empty() ? "" : ": ", limits)};
-  }
-  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
-    const auto& code = system->code();
-    if (code == std::errc::resource_unavailable_try_again || code == std::errc::not_enough_memory)
-      return refused_thread("a thread", component);
   }
   return {ExitCode::internal, fmt::format("[{}] {}", component, error.what())};
 }

@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-/// `error` as an Error. An Error stays what it is. Memory (std::bad_alloc) or a thread (std::system_error with EAGAIN or ENOMEM) that the
+/// `error` as an Error. An Error stays what it is. Memory (std::bad_alloc, ENOMEM) or a thread (std::system_error with EAGAIN) that the
 /// system refused has code memory, and its message names the limits of this process that may be the reason. Everything else has code
 /// internal and its own text. `component`: what was running.
 [[nodiscard]] Error as_error(const std::exception& error, const char* component);

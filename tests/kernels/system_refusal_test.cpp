@@ -26,6 +26,7 @@ TEST(SystemRefusal, RefusedMemoryAndThreadsHaveCodeMemory) {
   const auto memory = as_error(std::bad_alloc(), "actors.rank");
   EXPECT_EQ(memory.code(), ExitCode::memory);
   EXPECT_THAT(memory.what(), HasSubstr("[actors.rank] the system refused memory to this process"));
+  EXPECT_STREQ(as_error(std::system_error(ENOMEM, std::generic_category()), "actors.rank").what(), memory.what()) << "of a file, say";
   const auto thread = as_error(std::system_error(EAGAIN, std::generic_category()), "actors.rank");
   EXPECT_EQ(thread.code(), ExitCode::memory);
   EXPECT_THAT(thread.what(), HasSubstr("[actors.rank] the system refused a thread: "));
