@@ -33,19 +33,34 @@ bool has_suffix(const std::string& name, std::span<const std::string> suffixes) 
          std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string& suffix) { return name.ends_with(suffix); });
 }
 
-void list_folder(const fs::path& folder, std::span<const std::string> suffixes, std::vector<DataFile>& files) {
+bool is_within(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+/// Lists `folder`, whose files are named from `base`. `read`: the real places of what is being listed, outermost first. A link to a folder
+/// is followed unless that is listed anyway, or contains what is.
+void list_folder(const fs::path& folder, const fs::path& base, std::span<const std::string> suffixes, std::vector<fs::path>& read,
+                 std::vector<DataFile>& files) {
   std::error_code error;
+  read.push_back(fs::canonical(folder, error));
+  if (error) refuse(folder, error);
   fs::recursive_directory_iterator entry(folder, error);
   if (error) refuse(folder, error);
   for (const fs::recursive_directory_iterator end; entry != end;) {
     const fs::path path = entry->path();
     std::error_code type_error;  // a dangling link is not a file and is skipped
     if (entry->is_regular_file(type_error) && has_suffix(path.filename().string(), suffixes)) {
-      files.push_back({path, path.lexically_relative(folder).string(), size_of_file(path)});
+      files.push_back({path, path.lexically_relative(base).string(), size_of_file(path)});
+    } else if (entry->is_symlink(type_error) && entry->is_directory(type_error)) {
+      const auto place = fs::canonical(path, error);
+      if (error) refuse(path, error);
+      const bool apart = std::ranges::none_of(read, [&](const fs::path& one) { return is_within(place, one) || is_within(one, place); });
+      if (apart) list_folder(path, base, suffixes, read, files);
     }
     entry.increment(error);
     if (error) refuse(path, error);
   }
+  read.pop_back();
 }
 
 void refuse_twice(std::span<const DataFile> files) {
@@ -75,7 +90,8 @@ std::vector<DataFile> list_data_files(std::span<const std::string> sources, std:
     if (status.type() == fs::file_type::not_found) fail(ExitCode::data, "data", "{}: no such file or folder", named(key, source));
     if (error) refuse(path, error);
     if (fs::is_directory(status)) {
-      list_folder(path, suffixes, files);
+      std::vector<fs::path> read;
+      list_folder(path, path, suffixes, read, files);
     } else {
       MILLRACE_CHECK(fs::is_regular_file(status), ExitCode::data, "data", "{}: neither a regular file nor a folder", named(key, source));
       files.push_back({path, path.filename().string(), size_of_file(path)});

@@ -126,8 +126,9 @@ void TokenFile::open_llmc(std::int32_t version, std::int32_t count) {
   MILLRACE_CHECK(count >= 1, ExitCode::data, "data", "{}: llm.c token file with a count of {} tokens, expected 1 or more", path_.string(),
                  count);
   const std::uint64_t expected = header_bytes + static_cast<std::uint64_t>(count) * (wide ? 4 : 2);
-  MILLRACE_CHECK(file_.bytes().size() == expected, ExitCode::data, "data", "{}: {}, expected {} for {} (cut off while copying?)",
-                 path_.string(), byte_count(file_.bytes().size()), expected, counted(count, "token"));
+  MILLRACE_CHECK(file_.bytes().size() == expected, ExitCode::data, "data", "{}: {}, expected {} for {} ({})", path_.string(),
+                 byte_count(file_.bytes().size()), expected, counted(count, "token"),
+                 file_.bytes().size() < expected ? "cut off while copying?" : "appended to, or two files in one?");
   count_ = count;
   width_ = wide ? 4 : 2;
   tokens_ = file_.bytes().data() + header_bytes;

@@ -42,6 +42,8 @@ TEST(Data, LooksIntoAFolderOfText) {
   EXPECT_EQ(seen.code, 0) << seen.err;
   expect_parts(seen.out, {"data      10 tokens in 2 files for training", "6 tokens  " + (folder / "text/a.txt"),
                           "4 tokens  " + (folder / "text/b.md")});
+  std::filesystem::create_directory_symlink(folder / "text", folder / "link");
+  expect_parts(run_millrace({"data", "inspect", folder / "link"}).out, {"data      10 tokens in 2 files for training"});
   // Token files beside text are what such a folder is for.
   folder.write("text/c.bin", "1234");
   expect_parts(run_millrace({"data", "inspect", folder / "text"}).out, {"data      2 tokens in 1 file for training"});
@@ -112,11 +114,13 @@ TEST(Data, LeavesNoFileWhereItFails) {
   expect_failure(run_millrace(with({folder / "none.txt"})), ExitCode::data, {"none.txt"});
   expect_failure(run_millrace(with({folder / "good.txt"}), "MILLRACE_FAULT=io:path=out:op=write:call=1:enospc"), ExitCode::storage,
                  {"out", "No space left"});
+  folder.write("long.txt", std::string(5000, 'a'));
+  expect_failure(run_millrace(with({folder / "long.txt"}), "prlimit --fsize=4096"), ExitCode::storage, {"out.bin", "File too large"});
   expect_failure(run_millrace(with({})), ExitCode::usage, {"files or folders"});
   expect_failure(run_millrace(with({"--format", "numpy", folder / "good.txt"})), ExitCode::usage, {"numpy", "megatron or llmc"});
   expect_failure(run_millrace({"data", "tokenise"}), ExitCode::usage, {"tokenise", "did you mean tokenize"});
   EXPECT_FALSE(std::filesystem::exists(folder / "out.bin"));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 3);
   ASSERT_EQ(run_millrace(with({folder / "good.txt"})).code, 0);
   expect_failure(run_millrace(with({folder / "good.txt"})), ExitCode::usage, {"out.bin", "exists already", "--overwrite"});
   EXPECT_EQ(run_millrace(with({"--overwrite", "--no-eod", folder / "good.txt"})).code, 0);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "configs/presets.hpp"
 #include "kernels/base/check.hpp"
@@ -73,7 +75,8 @@ int inspect(const Arguments& given) {
   MILLRACE_CHECK(words.size() == 1, ExitCode::usage, data_component, "inspect with {}, expected one file or folder of tokens or text",
                  counted(words.size(), "name"));
   if (is_text_file(words.front()) && !given.given("tokenizer")) return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
-  if (runtime::kind_of(words.front()) == runtime::PathKind::directory) {
+  std::error_code error;
+  if (std::filesystem::is_directory(words.front(), error)) {
     if (!has_token_files(words.front())) return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
     runtime::DataConfig data{.tokens = {words.front()}, .held_out = 0};
     data.validation = runtime::find_validation(data).files;

@@ -26,7 +26,22 @@ TEST(TextFiles, AreListedInByteOrderOfTheirPaths) {
             (std::vector<std::string>{"Z", "a.txt", "a/B", "a/z", "b", "\xc3\xa4"}));
 }
 
-TEST(TextFiles, FollowLinksToFilesOnly) {
+TEST(TextFiles, FollowLinksToFoldersThatAreNotReadAnyway) {
+  const TemporaryFolder folder;
+  folder.write("data/one", "1");
+  folder.write("data/inner/two", "22");
+  folder.write("disk/shards/three", "333");
+  const auto link = [&](const std::string& to, const std::string& from) { ASSERT_EQ(::symlink(to.c_str(), (folder / from).c_str()), 0); };
+  link(folder / "disk", "data/more");
+  link(folder / "data/inner", "data/again");           // is read anyway
+  link(folder / "data", "disk/back");                  // leads back to where the link stands
+  link(folder.path().string(), "data/inner/upwards");  // contains all of it
+  EXPECT_EQ(names(list_data_files(std::vector{folder / "data"})), (std::vector<std::string>{"inner/two", "more/shards/three", "one"}));
+  link(folder / "disk/shards", "data/twice");
+  expect_error([&] { (void)list_data_files(std::vector{folder / "data"}); }, ExitCode::data, {"/data/twice/three", "found twice"});
+}
+
+TEST(TextFiles, FollowLinksToFilesAndPassOverThoseToNothing) {
   const TemporaryFolder folder;
   folder.write("data/one", "1");
   folder.write("elsewhere/two", "22");
