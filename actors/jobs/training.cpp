@@ -159,13 +159,16 @@ void initialize_all(Pipeline& pipeline, const RunBeginning& beginning, const Run
   for (auto* rank : pipeline.ranks()) initialize(*rank, state);
 }
 
+/// Before the keys of the run are compared, whose advice would be of no use to a run of fewer steps.
+void check_steps(const RunSettings& settings, const RunBeginning& beginning) {
+  MILLRACE_CHECK(beginning.step <= settings.train.steps, ExitCode::config, "actors.training",
+                 "train.steps = {}, but the run has made {} ({}); expected {} or more", settings.train.steps,
+                 counted(beginning.step, "step"), beginning.checkpoint, beginning.step);
+}
+
 /// Whether a run that is started again has made all its steps and recorded its result.
 bool is_finished(const RunSettings& settings, const RunBeginning& beginning, const HeldOut& held_out) {
-  const std::int64_t steps = settings.train.steps;
-  MILLRACE_CHECK(beginning.step <= steps, ExitCode::config, "actors.training",
-                 "train.steps = {}, but the run has made {} ({}); expected {} or more", steps, counted(beginning.step, "step"),
-                 beginning.checkpoint, beginning.step);
-  return beginning.step == steps && (held_out.microbatches == 0 || beginning.evaluated);
+  return beginning.step == settings.train.steps && (held_out.microbatches == 0 || beginning.evaluated);
 }
 
 /// The arguments for starting all actors except the coordinator. `directory` is null in processes other than 0, and in a run that
@@ -237,6 +240,7 @@ void train(Session& session, const RunSettings& settings) {
     directory = std::make_unique<RunDirectory>(settings.directory, settings.checkpoint.keep, settings.identity);
   const auto* const newest = directory ? directory->checkpoint() : nullptr;
   const auto beginning = agree_on_beginning(session, settings.train, plan, directory.get());
+  check_steps(settings, beginning);
   if (session.leads() && records) runtime::forget_hashes(settings.directory, beginning.step);
   if (beginning.whole) opened = open(true);
   const DataSource& batches = *opened;

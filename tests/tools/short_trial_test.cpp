@@ -73,6 +73,17 @@ TEST_F(ShortTrial, AConstantRateNeedsItsWarmUpAlone) {
   EXPECT_EQ(keys, Words{"train.warmup_steps=1"});
   EXPECT_EQ(advised(train(rate).err, "Set ", "to keep"), keys);
   EXPECT_EQ(train(joined(joined(rate, {"train.steps=20"}), keys)).code, 0);
+  const auto shorter = train(joined(rate, {"train.steps=1"}));
+  expect_failure(shorter, ExitCode::config, {"train.steps = 1, but the run has made 20 steps", "expected 20 or more"});
+}
+
+// All of its steps were warm-up, so that with the warm-up of before any number of steps leaves their rates as they are.
+TEST_F(ShortTrial, AWarmUpAloneGoesOnByTheRateOfTheWholeRun) {
+  ASSERT_EQ(train({"train.steps=1"}).code, 0);
+  const auto whole = train({});
+  expect_failure(whole, ExitCode::checkpoint, {"to keep the rates of the steps that were made"});
+  EXPECT_EQ(advised(whole.err, "Set ", "to keep"), Words{"train.warmup_steps=1"});
+  EXPECT_EQ(train({"train.warmup_steps=1"}).code, 0);
 }
 
 TEST_F(ShortTrial, ARateThatEndedAtZeroNeedsANewRun) {

@@ -68,25 +68,28 @@ void check_rate(const actors::IdentityKeys& recorded, const actors::IdentityKeys
   const auto step = first_other(before, now, steps);
   if (step == steps) return configs::check_identity(recorded, current, checkpoint);
   // With the lengths of before, the number of steps may be one that leaves the rates as they are.
-  if (first_other(before, kept, steps) < steps) add += key_and_value(configs::schedule_key, was);
+  const bool needs_steps = first_other(before, kept, steps) < steps;
+  if (needs_steps) add += key_and_value(configs::schedule_key, was);
   for (const char* key : lengths) {
     const auto length = recorded.find(key);
     const bool changed = std::ranges::any_of(changes, [&](const auto& change) { return change.key == key; });
     if (length != recorded.end() && (changed || keys.shortened.contains(key))) add += key_and_value(key, length->second);
   }
   const auto run = std::filesystem::path(checkpoint).parent_path().parent_path().string();
-  fail(
-      ExitCode::checkpoint, "millrace",
-      "{}: its steps would have other learning rates: {}the rate was for a run of {} (train.decay = {}), now it is for {} "
-      "(train.steps, or train.schedule_steps if given), and step {}, made with {:.6g}, would have {:.6g}. Set{} to keep the rate, which is "
-      "{:.6g} after step {}; or begin a new run with these weights and a rate of its own: set train.start_from={} and another "
-      "run.directory{}",
-      checkpoint, lengths_text(changes, keys), counted(before.steps, "step"), before.rule, is, step + 1, before.at(step), now.at(step), add,
-      before.at(before.steps), was, run,
-      step == 0 ? ""
-                : fmt::format("; or move the checkpoints after step {} out of its folder: with the newest of the others, up to which "
-                              "the rates are the same, the run goes on",
-                              step));
+  fail(ExitCode::checkpoint, "millrace",
+       "{}: its steps would have other learning rates: {}the rate was for a run of {} (train.decay = {}), now it is for {} "
+       "(train.steps, or train.schedule_steps if given), and step {}, made with {:.6g}, would have {:.6g}. Set{} to keep {}; or begin a "
+       "new run with these weights and a rate of its own: set train.start_from={} and another "
+       "run.directory{}",
+       checkpoint, lengths_text(changes, keys), counted(before.steps, "step"), before.rule, is, step + 1, before.at(step), now.at(step),
+       add,
+       needs_steps ? fmt::format("the rate, which is {:.6g} after step {}", before.at(before.steps), was)
+                   : std::string("the rates of the steps that were made"),
+       run,
+       step == 0 ? ""
+                 : fmt::format("; or move the checkpoints after step {} out of its folder: with the newest of the others, up to which "
+                               "the rates are the same, the run goes on",
+                               step));
 }
 
 }  // namespace
