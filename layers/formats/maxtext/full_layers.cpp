@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 namespace millrace::layers {
 
@@ -41,7 +42,7 @@ void read_maxtext_per_layer_inputs(runtime::JsonReader& reader, const MaxTextFil
   model.per_layer_vocab_size = reader.size("vocab_size_per_layer_input", 1 << 26);
   model.kv_shared_layers = reader.integer("num_kv_shared_layers", 0, max_layers).value_or(0);
   const std::int64_t own = model.layers - model.kv_shared_layers;
-  const auto donors = std::ranges::subrange(model.layer_kinds.begin(), model.layer_kinds.begin() + std::max<std::int64_t>(own, 0));
+  const auto donors = std::span(model.layer_kinds).first(static_cast<std::size_t>(std::max<std::int64_t>(own, 0)));
   const auto has_donor = [&](LayerKind kind) { return std::ranges::find(donors, kind) != donors.end(); };
   if (model.kv_shared_layers > 0 && !std::ranges::all_of(model.layer_kinds, has_donor))
     reader.refuse("num_kv_shared_layers",
