@@ -25,8 +25,7 @@ std::vector<int> donors_across(const ModelSpec& model, int index) {
   for (std::size_t i = static_cast<std::size_t>(index); i < model.layers.size(); ++i)
     if (const auto donor = donor_of(model.layers[i]); donor && *donor < index) donors.push_back(*donor);
   std::ranges::sort(donors);
-  const auto again = std::ranges::unique(donors);
-  donors.erase(again.begin(), again.end());
+  donors.erase(std::unique(donors.begin(), donors.end()), donors.end());  // Clang 14 has no std::ranges::unique with libstdc++
   return donors;
 }
 
