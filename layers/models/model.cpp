@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "kernels/base/check.hpp"
 #include "layers/attention/indexer.hpp"
@@ -174,11 +176,10 @@ std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayo
                                       const runtime::ExpertGroup& experts) {
   std::vector<ParameterSpec> specs = declared(config, stage, losses, experts);
   const std::vector<ParameterSpec> all = model_parameters(config, losses);
-  for (ParameterSpec& spec : specs) {
-    for (const ParameterSpec& other : all) {
-      if (other.name == spec.name) spec.order = other.order;
-    }
-  }
+  std::unordered_map<std::string_view, int> orders;
+  for (const ParameterSpec& other : all) orders.insert_or_assign(other.name, other.order);
+  for (ParameterSpec& spec : specs)
+    if (const auto order = orders.find(spec.name); order != orders.end()) spec.order = order->second;
   // A group of ranks computes some parts of a layer in another order than one rank does.
   if (experts.members > 1) {
     const std::vector<ParameterSpec> alone = declared(config, stage, losses);

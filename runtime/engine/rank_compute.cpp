@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "kernels/base/check.hpp"
@@ -9,13 +12,16 @@
 namespace millrace::runtime {
 namespace {
 
-/// Records how the operations of `programs` read the parameter.
-void note_forms(const ProgramSet& programs, StageParameter& parameter) {
+/// Records how the operations of `programs` read the parameters, by name and use.
+void note_forms(const ProgramSet& programs, const std::map<std::pair<std::string_view, int>, StageParameter*>& parameters) {
   for (const auto& program : programs.programs)
     for (const Operation& operation : program)
       for (const ValueId input : operation.inputs) {
         const Value& value = programs.value(input);
-        if (value.role != Role::parameter || value.name != parameter.name || value.use != parameter.use) continue;
+        if (value.role != Role::parameter) continue;
+        const auto found = parameters.find({value.name, value.use});
+        if (found == parameters.end()) continue;
+        StageParameter& parameter = *found->second;
         parameter.in_f32 = value.type.dtype == kernels::DType::f32;
         if (value.form == WeightForm::plain)
           parameter.plain = true;
@@ -29,12 +35,15 @@ RankShards shards_of(const std::vector<RankStage>& stages, const RankOptions& op
   std::vector<StageParameter> all;
   for (const RankStage& stage : stages) {
     ids.push_back(stage.stage);
-    for (StageParameter parameter : stage.parameters) {
+    auto own = stage.parameters;
+    std::map<std::pair<std::string_view, int>, StageParameter*> by_use;
+    for (StageParameter& parameter : own) {
       parameter.plain = false;
-      note_forms(stage.training, parameter);
-      if (stage.logits) note_forms(*stage.logits, parameter);
-      all.push_back(std::move(parameter));
+      by_use[{parameter.name, parameter.use}] = &parameter;
     }
+    note_forms(stage.training, by_use);
+    if (stage.logits) note_forms(*stage.logits, by_use);
+    std::ranges::move(own, std::back_inserter(all));
   }
   return lay_out_shards(ids, all, options.compute, options.optimizer.get(), options.division);
 }

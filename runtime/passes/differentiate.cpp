@@ -389,15 +389,18 @@ void leave_metrics_to_evaluation(ProgramSet& set, std::vector<Operation>& forwar
 
 /// Separates F from the evaluation: operations whose results I computes are not part of F.
 void leave_to_input_gradient(ProgramSet& set) {
-  const auto& input_gradient = set.program(ProgramKind::input_gradient);
   auto& forward = set.programs[static_cast<std::size_t>(ProgramKind::forward)];
   set.programs[static_cast<std::size_t>(ProgramKind::evaluate)] = forward;
   leave_metrics_to_evaluation(set, forward);
-  std::erase_if(
-      forward, [&](const Operation& operation) { return !operation.outputs.empty() && writes(input_gradient, operation.outputs.front()); });
+  std::vector<bool> yielded(set.values.size());  // by I
+  for (const auto& operation : set.program(ProgramKind::input_gradient))
+    for (const auto output : operation.outputs) yielded[static_cast<std::size_t>(output.index)] = true;
+  const auto by_input_gradient = [&](ValueId id) { return id.valid() && yielded[static_cast<std::size_t>(id.index)]; };
+  std::erase_if(forward,
+                [&](const Operation& operation) { return !operation.outputs.empty() && by_input_gradient(operation.outputs.front()); });
   for (const auto& operation : forward)
     for (const auto input : operation.inputs)
-      MILLRACE_CHECK(!writes(input_gradient, input), ExitCode::internal, differentiate_component, "{} reads '{}', which I yields",
+      MILLRACE_CHECK(!by_input_gradient(input), ExitCode::internal, differentiate_component, "{} reads '{}', which I yields",
                      operation.name, set.value(input).name);
 }
 
