@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
 #include "kernels/base/check.hpp"
 #include "tests/tools/run_command.hpp"
@@ -109,7 +110,7 @@ TEST(Experts, TheRecordHasTheBytesOfExchanges) {
   const auto bytes = bytes_of("members", {"pipeline.ranks=1", "mesh.expert=2"}, "");
   ASSERT_EQ(bytes.size(), static_cast<std::size_t>(steps));
   EXPECT_GT(bytes[0], 0);
-  EXPECT_NE(bytes[0], bytes[1]) << "other choices";
+  EXPECT_GT(std::set(bytes.begin(), bytes.end()).size(), 1U) << "steps with other choices";
   EXPECT_EQ(bytes_of("processes", {"pipeline.ranks=1", "mesh.expert=2"}, on_processes(2)), bytes);
   EXPECT_EQ(bytes_of("one", {"pipeline.ranks=1"}, ""), std::vector<Json>(steps));
 }
