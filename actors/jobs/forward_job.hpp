@@ -15,6 +15,7 @@ struct ForwardJob {
   std::string folder;       // the folder of a model of transformers or MaxText
   std::string compression;  // where a model with n-gram memories finds its compressed ids (open_compression())
   int threads = 1;          // of each rank
+  bool average = false;     // the moving averages of the checkpoint's parameters, in place of their last values
 };
 
 /// Makes the plan of the job. Errors: those of make_plan().

@@ -11,6 +11,7 @@
 #include "actors/rank/initial_state.hpp"
 #include "actors/setup/token_compression.hpp"
 #include "kernels/base/without_component.hpp"
+#include "runtime/checkpoint/found_checkpoint.hpp"
 #include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 #include "runtime/units.hpp"
@@ -135,7 +136,9 @@ runtime::RunState run_state_of(const runtime::CheckpointReader& checkpoint) {
 }
 
 void initialize(Rank& rank, const InitialState& state) {
-  if (state.checkpoint != nullptr) return initialize_from_checkpoint(rank, *state.checkpoint, state.optimizer_states);
+  if (state.checkpoint != nullptr)
+    return runtime::read_from(*state.checkpoint,
+                              [&] { initialize_from_checkpoint(rank, *state.checkpoint, {.states = state.optimizer_states}); });
   if (state.model_from.empty()) return initialize_from_seed(rank, static_cast<std::uint64_t>(state.seed));
   try {
     initialize_from_folder(rank, state.model_from);

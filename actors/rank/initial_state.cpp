@@ -7,6 +7,7 @@
 #include "kernels/transfer.hpp"
 #include "layers/formats/model_weights.hpp"
 #include "layers/initial_values.hpp"
+#include "runtime/optimizers/stored_averages.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -70,15 +71,16 @@ void fill_from_weights(const kernels::ExecutionContext& context, const StageShar
 }
 
 void fill_from_checkpoint(const kernels::ExecutionContext& context, const StageShard& shard, const runtime::CheckpointReader& checkpoint,
-                          bool states) {
+                          const Taken& taken) {
   for (const StoredParameter& tensor : shard.tensors()) {
     const auto part_with = [&](const runtime::ElementRange& own) {
       const runtime::ElementRange elements = tensor.in_model(own);
       return runtime::TensorPart{elements.first, elements.count, runtime::whole_shape(tensor.shape, tensor.experts).elements()};
     };
+    const std::string name = taken.averages ? runtime::average_or_itself(checkpoint, tensor.name) : tensor.name;
     if (!tensor.held().empty())
-      shard.fill(context, shard.master(tensor), [&](Numbers numbers) { checkpoint.read(tensor.name, numbers, part_with(tensor.held())); });
-    if (tensor.owned.empty() || !states) continue;
+      shard.fill(context, shard.master(tensor), [&](Numbers numbers) { checkpoint.read(name, numbers, part_with(tensor.held())); });
+    if (tensor.owned.empty() || !taken.states) continue;
     const runtime::TensorPart owned = part_with(tensor.owned);
     for (std::size_t i = 0; i < shard.states().size(); ++i)
       if (tensor.has_state(i))
@@ -86,7 +88,7 @@ void fill_from_checkpoint(const kernels::ExecutionContext& context, const StageS
                       [&](std::span<std::byte> bytes) { checkpoint.read_bytes(shard.states()[i].tensor_name(tensor.name), bytes, owned); });
   }
   shard.refresh_copies(context);
-  if (!states) shard.begin_states(context);
+  if (!taken.states) shard.begin_states(context);
 }
 
 void initialize_from_seed(Rank& rank, std::uint64_t seed) {
@@ -100,8 +102,8 @@ void initialize_from_folder(Rank& rank, const std::string& folder) {
   for_each_shard(rank, [&](const StageShard& shard) { fill_from_weights(rank.context(), shard, rank.plan().parameters, *weights); });
 }
 
-void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint, bool states) {
-  for_each_shard(rank, [&](const StageShard& shard) { fill_from_checkpoint(rank.context(), shard, checkpoint, states); });
+void initialize_from_checkpoint(Rank& rank, const runtime::CheckpointReader& checkpoint, const Taken& taken) {
+  for_each_shard(rank, [&](const StageShard& shard) { fill_from_checkpoint(rank.context(), shard, checkpoint, taken); });
 }
 
 }  // namespace millrace::actors

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,8 +16,34 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& path, const char* component) {
   MILLRACE_CHECK(kind_of(path) != PathKind::missing, ExitCode::checkpoint, component, "{}: there is no such folder", path);
+  const auto run = parent_path(path);
+  MILLRACE_CHECK(!path.starts_with(checkpoints_folder(run)), ExitCode::checkpoint, component,
+                 "{}: the folder of a run's checkpoints, expected one of them or the run directory, {}", path, run);
   fail(ExitCode::checkpoint, component, "{}: neither a run directory (it has no folder checkpoints/) nor a checkpoint (it has no {})", path,
        manifest_name);
+}
+
+/// The newest complete checkpoint that the run of this one has from before it.
+std::optional<std::string> older_than(const std::string& checkpoint) {
+  const auto step = step_of(file_name_of(checkpoint));
+  const auto run = parent_path(parent_path(checkpoint));
+  if (!step || !is_run_directory(run)) return std::nullopt;
+  std::optional<std::string> older;
+  for (const auto& line : list_checkpoints(run))
+    if (line.step < *step && line.problem.empty()) older = line.folder;
+  return older;
+}
+
+/// Calls read(); an Error(checkpoint) also names an older checkpoint of the same run.
+template <class Read>
+auto with_older(const std::string& checkpoint, Read read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    const auto older = error.code() == ExitCode::checkpoint ? older_than(checkpoint) : std::nullopt;
+    if (!older) throw;
+    throw Error(error.code(), fmt::format("{}; an older checkpoint of this run is {}", error.what(), *older));
+  }
 }
 
 }  // namespace
@@ -39,8 +66,10 @@ std::vector<ListedCheckpoint> list_checkpoints(const std::string& run_directory)
   std::vector<ListedCheckpoint> listed;
   const auto folder = checkpoints_folder(run_directory);
   for (const auto step : checkpoint_steps(folder)) {
-    listed.push_back(listed_checkpoint(join_path(folder, checkpoint_name(step))));
-    listed.back().step = step;
+    auto line = listed_checkpoint(join_path(folder, checkpoint_name(step)));
+    if (!line.problem.empty() && kind_of(line.folder) == PathKind::missing) continue;  // its run has deleted it meanwhile
+    line.step = step;
+    listed.push_back(std::move(line));
   }
   return listed;
 }
@@ -102,7 +131,10 @@ std::vector<ListedCheckpoint> some_checkpoints(const std::string& path, const ch
 
 CheckpointReader open_checkpoint(const std::string& path, const char* component) {
   if (is_checkpoint(path)) return CheckpointReader(path);
-  return CheckpointReader(some_checkpoints(path, component).back().folder);
+  const auto newest = some_checkpoints(path, component).back().folder;
+  return with_older(newest, [&] { return CheckpointReader(newest); });
 }
+
+void read_from(const CheckpointReader& checkpoint, const std::function<void()>& read) { with_older(checkpoint.folder(), read); }
 
 }  // namespace millrace::runtime

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,10 @@ inline constexpr const char* restore_advice =
 [[nodiscard]] std::vector<ListedCheckpoint> committed_checkpoints(const std::string& path, const char* component);
 /// The same; that there is none is an error, which says whether some were put aside.
 [[nodiscard]] std::vector<ListedCheckpoint> some_checkpoints(const std::string& path, const char* component);
-/// Opens the named checkpoint, or the newest committed one of a run directory. Its manifest and headers have been verified.
+/// Opens the named checkpoint, or the newest committed one of a run directory. Its manifest and headers have been verified. The error of a
+/// damaged one names an older one of the same run, if there is any.
 [[nodiscard]] CheckpointReader open_checkpoint(const std::string& path, const char* component);
+/// Calls read(), which reads data of this checkpoint. The error of damaged data names an older checkpoint of the same run too.
+void read_from(const CheckpointReader& checkpoint, const std::function<void()>& read);
 
 }  // namespace millrace::runtime

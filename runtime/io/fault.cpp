@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/base/check.hpp"
+#include "kernels/base/without_component.hpp"
 
 namespace millrace::runtime {
 namespace {
@@ -69,14 +70,14 @@ std::uint64_t parse_number(std::string_view word, std::string_view text) {
   std::uint64_t number = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
   MILLRACE_CHECK(result.ec == std::errc{} && result.ptr == text.data() + text.size(), ExitCode::usage, fault_component,
-                 "MILLRACE_FAULT: '{}' does not end in a number", word);
+                 "'{}' does not end in a number", word);
   return number;
 }
 
 FileOperation parse_operation(std::string_view word, std::string_view name) {
   for (std::size_t index = 0; index < operation_names.size(); ++index)
     if (operation_names[index] == name) return static_cast<FileOperation>(index);
-  fail(ExitCode::usage, fault_component, "MILLRACE_FAULT: '{}' is not a file operation", word);
+  fail(ExitCode::usage, fault_component, "'{}' is not a file operation", word);
 }
 
 /// Returns false if the rule is for another process.
@@ -106,21 +107,21 @@ bool parse_word(Rule& rule, std::string_view word, int process) {
   } else if (equals == std::string_view::npos && word != "delay" && rule.action.empty()) {
     rule.action = word;
   } else {
-    fail(ExitCode::usage, fault_component, "MILLRACE_FAULT: '{}' is not part of a rule", word);
+    fail(ExitCode::usage, fault_component, "'{}' is not part of a rule", word);
   }
   return true;
 }
 
 void check_rule(const Rule& rule, std::string_view text) {
   MILLRACE_CHECK((rule.is_io ? 1 : 0) + (rule.point.empty() ? 0 : 1) + (rule.value.empty() ? 0 : 1) == 1, ExitCode::usage, fault_component,
-                 "MILLRACE_FAULT: '{}', expected one of io, point=NAME and value=NAME", text);
+                 "'{}', expected one of io, point=NAME and value=NAME", text);
   const std::array<std::string_view, 6> io_actions = {"eio", "enospc", "short", "kill", "none_written", "enotsup"};
   const std::array<std::string_view, 4> point_actions = {"kill", "stop", "throw", "delay"};
   bool known = false;
   for (auto action : io_actions) known = known || (rule.is_io && rule.action == action);
   for (auto action : point_actions) known = known || (!rule.point.empty() && rule.action == action);
   known = known || (!rule.value.empty() && rule.action == "nan");
-  MILLRACE_CHECK(known, ExitCode::usage, fault_component, "MILLRACE_FAULT: '{}' has the action '{}', expected {}", text, rule.action,
+  MILLRACE_CHECK(known, ExitCode::usage, fault_component, "'{}' has the action '{}', expected {}", text, rule.action,
                  rule.is_io           ? "eio, enospc, short, kill, none_written or enotsup"
                  : rule.value.empty() ? "kill, stop, throw or delay=MS"
                                       : "nan");
@@ -265,7 +266,11 @@ void set_faults_from_environment() {
   const char* text = std::getenv("MILLRACE_FAULT");
   if (text == nullptr || *text == '\0') return;
   const char* process = std::getenv("OMPI_COMM_WORLD_RANK");
-  set_faults(text, process == nullptr ? 0 : std::atoi(process));
+  try {
+    set_faults(text, process == nullptr ? 0 : std::atoi(process));
+  } catch (const Error& error) {
+    fail(error.code(), fault_component, "MILLRACE_FAULT: {}", without_component(error.what()));
+  }
 }
 
 }  // namespace millrace::runtime

@@ -74,14 +74,14 @@ void fault_point(const char* name);
 /// Whether any rule concerns values. Operations ask value_fault() only if so.
 [[nodiscard]] bool value_faults() noexcept;
 
-/// Parses the text of MILLRACE_FAULT and sets all hooks. Rules are separated by ';', the words of a rule by ':'. A rule is
+/// Parses the text of MILLRACE_FAULT or debug.fault and sets all hooks. Rules are separated by ';', the words of a rule by ':'. A rule is
 ///   io:call=17:enospc            the 17th file call fails          (eio | enospc | short | kill | none_written | enotsup)
 ///   io:from=17:eio               so does every later one
 ///   io:path=metrics:op=write:call=2:eio   counts only calls on paths that contain the text, of that operation
 ///   point=checkpoint.after_rename:hit=3:kill   the third time that the process reaches it (kill | stop | throw)
 ///   point=stage1.forward:delay=20              waits 20 ms every time, unless hit= or from= is given
 ///   value=layers.1.mlp.up_proj:from=3:nan      a NaN in this operation's result from its third run on; a weight's name: in the weight
-/// `rank=2` in a rule restricts it to that process. Error(usage) for anything else.
+/// `rank=2` in a rule restricts it to that process. Error(usage) for anything else; it does not say where the text is from.
 void set_faults(std::string_view text, int process);
 
 /// Calls set_faults(MILLRACE_FAULT) if the variable is set and not empty. The process number is that under mpirun, 0 without.

@@ -166,10 +166,26 @@ TEST_F(CheckpointCommand, ADamagedManifestIsNoCheckpoint) {
   EXPECT_LT(mixed.out.find("step       10"), mixed.out.find("step       20")) << mixed.out;
 }
 
+TEST_F(CheckpointCommand, AnOlderOneIsNamed) {
+  save(10);
+  save(20);
+  const Words eval{"eval", "--checkpoint", run_, "data.text=README.md", "--microbatches", "1"};
+  EXPECT_EQ(run_millrace(eval).code, 0);
+  damage(20);
+  const std::string older = "; an older checkpoint of this run is " + checkpoint(10);
+  expect_failure(run_millrace(eval), ExitCode::checkpoint, {"tensor 'model.", older});
+  expect_failure(run_millrace({"ckpt", "export-hf", run_, folder_ / "out"}), ExitCode::checkpoint, {"tensor 'model.", older});
+  std::filesystem::resize_file(checkpoint(20) + "/" + runtime::manifest_name, 100);
+  expect_failure(run_millrace(eval), ExitCode::checkpoint, {runtime::manifest_name, older});
+  EXPECT_EQ(run_millrace(joined(eval, {"--checkpoint", checkpoint(10)})).code, 0);
+}
+
 TEST_F(CheckpointCommand, WhatIsNoRunIsSaid) {
   for (const char* word : {"ls", "verify", "hash"}) {
     expect_failure(run_millrace({"ckpt", word, folder_ / "nowhere"}), ExitCode::checkpoint, {"no such folder"});
     expect_failure(run_millrace({"ckpt", word, folder_.path().string()}), ExitCode::checkpoint, {"neither a run directory"});
+    runtime::make_directories(run_ + "/checkpoints");
+    expect_failure(run_millrace({"ckpt", word, run_ + "/checkpoints/"}), ExitCode::checkpoint, {"or the run directory, " + run_});
   }
 }
 

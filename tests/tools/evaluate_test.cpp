@@ -54,6 +54,29 @@ TEST(Eval, HasTheBitsOfTheRunsOwnEvaluation) {
   EXPECT_EQ(tiktoken.at("bits_per_byte"), own.at("bits_per_byte"));
 }
 
+TEST(Eval, TakesTheAveragesOfARun) {
+  const auto& run = TrainedRun::get();
+  const TemporaryFolder folder;
+  const std::string directory = folder / "run";
+  const auto trained = run_millrace({"train", "configs/runs/tiny.toml", "train.threads=1", "train.steps=3", "train.warmup_steps=1",
+                                     "train.average_decay=0.5", "evaluate.average=true", "evaluate.every=3", "evaluate.batches=0",
+                                     "data.text=" + run.data(), "data.held_out=4", "sample.tokens=0", "run.directory=" + directory});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto wanted = run.metric_in(directory, "evaluation_loss_hex");
+  EXPECT_EQ(loss_of({"--checkpoint", directory, "--average"}), wanted);
+  EXPECT_EQ(loss_of({"--model", directory, "--average", "--ranks", "2"}), wanted);
+  const auto last = run_millrace({"eval", "--json", "--checkpoint", directory});
+  EXPECT_NE(nlohmann::json::parse(last.out).value("loss_hex", wanted), wanted);
+  expect_parts(last.err, {"the last parameters are evaluated, " + directory + " evaluates their averages, as --average does"});
+  const auto generated = run_millrace({"generate", "--checkpoint", directory, "--average", "--prompt", "The", "--tokens", "4"});
+  EXPECT_EQ(generated.code, 0) << generated.err;
+  expect_parts(generated.err, {", their averages | "});
+  expect_failure(run_millrace({"eval", "--checkpoint", run.directory(), "--average"}), ExitCode::usage,
+                 {"step-00000004, which has no moving averages"});
+  expect_failure(run_millrace({"eval", "--model", run.exported(), "--average", "data.text=README.md"}), ExitCode::usage,
+                 {"--average for ", "expected a run directory or a checkpoint"});
+}
+
 TEST(Eval, TakesAFolderAndAFewMicrobatches) {
   const auto& run = TrainedRun::get();
   const Words shape{"--sequence", "64", "--batch", "4", "--threads", "1", "data.text=" + run.data(), "data.held_out=4"};

@@ -24,8 +24,9 @@ class TrainedRun {
   /// A .tiktoken file that gives a text the ids of its bytes, and 256 to the end of a document.
   [[nodiscard]] std::string tiktoken() const { return folder_ / "r50k.tiktoken"; }
   /// The last value of a field in metrics.jsonl, as text.
-  [[nodiscard]] std::string metric(const std::string& name) const {
-    const auto text = read_file(directory() + "/metrics.jsonl");
+  [[nodiscard]] std::string metric(const std::string& name) const { return metric_in(directory(), name); }
+  [[nodiscard]] static std::string metric_in(const std::string& directory, const std::string& name) {
+    const auto text = read_file(directory + "/metrics.jsonl");
     const auto at = text.rfind("\"" + name + "\":\"") + name.size() + 4;
     return text.substr(at, text.find('"', at) - at);
   }

@@ -10,7 +10,7 @@
 #include "runtime/data/tokenizers/tokenizer.hpp"
 #include "runtime/data/tokenizers/tokenizer_files.hpp"
 #include "runtime/io/file_system.hpp"
-#include "runtime/optimizers/averaged.hpp"
+#include "runtime/optimizers/stored_averages.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/command.hpp"
@@ -54,9 +54,13 @@ int list(std::string path) {
   return static_cast<int>(ExitCode::checkpoint);
 }
 
-/// Reads every byte from the disk. Returns true if the checkpoint is intact.
+/// Reads every byte from the disk. Returns true if the checkpoint is intact, or if its run has deleted it meanwhile.
 bool verify_one(const std::string& folder) {
   const auto problems = runtime::verify_checkpoint(folder);
+  if (!problems.empty() && runtime::kind_of(folder) == runtime::PathKind::missing) {
+    fmt::print("{}: deleted while it was read; a run keeps the last ones (checkpoint.keep)\n", folder);
+    return true;
+  }
   if (!problems.empty()) fmt::print("{}: damaged\n", folder);
   for (const auto& problem : problems) fmt::print("  {}\n", runtime::without_folder(runtime::to_string(problem), folder));
   if (!problems.empty()) return false;
@@ -102,17 +106,12 @@ std::vector<std::pair<std::string, std::string>> token_ids_of(const runtime::Tok
 int export_model_folder(const std::string& path, std::string out, const std::string& dtype, bool average) {
   const auto checkpoint = open_checkpoint(path, checkpoint_component);
   const auto model = model_of(checkpoint, checkpoint_component);
-  MILLRACE_CHECK(!average || std::ranges::any_of(
-                                 checkpoint.manifest().tensors,
-                                 [](const auto& tensor) { return tensor.name.starts_with(fmt::format("{}/", runtime::average_name)); }),
-                 ExitCode::usage, checkpoint_component,
-                 "--average for {}, which has no moving averages: its run had train.average_decay = 0", checkpoint.folder());
+  if (average) runtime::check_averages(checkpoint, checkpoint_component);
   std::vector<float> elements;
   const auto read = [&](const layers::ParameterSpec& spec) -> std::span<const float> {
     elements.resize(static_cast<std::size_t>(spec.shape.elements()));
-    // Parameters that are not trained have no average.
-    const std::string averaged = runtime::OptimizerState{runtime::average_name}.tensor_name(spec.name);
-    checkpoint.read(average && checkpoint.find(averaged) != nullptr ? averaged : spec.name, elements);
+    runtime::read_from(checkpoint,
+                       [&] { checkpoint.read(average ? runtime::average_or_itself(checkpoint, spec.name) : spec.name, elements); });
     return elements;
   };
   layers::ConfigFile config{model};

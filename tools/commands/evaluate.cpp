@@ -44,6 +44,7 @@ struct EvaluationRequest {
   std::int64_t microbatches = 0;
   bool json = false;
   std::string choices_path;
+  std::vector<std::string> notes;  // for the user
 
   /// Every data file that this process reads.
   [[nodiscard]] std::vector<runtime::DataFile> files() const {
@@ -97,13 +98,15 @@ configs::RunConfig config_of(const TrainedModel& model, const Arguments& argumen
   for (const auto& [option, key] :
        {std::pair{"sequence", "train.sequence"}, {"batch", "train.batch"}, {"microbatches", "evaluate.batches"}})
     if (arguments.given(option)) {
-      const auto* known = configs::find_key(key);
-      const auto number = arguments.integer(option, static_cast<long>(known->least), static_cast<long>(known->most));
+      const auto* found = configs::find_key(key);
+      const auto number = arguments.integer(option, static_cast<long>(found->least), static_cast<long>(found->most));
       request.overrides.push_back(fmt::format("{}={}", key, number));
     }
   auto config = configs::load(request).config;
   if (!given) {
-    const auto data = configuration_of_run(model).data;
+    const auto run = configuration_of_run(model);
+    const auto& data = run.data;
+    config.evaluate.average = run.evaluate.average;
     config.data.text = data.text;
     config.data.tokens = data.tokens;
     if (!part_given) config.data.validation = data.validation;
@@ -155,6 +158,9 @@ EvaluationRequest evaluation_request(const Arguments& arguments, const actors::S
   shape.sequence = config.train.sequence;
   shape.packing = config.data.packing;
   shape.modules = actors::mtp_modules(request.model.model);
+  if (config.evaluate.average && !arguments.given("average"))
+    request.notes.push_back(fmt::format(
+        "the last parameters are evaluated, {} evaluates their averages, as --average does (evaluate.average)", request.model.run));
   request.data = std::make_unique<actors::EvaluationData>(config.data, request.tokens.bytes ? nullptr : request.tokens.tokenizer.get(),
                                                           vocabulary, shape);
   request.microbatches = request.data->evaluation_microbatches();
@@ -173,6 +179,7 @@ EvaluationRequest evaluation_request(const Arguments& arguments, const actors::S
 void introduce(const EvaluationRequest& request) {
   const auto& train = request.job.request.train;
   print_warnings(request.model.warnings);
+  print_warnings(request.notes);
   if (!request.tokens.warning.empty()) print_warnings(std::vector{request.tokens.warning});
   const bool from_run = !request.model.checkpoint.empty();  // for a folder, its reader has printed this warning already
   if (from_run && train.z_loss > 0)

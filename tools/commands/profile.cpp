@@ -9,7 +9,6 @@
 #include "actors/telemetry/log_line.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/device.hpp"
-#include "runtime/io/fault.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/profile/analyze.hpp"
 #include "runtime/schedule/simulator/layer_assignment.hpp"
@@ -68,7 +67,7 @@ int profile(const Arguments& parsed) {
     static_cast<void>(kernels::parse_device(run->config.device));
     replaces = runtime::kind_of(runtime::join_path(folder, "profile.json")) != runtime::PathKind::missing;
     if (session.leads()) runtime::make_directories(folder);  // an error is reported before the steps run
-    if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
+    inject_faults(*run, session.launch().process);
   });
   session.connect(static_cast<int>(run->config.ranks()), run->config.cluster);
   int code = 0;

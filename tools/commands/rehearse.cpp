@@ -53,8 +53,10 @@ Request run_request(const Arguments& parsed) {
   request.run = load_run(parsed.positional(), false);
   const auto& run = request.run;
   const auto& config = run.config;
-  MILLRACE_CHECK(!config.pipeline.costs.empty(), ExitCode::config, rehearse_component,
-                 "pipeline.costs is empty, expected the costs of the model's parts: a plan of millrace plan with --measure or --costs");
+  MILLRACE_CHECK(
+      !config.pipeline.costs.empty(), ExitCode::config, rehearse_component,
+      "pipeline.costs is empty, expected the costs of the model's parts: a plan of millrace plan with --costs, or with --measure "
+      "whose times were not in doubt (a busy machine)");
   const auto layers = static_cast<int>(layers::chain_of(config.model).all());
   const auto parts = actors::parse_costs(config.pipeline.costs, run.settings.at("pipeline.costs").origin.place, layers);
   const auto plan = actors::make_plan(

@@ -8,7 +8,6 @@
 #include "kernels/base/count.hpp"
 #include "kernels/base/device.hpp"
 #include "kernels/base/without_component.hpp"
-#include "runtime/io/fault.hpp"
 #include "runtime/profile/analyze.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/profile_report.hpp"
@@ -43,7 +42,7 @@ int train(const Arguments& parsed) {
     if (parsed.given("record")) words.push_back("run.record=" + parsed.text("record"));
     run = load_run(words);
     static_cast<void>(kernels::parse_device(run->config.device));  // refuses what this build has no kernels for
-    if (!run->config.fault.empty()) runtime::set_faults(run->config.fault, session.launch().process);
+    inject_faults(*run, session.launch().process);
   });
   session.connect(static_cast<int>(run->config.ranks()), run->config.cluster);
   session.carry_out([&] {

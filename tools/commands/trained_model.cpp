@@ -13,6 +13,7 @@
 #include "layers/formats/llmc_file.hpp"
 #include "layers/models/model.hpp"
 #include "runtime/io/file_system.hpp"
+#include "runtime/optimizers/stored_averages.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/found_checkpoint.hpp"
 
@@ -58,13 +59,15 @@ std::vector<Option> with_model_options(std::vector<Option> options) {
       {.name = "layout", .value = "LAYOUT", .help = "Layers of each stage, such as \"E t*2 | t H\"."},
       {.name = "threads",
        .value = "T",
-       .help = "Threads per rank; results are the same bits for the same T. Default: the checkpoint's, else cores / ranks."}};
+       .help = "Threads per rank; results are the same bits for the same T. Default: the checkpoint's, else cores / ranks."},
+      {.name = "average", .help = "Take the moving averages of a checkpoint's weights (train.average_decay), not their last values."}};
   options.insert(options.end(), model.begin(), model.end());
   return options;
 }
 
-TrainedModel checkpointed_model(const std::string& path, const char* component) {
+TrainedModel checkpointed_model(const std::string& path, const char* component, bool average) {
   const auto reader = open_checkpoint(path, component);
+  if (average) runtime::check_averages(reader, component);
   TrainedModel found;
   found.checkpoint = reader.folder();
   found.model = model_of(reader, component);
@@ -78,9 +81,12 @@ TrainedModel checkpointed_model(const std::string& path, const char* component) 
 TrainedModel find_model(const Arguments& arguments, const char* component) {
   MILLRACE_CHECK(arguments.given("model") != arguments.given("checkpoint"), ExitCode::usage, component, "{}, expected one of them",
                  arguments.given("model") ? "--model and --checkpoint are both given" : "neither --model nor --checkpoint is given");
-  if (arguments.given("checkpoint")) return checkpointed_model(arguments.text("checkpoint"), component);
+  const bool average = arguments.given("average");
+  if (arguments.given("checkpoint")) return checkpointed_model(arguments.text("checkpoint"), component, average);
   const std::string path = arguments.text("model");
-  if (is_run_directory(path) || is_checkpoint(path)) return checkpointed_model(path, component);
+  if (is_run_directory(path) || is_checkpoint(path)) return checkpointed_model(path, component, average);
+  MILLRACE_CHECK(!average, ExitCode::usage, component, "--average for {}, expected a run directory or a checkpoint, which has averages",
+                 path);
   std::error_code error;
   if (!layers::is_llmc_file(path)) {
     MILLRACE_CHECK(!is_file(path), ExitCode::model, component, "{}: a file, expected a model folder or llm.c's file of a GPT-2", path);
@@ -111,6 +117,7 @@ actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments,
   actors::ForwardJob job;
   job.folder = model.folder;
   job.checkpoint = model.checkpoint;
+  job.average = arguments.given("average");
   if (!model.model.engram.layers.empty()) job.compression = compression_of(model, arguments);
   job.threads = static_cast<int>(arguments.integer("threads", 0, 0, 4096));
   auto& request = job.request;
@@ -130,10 +137,10 @@ actors::ForwardJob job_of(const TrainedModel& model, const Arguments& arguments,
 
 std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
   const auto& config = model.model;
-  return fmt::format("{} | {} | {}, hidden {}, vocabulary {} | {} | {} | {} each", layers::family_title(config),
-                     actors::parameters_text(layers::model_parameters(config)), counted(config.layers, "layer"), config.hidden_size,
-                     config.vocab_size, job.request.train.dtype, counted(job.request.pipeline.ranks, "rank"),
-                     counted(job.threads, "thread"));
+  return fmt::format("{} | {}{} | {}, hidden {}, vocabulary {} | {} | {} | {} each", layers::family_title(config),
+                     actors::parameters_text(layers::model_parameters(config)), job.average ? ", their averages" : "",
+                     counted(config.layers, "layer"), config.hidden_size, config.vocab_size, job.request.train.dtype,
+                     counted(job.request.pipeline.ranks, "rank"), counted(job.threads, "thread"));
 }
 
 namespace {

@@ -34,8 +34,8 @@ struct TrainedModel {
 /// Errors: Error(usage) unless exactly one of --model and --checkpoint was given, Error(model), Error(checkpoint).
 [[nodiscard]] TrainedModel find_model(const Arguments& arguments, const char* component);
 
-/// The same for a run directory or a checkpoint alone.
-[[nodiscard]] TrainedModel checkpointed_model(const std::string& path, const char* component);
+/// The same for a run directory or a checkpoint alone. With `average` it must have moving averages.
+[[nodiscard]] TrainedModel checkpointed_model(const std::string& path, const char* component, bool average = false);
 
 /// The description of the run of a model's checkpoint; defaults without a run.
 [[nodiscard]] configs::RunConfig configuration_of_run(const TrainedModel& model);

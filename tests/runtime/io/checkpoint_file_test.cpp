@@ -43,6 +43,20 @@ TEST(CheckpointFile, ReturnsWhatWasSavedWithItsMeta) {
   EXPECT_TRUE(contains(error_of(ExitCode::checkpoint, [&] { found.checkpoint->read("nobody", wrong); }), "no tensor 'nobody'"));
 }
 
+TEST(CheckpointFile, OneThatIsDeletedWhileItIsListedIsNotListed) {
+  const Scratch scratch;
+  CheckpointStore store(scratch / "run");
+  for (const std::uint64_t step : {10, 20}) save(store, State(step));
+  set_file_hook([&](const FileCall& call) {
+    if (call.path.find("step-00000010") != std::string_view::npos) std::filesystem::remove_all(scratch / "run/checkpoints/step-00000010");
+    return FileFault::none;
+  });
+  const auto listed = list_checkpoints(scratch / "run");
+  set_file_hook({});
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed.front().step, 20U);
+}
+
 TEST(CheckpointFile, AreFoundBehindLinks) {
   const Scratch scratch;
   make_directories(scratch / "run");
