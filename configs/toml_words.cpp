@@ -27,7 +27,7 @@ std::string found_text(std::string_view saw) {
 }
 
 std::string expected_words(std::string_view expected) {
-  if (expected == "value-terminator") return "the end of the value: a comma, a bracket or the end of the line";
+  if (expected == "value-terminator") return "the end of the value: a comma, a bracket or the end of the line (text stands in quotes)";
   if (expected == "bare key starting character or string delimiter") return "the name of a key";
   if (expected == "keys, tables, whitespace or comments") return "a key, a [section] or a comment";
   return std::string(expected);
@@ -39,7 +39,10 @@ std::string words_of(std::string_view text, std::string_view within) {
     return fmt::format("the section [{}] is there twice, expected all of its keys in one place", *section);
   if (has(text, "cannot redefine existing"))
     return fmt::format("{} is given twice, expected once", between(text, " '", "'").value_or("the key"));
-  if (has(text, "could not determine value type") || has(text, "could not be interpreted as a value"))
+  // A text without quotes that begins like a word of TOML: true, false, inf or nan.
+  const bool bare_word = within == "boolean" || within == "floating-point";
+  if ((bare_word && text.starts_with("expected '")) || has(text, "could not determine value type") ||
+      has(text, "could not be interpreted as a value"))
     return "no value, expected text in quotes, a number, true, false, or a list in brackets";
   if (has(text, "control characters") && within == "string") return "a text without its closing quote, expected one on the same line";
   if (has(text, "utf-8")) return "not UTF-8, expected a text file";

@@ -1,5 +1,7 @@
 #include "runtime/data/run_files.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -217,6 +219,13 @@ FoundValidation find_validation(const DataConfig& config) try {
   return {};
 } catch (const fs::filesystem_error&) {
   return {};
+}
+
+std::string doubt_of_text(const std::vector<std::string>& text) {
+  const auto lines = std::ranges::find_if(text, [](const std::string& name) { return name.ends_with(".jsonl"); });
+  if (lines == text.end()) return {};
+  return fmt::format("{} is read as it is, with its braces and keys; `millrace data tokenize` makes tokens of the texts in its lines",
+                     *lines);
 }
 
 }  // namespace millrace::runtime

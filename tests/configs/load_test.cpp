@@ -280,6 +280,8 @@ TEST(Load, SaysWhatIsNotTomlInItsOwnWords) {
       EXPECT_EQ(std::string(error.what()).find("Error while parsing"), std::string::npos) << error.what();
     }
   };
+  refused("[model]\npreset = tiny\n", {":2:", "`preset = tiny`: no value, expected text in quotes"});
+  refused("[model]\npreset = nano\n", {":2:", "`preset = nano`: found 'o', expected the end of the value", "text stands in quotes"});
   refused("[train]\nsteps = = 3\n", {":2:9: `steps = = 3`: no value, expected text in quotes, a number"});
   refused("[train\nsteps = 3\n", {":1:", "`[train`: found the end of the line, expected ']'"});
   refused("[train]\nsteps = 3\n[data]\n[train]\nbatch = 2\n", {":4:", "the section [train] is there twice"});

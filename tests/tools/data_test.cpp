@@ -18,11 +18,11 @@ TEST(Data, TokenizesFilesAndLooksIntoWhatItMade) {
   folder.write("in/b.txt", "");
   folder.write("in/c.md", "not taken");
   folder.write("in/d.jsonl", "{\"text\": \"A\\u00e9\"}\n\n{\"text\": \"\", \"id\": 7}\r\n{\"id\": 8, \"text\": \"B\"}");
-  const auto made = run_millrace(
-      {"data", "tokenize", "--tokenizer", "byte", "--out", folder / "out", "--suffix", ".txt", "--suffix", ".jsonl", folder / "in"});
+  const auto made = run_millrace({"data", "tokenize", "--tokenizer", "byte", "--out", folder / "new/out.bin", "--suffix", ".txt",
+                                  "--suffix", ".jsonl", folder / "in"});
   ASSERT_EQ(made.code, 0) << made.err;
   expect_parts(made.out, {"out.bin", "out.idx", "12 tokens of 16 bits in 3 documents", "3 files", "end with token 256"});
-  for (const char* name : {"out", "out.bin"}) {
+  for (const char* name : {"new/out", "new/out.bin"}) {
     const auto seen = run_millrace({"data", "inspect", folder / name, "--tokenizer", "byte"});
     ASSERT_EQ(seen.code, 0) << seen.err;
     expect_parts(seen.out, {"Megatron", "tokens     12", "documents  3", "72 101 108 108 111 256 65 195 169 256 66 256", "HelloA\u00e9B"});
@@ -46,7 +46,20 @@ TEST(Data, LooksIntoAFolderOfText) {
   expect_parts(run_millrace({"data", "inspect", folder / "link"}).out, {"data      10 tokens in 2 files for training"});
   // Token files beside text are what such a folder is for.
   folder.write("text/c.bin", "1234");
-  expect_parts(run_millrace({"data", "inspect", folder / "text"}).out, {"data      2 tokens in 1 file for training"});
+  expect_parts(run_millrace({"data", "inspect", folder / "text"}).out,
+               {"data      2 tokens in 1 file for training",
+                "\npassed over 2 files without .bin at the end, such as " + (folder / "text/a.txt") + "; data.text="});
+  std::filesystem::remove(folder / "text/a.txt");
+  std::filesystem::remove(folder / "text/b.md");
+  EXPECT_EQ(run_millrace({"data", "inspect", folder / "text"}).out.find("passed over"), std::string::npos);
+}
+
+TEST(Data, DoubtsLinesOfJsonAsText) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("a.jsonl", "{\"text\": \"" + std::string(100, 'a') + "\"}\n");
+  const std::string doubt = file + " is read as it is, with its braces and keys; `millrace data tokenize` makes tokens";
+  expect_parts(run_millrace({"data", "inspect", file}).err, {doubt});
+  expect_parts(run_millrace({"inspect", "configs/runs/tiny.toml", "data.text=" + file}).err, {"command line: data.text: " + doubt});
 }
 
 TEST(Data, LooksIntoAFileOfText) {

@@ -41,9 +41,20 @@ int compress_tokens(const Arguments& given) {
   return compress_vocabulary(tokenizer, out);
 }
 
+bool is_token_file(const runtime::DataFile& file) { return file.path.extension() == ".bin"; }
+
 bool has_token_files(const std::string& folder) {
   const auto files = runtime::list_data_files(std::vector{folder});
-  return std::ranges::any_of(files, [](const runtime::DataFile& file) { return file.path.extension() == ".bin"; });
+  return std::ranges::any_of(files, is_token_file);
+}
+
+/// Says which files of a folder of token files are none.
+void print_passed_over(const std::string& folder) {
+  auto files = runtime::list_data_files(std::vector{folder});
+  std::erase_if(files, [](const runtime::DataFile& file) { return is_token_file(file) || file.path.extension() == ".idx"; });
+  if (files.empty()) return;
+  fmt::print("passed over {} without .bin at the end, such as {}; data.text={} reads all as text\n", counted(files.size(), "file"),
+             files.front().path.string(), folder);
 }
 
 /// Whether a word names an installed run, such as quickstart, and nothing in this folder.
@@ -74,13 +85,19 @@ int inspect(const Arguments& given) {
   }
   MILLRACE_CHECK(words.size() == 1, ExitCode::usage, data_component, "inspect with {}, expected one file or folder of tokens or text",
                  counted(words.size(), "name"));
-  if (is_text_file(words.front()) && !given.given("tokenizer")) return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
+  if (is_text_file(words.front()) && !given.given("tokenizer")) {
+    const auto warning = runtime::doubt_of_text(words);
+    if (!warning.empty()) print_warnings(std::vector{warning});
+    return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
+  }
   std::error_code error;
   if (std::filesystem::is_directory(words.front(), error)) {
     if (!has_token_files(words.front())) return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
     runtime::DataConfig data{.tokens = {words.front()}, .held_out = 0};
     data.validation = runtime::find_validation(data).files;
-    return inspect_data(data, 0);
+    const int code = inspect_data(data, 0);
+    print_passed_over(words.front());
+    return code;
   }
   return inspect_tokens(given.positional().front(), given.text("tokenizer"), given.integer("tokens", 1, 1 << 20));
 }
@@ -101,7 +118,8 @@ Command data_command() {
                  .options = {tokenizer,
                              {.name = "out",
                               .value = "PATH",
-                              .help = "Where to write: PATH.bin and PATH.idx for megatron, the file PATH for llmc.",
+                              .help = "Where to write: PATH.bin and PATH.idx for megatron, also if PATH ends with .bin; the file PATH for "
+                                      "llmc. Its folder is made.",
                               .offer = offer_files},
                              {.name = "format",
                               .value = "FORMAT",

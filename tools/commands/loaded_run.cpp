@@ -71,7 +71,10 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
     return result;
   };
   request.complete = complete;
-  return configs::load(request);
+  auto run = configs::load(request);
+  if (const auto doubt = runtime::doubt_of_text(run.config.data.text); !doubt.empty())
+    run.warnings.push_back(fmt::format("{}: data.text: {}", run.settings.at("data.text").origin.place, doubt));
+  return run;
 }
 
 void print_warnings(const std::vector<std::string>& warnings) {

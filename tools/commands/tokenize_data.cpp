@@ -21,7 +21,10 @@ int tokenize_data(const TokenizeRequest& request) {
 
   const auto tokenizer_files = runtime::read_tokenizer_files(request.tokenizer);
 
-  runtime::TokenWriter writer(request.target, request.out, tokenizer->vocabulary());
+  std::string out = request.out;
+  if (request.target == runtime::TokenTarget::megatron && out.ends_with(".bin")) out.resize(out.size() - 4);  // the prefix
+  runtime::make_directories(runtime::parent_path(out));
+  runtime::TokenWriter writer(request.target, out, tokenizer->vocabulary());
   for (const std::string& path : writer.paths()) {
     MILLRACE_CHECK(request.overwrite || runtime::kind_of(path) == runtime::PathKind::missing, ExitCode::usage, "millrace data",
                    "{} exists already; --overwrite replaces it", path);
