@@ -19,7 +19,7 @@ constexpr const char* component = "configs.check";
 
 class Checker {
  public:
-  Checker(LoadedRun& run, bool complete) : run_(run), config_(run.config), complete_(complete) {}
+  Checker(LoadedRun& run, bool complete, bool saves) : run_(run), config_(run.config), complete_(complete), saves_(saves) {}
 
   void all() {
     data();
@@ -296,10 +296,8 @@ class Checker {
   }
 
   void rest() const {
-    want(config_.checkpoint.every == 0 || !config_.directory.empty(), "checkpoint.every",
+    want(!saves_ || config_.checkpoint.every == 0 || !config_.directory.empty(), "checkpoint.every",
          "but run.directory, where checkpoints go, is empty");
-    want(config_.sample.tokens == 0 || config_.data.tokens.empty(), "sample.tokens",
-         "but a sample is decoded as bytes, expected data.text: the tokenizer of data.tokens is not known");
     const auto& cluster = config_.cluster;
     want(cluster.timeout_ms == 0 || cluster.timeout_ms >= 3 * cluster.heartbeat_ms, "cluster.timeout_ms",
          "expected three heartbeats or more (cluster.heartbeat_ms = {})", cluster.heartbeat_ms);
@@ -343,6 +341,11 @@ class Checker {
       warn("train.offload_states", "device is cpu, and states are in host memory anyway");
     if (train.start_from.empty()) warn("train.start_with", "train.start_from is empty");
     learns_nothing();
+    if (train.decay != "constant" && train.decay != "rsqrt" && train.final_learning_rate > train.learning_rate)
+      run_.warnings.push_back(
+          fmt::format("{}: train.final_learning_rate = {} is above train.learning_rate = {}: the rate rises to it; it is a "
+                      "rate, not a fraction of one",
+                      place("train.final_learning_rate"), train.final_learning_rate, train.learning_rate));
     if (config_.mesh.expert == 1) {
       warn("pipeline.weave", "mesh.expert is 1");
       warn("experts.capacity", "mesh.expert is 1");
@@ -380,11 +383,11 @@ class Checker {
 
   LoadedRun& run_;
   const RunConfig& config_;
-  bool complete_;
+  bool complete_, saves_;
 };
 
 }  // namespace
 
-void check_key_rules(LoadedRun& run, bool complete) { Checker(run, complete).all(); }
+void check_key_rules(LoadedRun& run, bool complete, bool saves) { Checker(run, complete, saves).all(); }
 
 }  // namespace millrace::configs

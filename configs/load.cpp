@@ -511,7 +511,7 @@ LoadedRun load(const LoadRequest& request) {
   derive(run.config, run.settings);
   shorten_schedule(described, run);
   choose_evaluation(request, run);
-  check_key_rules(run, request.complete);
+  check_key_rules(run, request.complete, request.saves);
   return run;
 }
 

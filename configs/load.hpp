@@ -49,6 +49,7 @@ struct LoadRequest {
   std::function<FoundValidation(const RunConfig& run)> find_validation;
   std::string presets;   // folder of the presets; empty: find_configs_folder() / models
   bool complete = true;  // model and data must be given; false: an incomplete description is accepted
+  bool saves = true;     // checkpoints need a run directory; false: none are written
 };
 
 /// A loaded run, and every value with its origin.

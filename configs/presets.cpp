@@ -80,10 +80,12 @@ fs::path find_preset(const std::string& preset, const fs::path& folder, const st
 
 fs::path find_run(const std::string& run, const fs::path& runs) {
   std::error_code error;
-  if (fs::exists(run, error)) return run;  // what is no regular file is refused where it is read
+  const bool exists = fs::exists(run, error);
+  if (exists && !fs::is_directory(run)) return run;
   const bool is_name = !fs::path(run).has_parent_path();
   const std::string name = run.ends_with(".toml") ? run.substr(0, run.size() - 5) : run;
   if (fs::path file = runs / (name + ".toml"); is_name && is_file(file)) return file;
+  if (exists) return run;  // a folder is refused where it is read
   const auto names = preset_names(runs);
   MILLRACE_CHECK(!is_name || !is_file(runs.parent_path() / "models" / (name + ".toml")), ExitCode::config, "configs.load",
                  "{}: a preset of a model, not of a run, expected RUN.toml, or one of the runs in {}: {}; it goes behind the run, as "
@@ -96,7 +98,8 @@ fs::path find_run(const std::string& run, const fs::path& runs) {
 
 fs::path find_run(const std::string& run) {
   std::error_code error;
-  return fs::exists(run, error) ? fs::path(run) : find_run(run, find_configs_folder() / "runs");
+  const bool is_other = fs::exists(run, error) && !fs::is_directory(run, error);
+  return is_other ? fs::path(run) : find_run(run, find_configs_folder() / "runs");
 }
 
 }  // namespace millrace::configs

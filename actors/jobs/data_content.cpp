@@ -125,19 +125,38 @@ std::string changed_files(const std::vector<runtime::FileContent>& recorded, con
   return fmt::format("{}", fmt::join(changes, "; "));
 }
 
-/// Compares file by file, a few at a time, so that messages stay short. Never returns if a file differs.
-void agree_by_file(Session& session, const DataContent& content) {
+/// A file's name as part of the name of a value that processes compare.
+std::string comparable(std::string name) {
+  std::ranges::replace_if(
+      name, [](char c) { return c == '=' || c == '\n'; }, '?');
+  return name;
+}
+
+/// Compares file by file, a few at a time, so that messages stay short. Never returns if a file differs. `entry`(i): what is compared of
+/// file i, and its value.
+template <class Entry>
+void agree_by_file(Session& session, std::size_t files, Entry entry) {
   constexpr std::size_t at_a_time = 4;
-  for (std::size_t begin = 0; begin < content.files.size(); begin += at_a_time) {
-    std::map<std::string, std::string> hashes;
-    for (std::size_t i = begin; i < std::min(begin + at_a_time, content.files.size()); ++i) {
-      auto name = content.files[i].name;
-      std::replace_if(
-          name.begin(), name.end(), [](char c) { return c == '=' || c == '\n'; }, '?');
-      hashes[fmt::format("the content of file {}, {},", i + 1, name)] = content.contents.empty() ? "" : content.contents[i].hash.hex();
-    }
-    session.control().agree(hashes);
+  for (std::size_t begin = 0; begin < files; begin += at_a_time) {
+    std::map<std::string, std::string> values;
+    for (std::size_t i = begin; i < std::min(begin + at_a_time, files); ++i) values.insert(entry(i));
+    session.control().agree(values);
   }
+}
+
+void agree_by_content(Session& session, const DataContent& content) {
+  agree_by_file(session, content.files.size(), [&](std::size_t i) {
+    return std::pair(fmt::format("the content of file {}, {},", i + 1, comparable(content.files[i].name)),
+                     content.contents.empty() ? std::string() : content.contents[i].hash.hex());
+  });
+}
+
+/// The same for names and sizes, before anything is read.
+void agree_by_size(Session& session, const std::vector<runtime::DataFile>& files) {
+  session.control().agree({{"the number of data files", std::to_string(files.size())}});
+  agree_by_file(session, files.size(), [&](std::size_t i) {
+    return std::pair(fmt::format("data file {}", i + 1), fmt::format("{} with {}", comparable(files[i].name), byte_count(files[i].size)));
+  });
 }
 
 }  // namespace
@@ -181,7 +200,12 @@ DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> fi
                              const std::string& directory, bool needed, const std::function<void(const DataContent&)>& check) {
   const auto* transport = session.transport();
   const bool hosts = transport != nullptr && !transport->one_host();
-  session.control().agree({{"data", fingerprint}});
+  try {
+    session.control().agree({{"data", fingerprint}});
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::start) agree_by_size(session, files);
+    throw;
+  }
   DataContent content{std::move(files), {}};
   if (!needed && !hosts) return content;
   if (session.launch().local_process == 0) content = hash_content(std::move(content.files), directory, session.leads());
@@ -191,7 +215,7 @@ DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> fi
   try {
     session.control().agree({{"the content of the data", content.hash()}}, no_limit);
   } catch (const Error&) {
-    agree_by_file(session, content);
+    agree_by_content(session, content);
     throw;
   }
   return content;

@@ -1,4 +1,5 @@
 #include "actors/jobs/profiled_run.hpp"
+#include "actors/jobs/config_agreement.hpp"
 
 #include <unistd.h>
 
@@ -219,10 +220,9 @@ std::optional<runtime::Measured> profile_training(Session& session, const Profil
     setup.outcome = &promise;
     return pipeline.system().spawn<ProfileActor, caf::detached>(std::move(setup));
   };
-  session.control().agree({{"config", runtime::hash_of(run.identity.text).hex()},
-                           {"plan", runtime::hash_of(plan.text()).hex()},
-                           {"build", run.identity.build},
-                           {"steps", std::to_string(settings.steps)}});
+  agree_on_config(session, run.identity.text);
+  session.control().agree(
+      {{"plan", runtime::hash_of(plan.text()).hex()}, {"build", run.identity.build}, {"steps", std::to_string(settings.steps)}});
   OtherPrograms others;
   pipeline.start(start);
   Outcome outcome;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/coordinator_actor.hpp"
+#include "actors/jobs/config_agreement.hpp"
 #include "actors/jobs/data_content.hpp"
 #include "actors/jobs/machine_peak.hpp"
 #include "actors/jobs/resume_advice.hpp"
@@ -16,6 +17,7 @@
 #include "actors/jobs/run_introduction.hpp"
 #include "actors/jobs/run_setup.hpp"
 #include "actors/jobs/run_tokenizer.hpp"
+#include "actors/jobs/sample_text.hpp"
 #include "actors/jobs/start_source.hpp"
 #include "actors/pipeline.hpp"
 #include "actors/rank/device_placement.hpp"
@@ -27,7 +29,6 @@
 #include "cluster/host/log.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/system_refusal.hpp"
-#include "runtime/data/byte_tokenizer.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/io/hash.hpp"
 #include "runtime/io/hash_recorder.hpp"
@@ -35,21 +36,6 @@
 
 namespace millrace::actors {
 namespace {
-
-/// Converts bytes to text; control characters are shown as dots.
-std::string text_of(const std::vector<std::int32_t>& tokens) {
-  std::string text;
-  for (const auto token : tokens) {
-    if (token == '\n' || token == '\t' || (token >= 32 && token < 127)) {
-      text += static_cast<char>(token);
-    } else if (token == runtime::ByteTokenizer::end_of_document) {
-      text += "\n[end of document]\n";
-    } else {
-      text += '.';
-    }
-  }
-  return text;
-}
 
 /// Why nothing is evaluated: "held out is 1 file with 4 tokens, none of which …", or the reason alone why nothing is held out.
 std::string why_nothing_is_evaluated(const HeldOut& held_out) {
@@ -92,7 +78,7 @@ void check_source(const RunSettings& settings) {
 
 /// The coordinator of a training run, which also evaluates, saves and samples.
 CoordinatorSetup whole_run(const RunSettings& settings, const PipelinePlan& plan, const DataSource& batches, std::int64_t first_step,
-                           std::int64_t evaluation_microbatches) {
+                           std::int64_t evaluation_microbatches, const SampleText& sample) {
   auto setup = coordinator_setup(settings.train, plan, batches, first_step);
   setup.evaluate = settings.evaluate;
   setup.evaluation_microbatches = evaluation_microbatches;
@@ -103,8 +89,7 @@ CoordinatorSetup whole_run(const RunSettings& settings, const PipelinePlan& plan
   setup.checkpoint = settings.checkpoint;
   setup.writes_checkpoints = !settings.directory.empty();
   setup.sample = settings.sample;
-  for (const char letter : settings.sample.prompt) setup.prompt.push_back(static_cast<unsigned char>(letter));
-  if (setup.prompt.empty()) setup.prompt.push_back(runtime::ByteTokenizer::end_of_document);
+  setup.prompt = sample.prompt();
   return setup;
 }
 
@@ -221,6 +206,7 @@ void show_rest() {
 void train(Session& session, const RunSettings& settings) {
   runtime::report_lost_data();
   auto server = status_server(session, settings.status);  // created first: a port that is in use ends the run before it starts
+  agree_on_config(session, settings.identity.text);
   const auto plan = make_plan(settings.plan_request());
   runtime::learning_rate(settings.train).validate();
   const bool records = settings.record == "hashes";
@@ -246,6 +232,7 @@ void train(Session& session, const RunSettings& settings) {
   const DataSource& batches = *opened;
   const HeldOut held = held_out(settings.evaluate, batches);
   check_evaluation(session, settings, beginning, held);
+  const SampleText sample(settings);
   const auto compression = open_compression(settings.model, compression_source(settings.data, settings.model_from));
   auto identity = agree_on_identity(session, settings, plan, batches, beginning, compression.get(), directory.get());
   if (directory)
@@ -287,7 +274,7 @@ void train(Session& session, const RunSettings& settings) {
   caf::actor coordinator;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint) {
     CoordinatorActorSetup setup;
-    setup.coordinator = whole_run(settings, plan, batches, beginning.step, held.microbatches);
+    setup.coordinator = whole_run(settings, plan, batches, beginning.step, held.microbatches, sample);
     if (newest != nullptr) setup.coordinator.run_state = run_state_of(*newest);
     setup.coordinator.updates_before = beginning.updates_before;
     setup.coordinator.evaluation_recorded = beginning.evaluated;
@@ -302,17 +289,15 @@ void train(Session& session, const RunSettings& settings) {
     }
     setup.to_ranks = std::move(to_ranks);
     setup.checkpoint = checkpoint;
-    setup.text_of = text_of;
+    setup.text_of = [&sample](const std::vector<std::int32_t>& tokens) { return sample.text_of(tokens); };
     setup.stop_requested = stop_asked;
     setup.finished = [&outcome](ExitCode code, const std::string& message) { outcome.set_value({code, message}); };
     return coordinator = pipeline.system().spawn<CoordinatorActor, caf::detached>(setup);
   };
 
-  // Checks that all processes have the same config, plan, data and build, before the first kernel.
-  session.control().agree({{"config", runtime::hash_of(settings.identity.text).hex()},
-                           {"plan", runtime::hash_of(plan.text()).hex()},
-                           {"build", settings.identity.build},
-                           {"instruction set", instruction_set()}});
+  // Checks that all processes have the same plan and build, before the first kernel.
+  session.control().agree(
+      {{"plan", runtime::hash_of(plan.text()).hex()}, {"build", settings.identity.build}, {"instruction set", instruction_set()}});
   if (session.leads()) introduce(telemetry, plan, session, needs, machine, beginning, batches, held, settings);
   if (newest != nullptr)
     for (const auto& warning : changed_notes(*newest, arithmetic_notes(plan.device, settings.identity.build)))

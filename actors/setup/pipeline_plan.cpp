@@ -8,6 +8,7 @@
 #include "cluster/exchange/exchange.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/check.hpp"
+#include "kernels/base/count.hpp"
 #include "runtime/engine/rank_memory.hpp"
 #include "runtime/engine/shard_layout.hpp"
 #include "runtime/io/file_system.hpp"
@@ -81,12 +82,10 @@ void check_leaves(const PipelinePlan& plan) {
       "train.leaf = microbatch with schedule {}, expected part or another schedule: its two directions finish their microbatches "
       "in different orders",
       plan.schedule.name);
-  MILLRACE_CHECK(
-      placement.replicas() == 1 || plan.divides_sums(), ExitCode::config, plan_component,
-      "train.leaf = microbatch with mesh.shard = {}, expected gradients or parameters: the {} add each microbatch's gradients in "
-      "order, each "
-      "what it owns",
-      plan.shard_text(), replicas_text(placement));
+  MILLRACE_CHECK(placement.replicas() == 1 || plan.divides_sums(), ExitCode::config, plan_component,
+                 "train.leaf = microbatch with mesh.shard = {}, expected gradients or parameters: {} add each microbatch's gradients in "
+                 "order, each what it owns",
+                 plan.shard_text(), replicas_text(placement));
 }
 
 /// How many sums of gradients each rank has.
@@ -160,7 +159,8 @@ std::vector<runtime::RematerializationPolicy> policies_of(const runtime::Remater
   const auto labels = layers::known_labels(model);
   if (config.stages.empty()) return {stages, runtime::RematerializationPolicy::parse(join(config.policy), labels)};
   MILLRACE_CHECK(config.stages.size() == stages, ExitCode::config, "actors.plan",
-                 "rematerialize.stages has {} policies, the pipeline {} stages, expected one per stage", config.stages.size(), stages);
+                 "rematerialize.stages has {}, the pipeline {}, expected one per stage", counted(config.stages.size(), "policy"),
+                 counted(stages, "stage"));
   std::vector<runtime::RematerializationPolicy> policies;
   for (auto policy : config.stages) {
     std::ranges::replace(policy, '+', ',');

@@ -25,7 +25,12 @@ ParameterGroups::ParameterGroups(const TrainConfig& train) : decay_(train) {
     Group& group = groups_.emplace_back();
     group.names = NamePatterns("train.groups", std::span(train.groups).subspan(i, 1));
     if (!train.group_rates.empty()) group.scalars.rate = train.group_rates[i];
-    if (!train.group_weight_decays.empty() && train.group_weight_decays[i] >= 0) group.scalars.weight_decay = train.group_weight_decays[i];
+    if (train.group_weight_decays.empty()) continue;
+    const double decay = train.group_weight_decays[i];
+    MILLRACE_CHECK(decay >= 0 || decay == -1, ExitCode::config, groups_component,
+                   "train.group_weight_decays has {} for {}, expected a number from 0 on, or -1 for the decay without groups", decay,
+                   train.groups[i]);
+    if (decay >= 0) group.scalars.weight_decay = decay;
   }
 }
 

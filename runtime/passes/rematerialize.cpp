@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/ranges.h>
+
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
 
@@ -31,12 +33,11 @@ const std::vector<Named>& named_policies() {
   return policies;
 }
 
-std::string nearest(std::string_view word, const std::vector<std::string>& known_labels) {
-  std::vector<std::string> known = known_labels;
-  known.emplace_back("none");
-  for (const auto& policy : named_policies()) known.emplace_back(policy.name);
-  return *std::min_element(known.begin(), known.end(),
-                           [&](const std::string& a, const std::string& b) { return edit_distance(word, a) < edit_distance(word, b); });
+/// What a policy may name.
+std::vector<std::string> nameable(std::vector<std::string> labels) {
+  labels.emplace_back("none");
+  for (const auto& policy : named_policies()) labels.emplace_back(policy.name);
+  return labels;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -54,8 +55,8 @@ RematerializationPolicy RematerializationPolicy::parse(std::string_view text, co
   std::vector<std::string_view> words;
   const auto check_label = [&](std::string_view word) {
     MILLRACE_CHECK(std::find(known_labels.begin(), known_labels.end(), word) != known_labels.end(), ExitCode::config,
-                   rematerialize_component, "'{}' in '{}' is neither a policy nor a label of this model; nearest is '{}'", word, text,
-                   nearest(word, known_labels));
+                   rematerialize_component, "'{}' in '{}' is neither a policy nor a label of this model, whose labels are {}{}", word, text,
+                   fmt::join(known_labels, ", "), did_you_mean(word, nameable(known_labels)));
   };
   for (std::size_t begin = 0; begin <= text.size();) {
     const auto end = std::min(text.find(',', begin), text.size());

@@ -65,6 +65,14 @@ TEST(Presets, OfRunsAreFoundByNameUnlessThereIsSuchAFile) {
   EXPECT_EQ(find_run(own, folder.path() / "runs"), own);
   EXPECT_EQ(find_run("quickstart", folder.path() / "runs"), installed);
   EXPECT_EQ(find_run("quickstart.toml", folder.path() / "runs"), installed);
+  // A folder of that name, such as the run directory, is none.
+  const auto before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder.path() / "quickstart");
+  std::filesystem::create_directory(folder.path() / "other");
+  std::filesystem::current_path(folder.path());
+  EXPECT_EQ(find_run("quickstart", folder.path() / "runs"), installed);
+  EXPECT_EQ(find_run("other", folder.path() / "runs"), "other") << "refused where it is read";
+  std::filesystem::current_path(before);
   for (const char* word : {"quickstrt", "runs/quickstrt.toml"})
     expect_error([&] { (void)find_run(word, folder.path() / "runs"); }, ExitCode::config,
                  {word, "no such file, expected one, or one of the runs in " + (folder.path() / "runs").string() + ": quickstart",

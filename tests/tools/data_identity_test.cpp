@@ -162,12 +162,12 @@ TEST_F(DataIdentity, HostsWithOtherBytesDoNotAgree) {
   // Two processes that each act as the first of a host, in folders of their own, where the same name refers to two files.
   for (const std::string host : {"one", "two"})
     for (const std::string file : {"a", "b", "c"}) folder_.write(host + "/text/" + file, std::string(3000, file[0]));
-  const auto train_on_both = [&] {
+  const auto train_on_both = [&](const Words& second = {}) {
     std::string line = MPIEXEC " --allow-run-as-root --oversubscribe --bind-to none";
     for (const std::string host : {"one", "two"}) {
       line += (host == "one" ? " " : " : ") + std::string("-np 1 --wdir ") + folder_ / host +
               " env OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 " + build_path("millrace");
-      for (const auto& word : words({"data.text=text", "pipeline.ranks=2", "data.held_out=3"}))
+      for (const auto& word : joined(words({"data.text=text", "pipeline.ranks=2", "data.held_out=3"}), host == "two" ? second : Words{}))
         line += " '" + (word.starts_with("configs/") ? source_path(word) : word) + "'";
     }
     const int status = std::system((line + " > " + folder_ / "out" + " 2> " + folder_ / "err").c_str());
@@ -175,7 +175,15 @@ TEST_F(DataIdentity, HostsWithOtherBytesDoNotAgree) {
   };
   folder_.write("two/text/b", std::string(2999, 'b') + "B");
   expect_failure(train_on_both(), ExitCode::start, {"the content of file 2, b, differs: process 1 on ", " has ", ", process 0 on "});
+  folder_.write("two/text/b", std::string(2000, 'b'));
+  expect_failure(train_on_both(), ExitCode::start,
+                 {"data file 2 differs: process 1 on ", " has b with 2000 bytes, process 0 on ", " has b with 3000 bytes"});
+  folder_.write("two/text/d", "d");
+  expect_failure(train_on_both(), ExitCode::start, {"the number of data files differs: process 1 on ", "has 4, process 0 on "});
+  std::filesystem::remove(folder_ / "two/text/d");
   folder_.write("two/text/b", std::string(3000, 'b'));
+  // Keys are compared before files are.
+  expect_failure(train_on_both({"train.seed=7"}), ExitCode::start, {"train.seed differs: process 1 on ", " has 7, process 0 on "});
   const auto run = train_on_both();
   EXPECT_EQ(run.code, 0) << run.err;
 }

@@ -45,6 +45,19 @@ class TokenizerTravel : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(TokenizerTravel, ToTheSampleOfARun) {
+  const Words sample{"sample.tokens=6", "sample.prompt=one two", "sample.temperature=0"};
+  const auto trained = train(sample);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto generated = run_millrace(
+      {"generate", "--checkpoint", folder_ / "run", "--prompt", "one two", "--tokens", "6", "--temperature", "0", "--threads", "1"});
+  ASSERT_EQ(generated.code, 0) << generated.err;
+  expect_parts(trained.out, {"one two" + generated.out});
+  fs::remove_all(folder_ / "tokens.tokenizer");
+  expect_failure(train(joined(sample, {"run.directory="})), ExitCode::config,
+                 {"sample.tokens = 6, but the tokenizer of data.tokens = " + (folder_ / "tokens") + " is not known"});
+}
+
 TEST_F(TokenizerTravel, FromATokenFileToTheRunAndItsExport) {
   EXPECT_EQ(file("tokens.tokenizer/tokenizer.json"), read_file(tokenizer("gpt2.json")));
   const auto trained = train({});

@@ -39,8 +39,9 @@ inline constexpr const char* run_words = "RUN.toml [key=value …]";
 inline constexpr std::uint8_t offer_run = offer_files | offer_assignments | offer_runs;
 
 /// Splits positional words into files, or names of installed runs ("quickstart"), and "key=value" overrides and loads the run; MILLRACE_…
-/// variables of the environment are a layer between the two. `complete` false: values that a run needs may be missing.
-[[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete = true);
+/// variables of the environment are a layer between the two. `complete` false: values that a run needs may be missing; `saves` false: those
+/// that its checkpoints need.
+[[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete = true, bool saves = true);
 
 /// Reads the sizes of a model from the folder or file that model.from names: LoadRequest::read_model.
 [[nodiscard]] configs::ModelFile read_model_file(const std::string& path);

@@ -88,13 +88,14 @@ int inspect(const Arguments& given) {
   if (is_text_file(words.front()) && !given.given("tokenizer")) {
     const auto warning = runtime::doubt_of_text(words);
     if (!warning.empty()) print_warnings(std::vector{warning});
-    return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
+    return inspect_data({.text = {words.front()}}, 0);
   }
   std::error_code error;
   if (std::filesystem::is_directory(words.front(), error)) {
-    if (!has_token_files(words.front())) return inspect_data({.text = {words.front()}, .held_out = 0}, 0);
-    runtime::DataConfig data{.tokens = {words.front()}, .held_out = 0};
+    if (!has_token_files(words.front())) return inspect_data({.text = {words.front()}}, 0);
+    runtime::DataConfig data{.tokens = {words.front()}};
     data.validation = runtime::find_validation(data).files;
+    if (!data.validation.empty()) data.held_out = 0;
     const int code = inspect_data(data, 0);
     print_passed_over(words.front());
     return code;

@@ -48,7 +48,7 @@ configs::ModelFile read_model_file(const std::string& path) {
   return {std::move(file.model), file.losses, std::move(file.warnings)};
 }
 
-configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete) {
+configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete, bool saves) {
   MILLRACE_CHECK(!complete || !words.empty(), ExitCode::usage, "millrace", "no run description, expected RUN.toml or key=value");
   configs::LoadRequest request;
   for (const auto& word : words) {
@@ -71,6 +71,7 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
     return result;
   };
   request.complete = complete;
+  request.saves = complete && saves;
   auto run = configs::load(request);
   if (const auto doubt = runtime::doubt_of_text(run.config.data.text); !doubt.empty())
     run.warnings.push_back(fmt::format("{}: data.text: {}", run.settings.at("data.text").origin.place, doubt));

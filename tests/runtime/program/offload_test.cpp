@@ -69,10 +69,10 @@ TEST(OffloadPolicy, UnknownLabelsNameTheNearest) {
   const auto refused = [](const char* text, const std::vector<std::string>& parts) {
     tests::expect_error([&] { (void)RematerializationPolicy::parse(text, labels()); }, ExitCode::config, parts);
   };
-  refused("offload:contxt", {"'contxt' in 'offload:contxt'", "nearest is 'context'"});
+  refused("offload:contxt", {"'contxt' in 'offload:contxt'", "label of this model, whose labels are ", "; did you mean context?"});
   refused("offload:", {"neither a policy nor a label of this model"});
   refused("offload:full", {"'full'"});  // a policy is not a label
-  refused("offload:context,mlpw0", {"'mlpwo'"});
+  refused("offload:context,mlpw0", {"'mlpw0'", "did you mean mlpwo?"});
   refused("minimal,full,offload:context", {"'minimal'"});
 }
 
