@@ -1,5 +1,4 @@
 #include "actors/jobs/profiled_run.hpp"
-#include "actors/jobs/config_agreement.hpp"
 
 #include <unistd.h>
 
@@ -12,8 +11,10 @@
 #include <optional>
 #include <utility>
 
+#include "actors/jobs/config_agreement.hpp"
 #include "actors/jobs/data_content.hpp"
 #include "actors/jobs/machine_peak.hpp"
+#include "actors/jobs/other_programs.hpp"
 #include "actors/jobs/run_beginning.hpp"
 #include "actors/jobs/run_setup.hpp"
 #include "actors/jobs/start_source.hpp"
@@ -24,7 +25,6 @@
 #include "actors/setup/token_compression.hpp"
 #include "actors/telemetry/measured_run.hpp"
 #include "actors/telemetry/profile_gather.hpp"
-#include "cluster/host/busy_processes.hpp"
 #include "cluster/host/host_cores.hpp"
 #include "kernels/bandwidth.hpp"
 #include "kernels/base/check.hpp"
@@ -120,25 +120,6 @@ void initialize_all(Pipeline& pipeline, const RunSettings& run, const RunBeginni
   const InitialState state{source ? &*source : nullptr, takes_state(run.train), run.model_from, run.overruled_model, run.train.seed};
   for (auto* rank : pipeline.ranks()) initialize(*rank, state);
 }
-
-/// What the other programs of process 0's host use, from the construction on.
-class OtherPrograms {
- public:
-  /// Why the times of the steps may be theirs too; empty if they left room.
-  [[nodiscard]] std::string doubt(const Session& session, int threads) const {
-    const auto others = look().since(before_);
-    const auto teams = cluster::host_teams(session.topology(), session.launch(), cluster::usable_cores(), threads);
-    return cluster::crowded_text(others, teams.ranks * teams.threads, cluster::host_core_count(),
-                                 session.topology().processes() > 1 ? cluster::own_command(files_) : "");
-  }
-
- private:
-  [[nodiscard]] cluster::ProcessorTimes look() const {
-    return cluster::ProcessorTimes::now(files_, getpid(), std::chrono::steady_clock::now());
-  }
-  cluster::HostFiles files_ = cluster::HostFiles::of_this_host();
-  cluster::ProcessorTimes before_ = look();
-};
 
 /// Keeps the best of this and earlier measurements, since other programs may use the machine for a while.
 void measure_machine(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan, const RankResources& needs,

@@ -19,12 +19,12 @@ class Patience {
   explicit Patience(const std::string& directory) : directory_(directory) {}
   bool operator()() {
     using namespace std::chrono;
-    constexpr seconds limit{5};
+    constexpr seconds patience{5};
     const auto now = steady_clock::now();
     if (!end_) {
-      end_ = now + limit;
+      end_ = now + patience;
       cluster::log_warning("{}: another process is training in this run directory; waiting up to {} s for it to end", directory_,
-                           limit.count());
+                           patience.count());
     }
     if (now >= *end_) return false;
     std::this_thread::sleep_for(milliseconds(50));

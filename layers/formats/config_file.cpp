@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -82,6 +84,7 @@ const ModelFamily& recognised(JsonReader& reader) {
 
 /// The model with shorthand values written out, and with unused values at their defaults.
 ModelConfig plain(ModelConfig model) {
+  if (model.kv_lora_rank > 0) model.head_dim = model.qk_rope_head_dim;  // latent attention has widths of its own
   if (model.query_pre_attn_scalar == 0) model.query_pre_attn_scalar = static_cast<double>(model.head_dim);
   if (std::ranges::count(model.layer_kinds, LayerKind::full) == std::ssize(model.layer_kinds)) model.layer_kinds.clear();
   if (std::ranges::find(model.layer_positions, LayerPositions::none) == model.layer_positions.end()) model.layer_positions.clear();
@@ -109,6 +112,9 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
   if (expected == found) return {};
   const auto differs = [](const char* key, const auto& a, const auto& b) {
     return a == b ? std::string() : fmt::format("model.{} = {}", key, a);
+  };
+  const auto bias = [](const ModelConfig& model) {
+    return model.routed_bias == kernels::RouterBias::none ? "none" : model.routed_bias == kernels::RouterBias::choice ? "choice" : "score";
   };
   const auto act = [](const ModelConfig& model) { return model.hidden_act ? to_string(*model.hidden_act) : "default"; };
   for (const std::string& text :
@@ -150,6 +156,13 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
         differs("first_dense_layers", expected.first_dense_layers, found.first_dense_layers),
         differs("shared_experts", expected.shared_experts, found.shared_experts),
         differs("routed_scaling_factor", expected.routed_scaling_factor, found.routed_scaling_factor),
+        differs("routed_bias", bias(expected), bias(found)),
+        differs("mhc_expansion_rate", expected.mhc_expansion_rate, found.mhc_expansion_rate),
+        differs("engram_layers", expected.engram.layers, found.engram.layers),
+        differs("gated_mlp", expected.gated_mlp, found.gated_mlp),
+        differs("fused_qkv", expected.fused_qkv, found.fused_qkv),
+        differs("fused_mlp", expected.fused_mlp, found.fused_mlp),
+        differs("normalize_embedding_logits", expected.normalize_embedding_logits, found.normalize_embedding_logits),
         differs("routing_groups", expected.routing_groups, found.routing_groups),
         differs("kept_routing_groups", expected.kept_routing_groups, found.kept_routing_groups),
         differs("q_lora_rank", expected.q_lora_rank, found.q_lora_rank),
@@ -190,7 +203,8 @@ std::string first_differing_key(const ModelConfig& expected, const ModelConfig& 
   if (expected.mlp_kinds != found.mlp_kinds) return "model.mlp_layer_types";
   if (!(expected.rope == found.rope)) return "the numbers of model.rope";
   if (!(expected.rope_local == found.rope_local)) return "the numbers of model.rope_local";
-  return "a key that another family has (activation, gated_mlp, fused_qkv, fused_mlp, …)";
+  if (expected.routed_score != found.routed_score) return "model.routed_score_func";
+  return "a key that another family has";
 }
 
 }  // namespace

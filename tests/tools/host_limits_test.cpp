@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <thread>
 
 #include "tests/support/made_up_host.hpp"
 #include "tests/tools/run_command.hpp"
@@ -156,6 +158,13 @@ TEST(HostLimits, AutomaticThreadsKeepToTheQuota) {
   const auto result = run_millrace(train({"train.threads=0", "pipeline.ranks=1"}), host.variable());
   EXPECT_EQ(result.code, 0) << result.err;
   expect_parts(result.out, {"| 1 thread per rank | peak "});
+}
+
+TEST(HostLimits, AMachineThatOthersUseHasAPeakInDoubt) {
+  std::string busy = ":; ";
+  for (std::size_t i = 0; i < 2 * std::max(2U, std::thread::hardware_concurrency()); ++i) busy += "timeout 20 yes > /dev/null & ";
+  const auto result = run_millrace(train({}), busy, "; pkill -x -P $$ timeout");
+  expect_parts(result.err, {" GFLOP/s, and with it every MFU, is in doubt: other programs used ", "yes with "});
 }
 
 }  // namespace

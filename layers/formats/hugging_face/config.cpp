@@ -169,7 +169,10 @@ void read_sizes(JsonReader& reader, const HuggingFaceClass& family, ModelConfig&
 
 void write_layer_kinds(OrderedJson& json, const HuggingFaceClass& file, const ModelConfig& model) {
   if (file.window == 0 && !file.reads_window) return;
-  json["sliding_window"] = model.sliding_window > 0 ? Json(model.sliding_window) : Json(nullptr);
+  // transformers makes the masks of both kinds even where every entry of layer_types is full, and needs a window for one of them.
+  const std::int64_t unused = file.full_every > 0 && file.reads_layer_types ? file.window : 0;
+  const std::int64_t window = model.sliding_window > 0 ? model.sliding_window : unused;
+  json["sliding_window"] = window > 0 ? Json(window) : Json(nullptr);
   const bool any = std::ranges::find(model.layer_kinds, LayerKind::sliding) != model.layer_kinds.end();
   if (file.has_window_switch) {
     json["use_sliding_window"] = any;

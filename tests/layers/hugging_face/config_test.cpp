@@ -242,6 +242,22 @@ TEST(ConfigFile, AWholeQueryScalarIsExportedAsOne) {
   EXPECT_EQ(json::parse(config_file_text({model}, "float32")).at("query_pre_attn_scalar"), 168.5);
 }
 
+/// transformers makes the mask of a window in these classes, whether a layer has one or not.
+TEST(ConfigFile, AModelWithoutWindowsNamesOneWhereTransformersNeedsIt) {
+  for (const char* family : {"gemma2", "gemma3", "olmo3"}) {
+    ModelConfig model = parse(version_5()).model;
+    model.family = family;
+    model.rope = {};
+    model.rope_local = {};
+    if (family == std::string("olmo3")) model.query_pre_attn_scalar = 0;
+    const std::string text = config_file_text({model}, "float32");
+    EXPECT_TRUE(json::parse(text).at("sliding_window").is_number_integer()) << family;
+    EXPECT_EQ(json::parse(text).at("layer_types"),
+              json(std::vector<std::string>(static_cast<std::size_t>(model.layers), "full_attention")));
+    EXPECT_EQ(parse_config_file(text, "again").model.sliding_window, 0) << "no layer has it";
+  }
+}
+
 /// Writing a model that the format cannot express must fail, rather than lose a part of it.
 TEST(ConfigFile, IsNotWrittenWhereItWouldBeAnotherModel) {
   const ModelConfig llama = parse(version_5()).model;
@@ -252,7 +268,8 @@ TEST(ConfigFile, IsNotWrittenWhereItWouldBeAnotherModel) {
   };
   refused([](ModelConfig& model) { model.attn_logit_softcapping = 2; }, "cannot express model.attn_logit_softcapping = 2");
   refused([](ModelConfig& model) { model.query_pre_attn_scalar = 7; }, "cannot express model.query_pre_attn_scalar = 7");
-  refused([](ModelConfig& model) { model.fused_qkv = true; }, "a key that another family has");
+  refused([](ModelConfig& model) { model.fused_qkv = true; }, "cannot express model.fused_qkv = true");
+  refused([](ModelConfig& model) { model.routed_bias = kernels::RouterBias::choice; }, "cannot express model.routed_bias = choice");
   refused(
       [](ModelConfig& model) {
         model.family = "mistral";
