@@ -61,7 +61,8 @@ class Planner {
           chunks(chunks_of_rank),
           weave(woven),
           plan(of.make_plan(schedule, chunks_of_rank, of.policies_.front(), woven)),
-          lists(runtime::one_copy(plan.schedule)) {}
+          lists(runtime::one_copy(plan.schedule)),
+          even_counts(counts_of(plan)) {}
 
     /// The best layout with the same policy everywhere; within the limit if there is one and `bound` is set.
     runtime::LayerAssignment best(std::size_t policy, bool bound) {
@@ -89,7 +90,14 @@ class Planner {
       return stages;
     }
 
-    double step(const Stages& stages) { return runtime::simulate(lists, prices(stages), false).makespan; }
+    /// With transfers between replicas and the update, as priced() counts it.
+    double step(const Stages& stages) {
+      auto costs = prices(stages);
+      add_transfers(stages, costs);
+      const double transferred = runtime::simulate(lists, costs, false).transferred;
+      costs.transfers.clear();
+      return transferred + update_of(costs);
+    }
 
     /// Moves one layer at a time from any stage to any other as long as the step becomes shorter.
     Stages improved(Stages stages) {
@@ -111,6 +119,42 @@ class Planner {
         }
       }
       return stages;
+    }
+
+    /// The search for a layout does not know of transfers between replicas, nor of the update: with them another one may be faster, the
+    /// even one to begin with.
+    Stages with_transfers(const std::vector<int>& counts) {
+      const auto alike = [](const std::vector<int>& of) { return Stages{of, std::vector<std::size_t>(of.size(), 0)}; };
+      Stages found = alike(counts);
+      const auto& links = planner.search_.links;
+      if (plan.replicas() == 1 || (links.latency <= 0 && links.bytes_per_unit <= 0)) return found;
+      double least = step(found);
+      const auto take = [&](const std::vector<int>& other) {
+        const auto stages = lifted(other);
+        const double other_step = stages ? step(*stages) : least;
+        if (other_step >= least / as_fast) return false;
+        found = *stages;
+        least = other_step;
+        return true;
+      };
+      take(even_counts);
+      // A border between two stages moves as long as that helps.
+      for (bool better = true; better;) {
+        better = false;
+        for (std::size_t left = 0; left + 1 < found.counts.size(); ++left) {
+          for (const int change : {1, -1}) {
+            auto counts_then = found.counts;
+            counts_then[left] += change;
+            counts_then[left + 1] -= change;
+            while (std::min(counts_then[left], counts_then[left + 1]) >= 0 && take(counts_then)) {
+              better = true;
+              counts_then[left] += change;
+              counts_then[left + 1] -= change;
+            }
+          }
+        }
+      }
+      return found;
     }
 
     PlannedRun priced(Stages stages) {
@@ -164,12 +208,17 @@ class Planner {
     /// What each rank transfers with its replicas. Returns the bytes that the rank which sends most sends in a step.
     std::uint64_t add_transfers(const Stages& stages, runtime::Costs& costs) {
       if (plan.replicas() == 1) return 0;
-      set_stages(stages);
       std::uint64_t most = 0;
       for (int rank = 0; rank < lists.placement.ranks(); ++rank) {
-        auto transfers = transfer_costs(plan, runtime::RankId(rank), planner.search_.needs, planner.search_.links);
-        most = std::max(most, transfers.sent);
-        costs.transfers.push_back(std::move(transfers.list));
+        const auto key = key_of(stages, rank);
+        auto known = known_transfers.find(key);
+        if (known == known_transfers.end()) {
+          set_stages(stages);
+          known =
+              known_transfers.emplace(key, transfer_costs(plan, runtime::RankId(rank), planner.search_.needs, planner.search_.links)).first;
+        }
+        most = std::max(most, known->second.sent);
+        costs.transfers.push_back(known->second.list);
       }
       return most;
     }
@@ -215,9 +264,8 @@ class Planner {
       return bytes;
     }
 
-    /// The memory that the run would allocate on this rank. Slow, but equal for stages with the same numbers of layers and the
-    /// same policies.
-    std::uint64_t bytes_of(const Stages& stages, int rank) {
+    /// What memory and transfers of a rank depend on: it is slow to find them, and many layouts have the same stages on a rank.
+    std::vector<std::size_t> key_of(const Stages& stages, int rank) const {
       const auto one = planner.layout_of(stages.counts);
       std::vector<std::size_t> key{static_cast<std::size_t>(rank)};
       for (const auto stage : plan.schedule.placement.stages_of(runtime::RankId(rank))) {
@@ -226,6 +274,12 @@ class Planner {
         key.push_back(static_cast<std::size_t>(one[position].modules));
         key.push_back(stages.policies[position]);
       }
+      return key;
+    }
+
+    /// The memory that the run would allocate on this rank.
+    std::uint64_t bytes_of(const Stages& stages, int rank) {
+      const auto key = key_of(stages, rank);
       const auto known = known_bytes.find(key);
       if (known != known_bytes.end()) return known->second;
       set_stages(stages);
@@ -239,7 +293,9 @@ class Planner {
     std::string weave;
     actors::PipelinePlan plan;  // of all copies
     runtime::Schedule lists;    // of one: all take the same time
+    std::vector<int> even_counts;
     std::map<std::vector<std::size_t>, std::uint64_t> known_bytes;
+    std::map<std::vector<std::size_t>, RankTransfers> known_transfers;
     std::map<std::vector<std::size_t>, runtime::StageExchanges> known_exchanges;
   };
 
@@ -303,7 +359,7 @@ class Planner {
   std::optional<PlannedRun> best_woven(const std::string& name, int chunks, const std::string& weave) {
     Candidate candidate(*this, name, chunks, weave);
     const auto same = candidate.best(0, true);
-    if (same.excess == 0) return candidate.priced({same.counts, {}});
+    if (same.excess == 0) return candidate.priced(candidate.with_transfers(same.counts));
     // First the fastest layout keeps fewer values where it must; if that is not enough, so does the layout that needs the least
     // memory.
     std::optional<Stages> found;

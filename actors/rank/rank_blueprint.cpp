@@ -149,7 +149,8 @@ std::unique_ptr<runtime::RankCompute> RankBlueprint::build(bool plan_only) const
     rank_stage.stage = stage;
     rank_stage.training = plan_.programs(stage);
     if (needs_.logits && last && has_stage(logits, stage)) rank_stage.logits = plan_.programs(stage, layers::Output::logits);
-    for (const auto& spec : layers::parameters(plan_.model, plan_.layout[stage.index()], plan_.losses, plan_.expert_group(stage).group))
+    for (const auto& spec :
+         layers::parameters(plan_.parameters, plan_.model, plan_.layout[stage.index()], plan_.losses, plan_.expert_group(stage).group))
       rank_stage.parameters.push_back(stage_parameter(plan_, spec, stage));
     const auto& ledger = plan_.ledger.stages.at(stage.index());
     rank_stage.slots = {ledger.stash_input, ledger.stash_weight, ledger.handoff, 0, 0, 0, 0, 0};

@@ -339,11 +339,16 @@ std::string copies_text(const runtime::MeshConfig& mesh, bool leaves) {
 }
 
 void set_layout(PipelinePlan& plan, const std::vector<layers::StageLayout>& of_one) {
-  plan.tied = tied_weights(plan.model, of_one, plan.losses);
-  SumMessagesInput sums{plan.model,           of_one,
-                        plan.losses,          plan.schedule.placement,
-                        plan.parts(),         plan.expert_parts(),
-                        plan.expert_groups(), static_cast<int>(plan.edges.size())};
+  plan.tied = tied_weights(plan.parameters, plan.model, of_one, plan.losses);
+  SumMessagesInput sums{plan.parameters,
+                        plan.model,
+                        of_one,
+                        plan.losses,
+                        plan.schedule.placement,
+                        plan.parts(),
+                        plan.expert_parts(),
+                        plan.expert_groups(),
+                        static_cast<int>(plan.edges.size())};
   if (plan.divides_update()) sums.owned = [&plan](const layers::ParameterSpec& spec) { return owned_parts(plan, spec); };
   plan.sums = sum_messages(sums);
   plan.layout.clear();

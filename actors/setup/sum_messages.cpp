@@ -38,13 +38,14 @@ struct PlacedUse {
 };
 
 /// The weights that several stages use, by name, with their uses in order.
-std::map<std::string, std::vector<PlacedUse>> shared_weights(const layers::ModelConfig& model,
+std::map<std::string, std::vector<PlacedUse>> shared_weights(const std::vector<layers::ParameterSpec>& parameters,
+                                                             const layers::ModelConfig& model,
                                                              const std::vector<layers::StageLayout>& layout,
                                                              const runtime::LossWeights& losses) {
   std::map<std::string, std::vector<PlacedUse>> weights;
   for (std::size_t stage = 0; stage < layout.size(); ++stage) {
     if (!layout[stage].embedding && !layout[stage].head && layout[stage].modules == 0) continue;  // others have weights of their own
-    for (const layers::ParameterSpec& spec : layers::parameters(model, layout[stage], losses))
+    for (const layers::ParameterSpec& spec : layers::parameters(parameters, model, layout[stage], losses))
       weights[spec.name].push_back({part_of(spec), static_cast<int>(stage), spec});
   }
   std::erase_if(weights, [](const auto& each) { return each.second.size() < 2; });
@@ -63,8 +64,8 @@ void add_replicas(const SumMessagesInput& input, std::vector<SumMessage>& messag
   std::map<std::pair<int, int>, std::vector<SumPart>> parts;  // by sender and receiver
   for (int stage = 0; stage < placement.model_stages(); ++stage) {
     const auto rank_of = [&](int replica) { return placement.rank_of(StageId(replica * placement.model_stages() + stage)).value; };
-    for (const layers::ParameterSpec& spec :
-         layers::parameters(input.model, input.layout.at(static_cast<std::size_t>(stage)), input.losses, {replicas / groups, 0})) {
+    for (const layers::ParameterSpec& spec : layers::parameters(
+             input.parameters, input.model, input.layout.at(static_cast<std::size_t>(stage)), input.losses, {replicas / groups, 0})) {
       const bool experts = spec.experts.present();
       for (int from = 0; from < replicas; ++from) {
         SumPart part = part_of(spec);
@@ -83,10 +84,10 @@ void add_replicas(const SumMessagesInput& input, std::vector<SumMessage>& messag
 
 /// Every rank that uses a shared weight gets the sums of the uses that other ranks have. Where replicas have a use twice, it comes from the
 /// replica in which the rank itself uses the weight: after the first round both have the same.
-void add_uses(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout, const runtime::LossWeights& losses,
-              const Placement& placement, std::vector<SumMessage>& messages) {
+void add_uses(const SumMessagesInput& input, std::vector<SumMessage>& messages) {
+  const Placement& placement = input.placement;
   std::map<std::pair<int, int>, std::vector<SumPart>> parts;  // by sender and receiver
-  for (const auto& [name, uses] : shared_weights(model, layout, losses)) {
+  for (const auto& [name, uses] : shared_weights(input.parameters, input.model, input.layout, input.losses)) {
     const auto rank_of = [&](int replica, const PlacedUse& use) {
       return placement.rank_of(StageId(replica * placement.model_stages() + use.stage)).value;
     };
@@ -112,7 +113,7 @@ void add_uses(const layers::ModelConfig& model, const std::vector<layers::StageL
 void add_divided_uses(const SumMessagesInput& input, std::vector<SumMessage>& messages) {
   const Placement& placement = input.placement;
   std::map<std::pair<int, int>, std::vector<SumPart>> parts;  // by sender and receiver
-  for (const auto& [name, uses] : shared_weights(input.model, input.layout, input.losses)) {
+  for (const auto& [name, uses] : shared_weights(input.parameters, input.model, input.layout, input.losses)) {
     std::vector<std::vector<int>> groups;  // by use: the ranks that have it, ascending
     for (const PlacedUse& use : uses) {
       std::vector<int>& ranks = groups.emplace_back();
@@ -144,10 +145,10 @@ void add_divided_uses(const SumMessagesInput& input, std::vector<SumMessage>& me
 
 }  // namespace
 
-std::vector<std::string> tied_weights(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout,
-                                      const runtime::LossWeights& losses) {
+std::vector<std::string> tied_weights(const std::vector<layers::ParameterSpec>& parameters, const layers::ModelConfig& model,
+                                      const std::vector<layers::StageLayout>& layout, const runtime::LossWeights& losses) {
   std::vector<std::string> names;
-  for (const auto& [name, uses] : shared_weights(model, layout, losses)) names.push_back(name);
+  for (const auto& [name, uses] : shared_weights(parameters, model, layout, losses)) names.push_back(name);
   return names;
 }
 
@@ -163,7 +164,7 @@ std::vector<SumMessage> sum_messages(const SumMessagesInput& input) {
     add_divided_uses(input, messages);
   } else {
     if (input.placement.replicas() > 1) add_replicas(input, messages);
-    add_uses(input.model, input.layout, input.losses, input.placement, messages);
+    add_uses(input, messages);
   }
   int channel = input.first_channel;
   for (SumMessage& message : messages) message.channel = channel++;

@@ -53,6 +53,7 @@ struct SumMessage {
 };
 
 struct SumMessagesInput {
+  const std::vector<layers::ParameterSpec>& parameters;  // of the whole model
   const layers::ModelConfig& model;
   const std::vector<layers::StageLayout>& layout;  // the stages of one replica
   const runtime::LossWeights& losses;
@@ -65,7 +66,8 @@ struct SumMessagesInput {
 };
 
 /// The names of the weights that several stages use.
-[[nodiscard]] std::vector<std::string> tied_weights(const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout,
+[[nodiscard]] std::vector<std::string> tied_weights(const std::vector<layers::ParameterSpec>& parameters,
+                                                    const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout,
                                                     const runtime::LossWeights& losses);
 
 /// All messages of a step, in the order of their channels, of which the first is `first_channel`.

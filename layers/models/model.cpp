@@ -174,10 +174,14 @@ std::vector<ParameterSpec> model_parameters(const ModelConfig& config, const run
 
 std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage, const runtime::LossWeights& losses,
                                       const runtime::ExpertGroup& experts) {
+  return parameters(model_parameters(config, losses), config, stage, losses, experts);
+}
+
+std::vector<ParameterSpec> parameters(const std::vector<ParameterSpec>& model, const ModelConfig& config, const StageLayout& stage,
+                                      const runtime::LossWeights& losses, const runtime::ExpertGroup& experts) {
   std::vector<ParameterSpec> specs = declared(config, stage, losses, experts);
-  const std::vector<ParameterSpec> all = model_parameters(config, losses);
   std::unordered_map<std::string_view, int> orders;
-  for (const ParameterSpec& other : all) orders.insert_or_assign(other.name, other.order);
+  for (const ParameterSpec& other : model) orders.insert_or_assign(other.name, other.order);
   for (ParameterSpec& spec : specs)
     if (const auto order = orders.find(spec.name); order != orders.end()) spec.order = order->second;
   // A group of ranks computes some parts of a layer in another order than one rank does.

@@ -50,6 +50,10 @@ struct StageOptions {
 /// module with use 1 + m. `losses` decide which of them are trained; of weights of experts they are those of the group's member.
 [[nodiscard]] std::vector<ParameterSpec> parameters(const ModelConfig& config, const StageLayout& stage,
                                                     const runtime::LossWeights& losses = {}, const runtime::ExpertGroup& experts = {});
+/// The same where the parameters of the whole model are known: `model` are model_parameters(config, losses), which are slow to collect.
+[[nodiscard]] std::vector<ParameterSpec> parameters(const std::vector<ParameterSpec>& model, const ModelConfig& config,
+                                                    const StageLayout& stage, const runtime::LossWeights& losses = {},
+                                                    const runtime::ExpertGroup& experts = {});
 
 /// The whole model: every tensor once, in model order; `order` is the index.
 [[nodiscard]] std::vector<ParameterSpec> model_parameters(const ModelConfig& config, const runtime::LossWeights& losses = {});

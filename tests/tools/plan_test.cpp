@@ -63,6 +63,19 @@ TEST(Plan, MeasuresThePartsByRunningThem) {
       EXPECT_GT(number_in(result.out, std::string("\n") + part + "(?: +[0-9.]+){" + std::to_string(column) + "} +([0-9.]+)"), 0) << part;
 }
 
+// The layout that is best without transfers may be worse than the even one with them.
+TEST(Plan, IsNoSlowerThanUniformWhereTransfersDecide) {
+  const TemporaryFolder folder;
+  const auto costs = folder.write("costs.csv", "embedding,0.0081,0.0010,0.0114\nlayer,0.4491,0.5507,0.2416\nhead,0.0122,1.5818,1.6815\n");
+  for (const char* rate : {"1e6", "1e7", "1e8"})
+    for (const char* shard : {"none", "parameters"}) {
+      const auto result = plan({"--costs", costs, "--schedules", "1f1b", "--link-rate", rate, "mesh.data=2",
+                                std::string("mesh.shard=") + shard, "train.accumulators=2"});
+      ASSERT_EQ(result.code, 0) << result.err;
+      EXPECT_GE(speed_of(result), 1) << result.out;
+    }
+}
+
 // What copies send each other is part of the step, as their run would plan it.
 TEST(Plan, PricesTransfersBetweenCopies) {
   const TemporaryFolder folder;

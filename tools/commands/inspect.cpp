@@ -185,7 +185,7 @@ void print_stages(const Inspection& run, const std::vector<std::unique_ptr<RankP
     const auto& runner = preview.stage(stage);
     const auto& programs = runner.programs();
     std::int64_t weights = 0;
-    for (const auto& spec : layers::parameters(plan.model, plan.layout[stage.index()], {}, plan.expert_group(stage).group))
+    for (const auto& spec : layers::parameters(plan.parameters, plan.model, plan.layout[stage.index()], {}, plan.expert_group(stage).group))
       weights += spec.shape.elements();
     const auto& slots = plan.ledger.stages.at(stage.index());
     const auto stash = [&](int count, runtime::Region region) { return fmt::format("{} x {} B", count, slot_bytes(runner, region)); };
