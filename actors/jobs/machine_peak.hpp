@@ -20,8 +20,7 @@ namespace millrace::actors {
                                             const RankResources& needs);
 
 /// The same in process 0, and nothing in the others, which sleep meanwhile: ranks that are being prepared would take part of the cores,
-/// and every fraction of the peak would be too large. On a host that other programs use it is measured up to four times, and a warning says
-/// that it is in doubt. Collective.
+/// and every fraction of the peak would be too large. `doubt` says if other programs did. Collective.
 [[nodiscard]] runtime::Machine undisturbed_peak(const Session& session, const CudaConfig& cuda, const PipelinePlan& plan,
                                                 const RankResources& needs);
 

@@ -24,6 +24,8 @@ class RunDirectory {
   [[nodiscard]] runtime::CheckpointStore& store() noexcept { return *store_; }
   /// The checkpoint to resume from; nullptr for a new run.
   [[nodiscard]] const runtime::CheckpointReader* checkpoint() const noexcept { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  /// Once the state has been read: while the files are open, deleting them frees no space on the disk.
+  void close_checkpoint() noexcept { checkpoint_.reset(); }
   /// These refuse to resume with other identity keys, and with other data. The second warns about what could not be compared.
   /// Errors: Error(checkpoint).
   void check_identity(const IdentityKeys& current, const std::vector<runtime::DataFile>& files) const;

@@ -58,6 +58,7 @@ void introduce(Telemetry& telemetry, const PipelinePlan& plan, const Session& se
                            plan.sequence));
   reporter.say(fmt::format("machine   {} | {} per rank{}{}", instruction_set(), counted(beginning.threads, "thread"),
                            cores_text(session, needs, machine), gpus_text(plan.device)));
+  if (!machine.doubt.empty()) reporter.say(fmt::format("doubt     the peak, and with it MFU: {}", machine.doubt));
   if (!beginning.source.empty())
     reporter.say(fmt::format("start     at step 0 with the {} of step {} in {}", taken_text(takes_state(job.train)), beginning.source_step,
                              beginning.source));

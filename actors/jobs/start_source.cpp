@@ -66,7 +66,9 @@ runtime::CheckpointReader open_start(const std::string& start_from, const std::s
     return runtime::CheckpointReader(folder);
   } catch (const Error& error) {
     if (error.code() != ExitCode::checkpoint) throw;
-    throw Error(error.code(), fmt::format("[{}] {} = {}: {}", component, start_key, start_from, without_component(error.what())));
+    auto reason = without_component(error.what());
+    if (reason.starts_with(start_from + ": ")) reason.remove_prefix(start_from.size() + 2);
+    throw Error(error.code(), fmt::format("[{}] {} = {}: {}", component, start_key, start_from, reason));
   }
 }
 

@@ -304,6 +304,7 @@ void train(Session& session, const RunSettings& settings) {
       telemetry.reporter().warn(warning);
 
   pipeline.start(start);
+  if (directory) directory->close_checkpoint();
   if (session.leads()) oversee(session, telemetry, outcome.get_future(), coordinator);
   coordinator = nullptr;  // the actor system ends with the last handle
   pipeline.wait();

@@ -13,9 +13,12 @@
 namespace millrace::runtime {
 namespace {
 
+/// A fifth more than the tensors, for manifests and the journal.
+bool is_enough(std::uint64_t free, std::uint64_t bytes) { return free / 6 >= bytes / 5; }
+
 void check_space(const std::string& folder, std::uint64_t bytes) {
   const auto free = free_space(folder);
-  MILLRACE_CHECK(free / 6 >= bytes / 5, ExitCode::storage, checkpoint_component, "{}: {} are free, expected 1.2 times a checkpoint of {}",
+  MILLRACE_CHECK(is_enough(free, bytes), ExitCode::storage, checkpoint_component, "{}: {} are free, expected 1.2 times a checkpoint of {}",
                  folder, byte_count(free), byte_count(bytes));
 }
 
@@ -198,6 +201,10 @@ std::string CheckpointStore::begin(std::uint64_t step, std::uint64_t bytes) {
   const auto final_folder = join_path(folder_, checkpoint_name(step));
   MILLRACE_CHECK(kind_of(final_folder) == PathKind::missing, ExitCode::checkpoint, checkpoint_component,
                  "{}: step {} has a checkpoint already", final_folder, step);
+  if (!is_enough(free_space(folder_), bytes)) {
+    std::vector<CheckpointWarning> lesser;  // that there is no space matters more
+    retire(lesser);                         // fewer may be kept than when the last one was written
+  }
   check_space(folder_, bytes);
   const auto epoch = journal_.next_epoch();
   journal_.append({JournalEvent::begin, step, epoch, ""});

@@ -46,6 +46,7 @@ std::pair<const std::string&, std::uint64_t> place_of(const TensorRecord& tensor
 }  // namespace
 
 std::string to_string(const CheckpointProblem& problem) {
+  if (problem.what.find(problem.file) != std::string::npos) return problem.what;  // it says where
   if (problem.tensor.empty()) return fmt::format("{}: {}", problem.file, problem.what);
   return fmt::format("{}: tensor '{}' at byte {}: {}", problem.file, problem.tensor, problem.offset, problem.what);
 }

@@ -221,11 +221,17 @@ FoundValidation find_validation(const DataConfig& config) try {
   return {};
 }
 
-std::string doubt_of_text(const std::vector<std::string>& text) {
-  const auto lines = std::ranges::find_if(text, [](const std::string& name) { return name.ends_with(".jsonl"); });
-  if (lines == text.end()) return {};
-  return fmt::format("{} is read as it is, with its braces and keys; `millrace data tokenize` makes tokens of the texts in its lines",
-                     *lines);
+std::string doubt_of_text(const std::vector<std::string>& text, const std::vector<std::string>& suffixes) {
+  if (text.empty()) return {};
+  try {
+    const auto files = list_data_files(text, suffixes);
+    const auto lines = std::ranges::find_if(files, [](const DataFile& file) { return file.path.extension() == ".jsonl"; });
+    if (lines == files.end()) return {};
+    return fmt::format("{} is read as it is, with its braces and keys; `millrace data tokenize` makes tokens of the texts in its lines",
+                       lines->path.string());
+  } catch (const Error&) {  // opening the data says what is wrong with them
+    return {};
+  }
 }
 
 }  // namespace millrace::runtime

@@ -45,8 +45,9 @@ struct FoundValidation {
 };
 [[nodiscard]] FoundValidation find_validation(const DataConfig& config);
 
-/// A warning for data.text that names files of JSON lines, which are read as they are; empty if it names none.
-[[nodiscard]] std::string doubt_of_text(const std::vector<std::string>& text);
+/// A warning if there are files of JSON lines among data.text, which are read as they are; empty if there are none, or if the files cannot
+/// be listed.
+[[nodiscard]] std::string doubt_of_text(const std::vector<std::string>& text, const std::vector<std::string>& suffixes);
 
 /// The label of a source in errors; empty if there is only one.
 [[nodiscard]] inline std::string source_label(const RunFiles& files, std::size_t source) {

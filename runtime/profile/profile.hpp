@@ -36,6 +36,7 @@ struct Machine {
   double peak_flops = 0;        // FLOP/s of one rank's cores, or its GPU
   double memory_bandwidth = 0;  // byte/s of one rank's cores, read and written
   double job_peak_flops = 0;    // FLOP/s of all cores that compute, or all GPUs
+  std::string doubt = {};       // why a measured peak is not to be believed; empty if it is
 };
 
 /// A process's clock relative to that of process 0, measured by pings over the control link. Two processes of one kernel share a

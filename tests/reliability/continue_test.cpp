@@ -72,7 +72,14 @@ TEST_F(Continue, ACheckpointFromBeforeTheDecayGoesOn) {
   const Keys decay{"train.decay=wsd", "train.decay_steps=4", "train.warmup_steps=1", "checkpoint.every=4", "checkpoint.keep=10"};
   train("run", 12, decay);
   refuse("run", 20, decay, {"move the checkpoints after step 9 out of its folder"});
-  std::filesystem::remove_all(path("run/checkpoints/step-00000012"));
+  std::filesystem::rename(path("run/checkpoints"), path("run/others"));
+  std::filesystem::create_directory(path("run/checkpoints"));
+  std::filesystem::rename(path("run/others/step-00000012"), path("run/checkpoints/step-00000012"));
+  const auto alone = attempt("run", 20, decay);
+  EXPECT_TRUE(has(alone.err, "other learning rates") && !has(alone.err, "out of its folder")) << "no other checkpoint is there\n"
+                                                                                              << alone.err;
+  std::filesystem::remove_all(path("run/checkpoints"));
+  std::filesystem::rename(path("run/others"), path("run/checkpoints"));
   const auto end = train("run", 20, decay);
   EXPECT_TRUE(has(end.out, "resumes after step 8")) << end.out;
 }

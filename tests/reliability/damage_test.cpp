@@ -57,7 +57,7 @@ TEST_F(Damage, WhenAllAreDamagedNothingStartsFromTheSeed) {
   const auto listed = run_millrace({"ckpt", "ls", training_.path("run")});
   EXPECT_EQ(listed.code, static_cast<int>(ExitCode::checkpoint)) << listed.err;
   for (const char* part : {"step        9 ", "step-00000009.bad  damaged, put aside: ", "step-00000012.bad  damaged, put aside: ",
-                           "No checkpoint is usable. To resume, "})
+                           "/checkpoints: no checkpoint is usable. To resume, "})
     EXPECT_TRUE(has(listed.out, part)) << part << ": " << listed.out;
   for (const char* word : {"hash", "verify"}) {
     const auto refused = run_millrace({"ckpt", word, training_.path("run")});

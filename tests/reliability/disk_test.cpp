@@ -85,5 +85,24 @@ TEST_F(Disk, ASmallFileSystemFillsUp) {
   EXPECT_EQ(listed.code, 0) << listed.out << listed.err;
 }
 
+TEST_F(Disk, ALowerCheckpointKeepMakesRoomOnAFullOne) {
+  ASSERT_EQ(train().code, 0);
+  std::uintmax_t bytes = 0;  // of a checkpoint
+  for (const auto& file : std::filesystem::directory_iterator(training_.path("run/checkpoints/step-00000012"))) bytes += file.file_size();
+  const auto mounted = training_.folder() / "small";
+  std::filesystem::create_directories(mounted);
+  // There is room for three and the other files; a fourth needs 1.2 times its size.
+  const auto size = "size=" + std::to_string(4 * bytes / 1024) + "k";
+  if (mount("none", mounted.c_str(), "tmpfs", 0, size.c_str()) != 0) GTEST_SKIP() << "mounting is not allowed here";
+  const auto keeping = [&](const char* keep) {
+    return run_millrace(words({"run.directory=" + mounted + "/run", "checkpoint.every=1", std::string("checkpoint.keep=") + keep}));
+  };
+  const auto many = keeping("9"), few = keeping("2");
+  umount2(mounted.c_str(), MNT_DETACH);
+  EXPECT_EQ(many.code, static_cast<int>(ExitCode::storage)) << many.out << many.err;
+  EXPECT_TRUE(has(many.err, "resumed from its checkpoint of step 3")) << many.err;
+  EXPECT_EQ(few.code, 0) << few.out << few.err;
+}
+
 }  // namespace
 }  // namespace millrace::tests

@@ -77,6 +77,18 @@ TEST_F(Compare, EqualRunsAreIdenticalWhateverTheirLayouts) {
   }
 }
 
+TEST_F(Compare, ARecordingThatIsCutShortIsSaidToBe) {
+  fs::copy(run("base"), run("cut"), fs::copy_options::recursive);
+  const std::string file = run("cut") + "/hashes/after-00000000.rank-0";
+  fs::resize_file(file, fs::file_size(file) - 100);
+  for (const bool cut_first : {false, true}) {
+    const auto result = cut_first ? compare("cut", "base") : compare("base", "cut");
+    EXPECT_EQ(result.code, 0) << result.err;
+    expect_parts(result.out, {"steps 1 to 3 are in both recordings; 3 of them identical",
+                              run("base") + " goes on to step 4, of which the other has no whole recording\n", "\nidentical\n"});
+  }
+}
+
 TEST_F(Compare, AnotherLearningRateShowsInTheFirstWeightOfTheSecondStep) {
   train("other_rate", {"pipeline.ranks=2", "train.learning_rate=0.001"});
   const auto result = compare("base", "other_rate");

@@ -27,6 +27,8 @@ TEST(Data, TokenizesFilesAndLooksIntoWhatItMade) {
     ASSERT_EQ(seen.code, 0) << seen.err;
     expect_parts(seen.out, {"Megatron", "tokens     12", "documents  3", "72 101 108 108 111 256 65 195 169 256 66 256", "HelloA\u00e9B"});
   }
+  expect_failure(run_millrace({"data", "tokenize", "--tokenizer", "byte", "--out", folder / "new/", folder / "in/a.txt"}), ExitCode::usage,
+                 {"new/: a folder, expected a name in it, such as ", "new/tokens"});
   const auto llmc = run_millrace({"data", "tokenize", "--tokenizer", tokenizer_folder + "llama3.json", "--format", "llmc", "--prepend-bod",
                                   "--out", folder / "out.llmc", folder / "in/a.txt"});
   ASSERT_EQ(llmc.code, 0) << llmc.err;
@@ -60,6 +62,10 @@ TEST(Data, DoubtsLinesOfJsonAsText) {
   const std::string doubt = file + " is read as it is, with its braces and keys; `millrace data tokenize` makes tokens";
   expect_parts(run_millrace({"data", "inspect", file}).err, {doubt});
   expect_parts(run_millrace({"inspect", "configs/runs/tiny.toml", "data.text=" + file}).err, {"command line: data.text: " + doubt});
+  const auto named = folder.write("texts/b.txt", "abc");
+  const auto lines = folder.write("texts/c.jsonl", "{}\n");
+  expect_parts(run_millrace({"inspect", "configs/runs/tiny.toml", "data.text=" + (folder / "texts")}).err, {lines + " is read as it is"});
+  EXPECT_EQ(run_millrace({"inspect", "configs/runs/tiny.toml", "data.text=" + (folder / "texts"), "data.suffixes=.txt"}).err, "");
 }
 
 TEST(Data, LooksIntoAFileOfText) {

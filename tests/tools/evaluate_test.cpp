@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/check.hpp"
@@ -75,6 +77,25 @@ TEST(Eval, TakesTheAveragesOfARun) {
                  {"step-00000004, which has no moving averages"});
   expect_failure(run_millrace({"eval", "--model", run.exported(), "--average", "data.text=README.md"}), ExitCode::usage,
                  {"--average for ", "expected a run directory or a checkpoint"});
+}
+
+/// Processes that were given other weights would compute a mixture of two models.
+TEST(Eval, ProcessesWithOtherWeightsDoNotAgree) {
+  const auto& run = TrainedRun::get();
+  const TemporaryFolder folder;
+  std::filesystem::copy(run.exported(), folder / "other", std::filesystem::copy_options::recursive);
+  std::fstream file(folder / "other/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('\7');
+  file.close();
+  const auto both = [&](const std::string& first, const std::string& second) {
+    const std::string words = " eval --model '" + second + "' data.text=README.md --microbatches 1 --sequence 32 --threads 1";
+    return run_millrace({"eval", "--model", first, "data.text=README.md", "--microbatches", "1", "--sequence", "32", "--threads", "1"},
+                        on_processes(1), ": -np 1 " + build_path("millrace") + words);
+  };
+  EXPECT_EQ(both(run.exported(), run.exported()).code, 0);
+  expect_failure(both(run.exported(), folder / "other"), ExitCode::start, {"weights differs: process 1 on "});
+  expect_failure(both(run.directory(), run.exported()), ExitCode::start, {"weights differs: process 1 on "});
 }
 
 TEST(Eval, TakesAFolderAndAFewMicrobatches) {

@@ -50,7 +50,7 @@ int list(std::string path) {
   print_damaged(std::numeric_limits<std::uint64_t>::max());
   const bool usable = std::ranges::any_of(listed, [](const auto& line) { return line.problem.empty(); });
   if (usable || (listed.empty() && damaged.empty())) return 0;
-  if (listed.empty()) fmt::print("No checkpoint is usable. {}.\n", runtime::restore_advice);
+  if (listed.empty()) fmt::print("{}: no checkpoint is usable. {}.\n", runtime::checkpoints_folder(path), runtime::restore_advice);
   return static_cast<int>(ExitCode::checkpoint);
 }
 
@@ -151,7 +151,8 @@ int export_model_folder(const std::string& path, std::string out, const std::str
              layers::count_parameters(model), checkpoint.step(), dtype, out);
   fmt::print("tokenizer: {}\n", tokenizer.empty()
                                     ? "none, since the run does not know which one made its tokens; copy its files into the folder"
-                                    : tokenizer.vocabulary_file() + " of " + tokenizer.source);
+                                    : tokenizer.vocabulary_file() +
+                                          (runtime::is_byte_vocabulary(tokenizer) ? ", whose ids are bytes" : " of " + tokenizer.source));
   return 0;
 }
 

@@ -114,6 +114,9 @@ int compare(const Arguments& parsed) {
   const auto found = runtime::first_difference(left.recording, right.recording);
   fmt::print("steps {} to {} are in both recordings; {} of them identical, {}\n", found.first_step, found.last_step, found.equal_steps,
              counted(found.equal_tensors, "tensor"));
+  for (const Side* side : {&left, &right})
+    if (const auto last = side->recording.steps().rbegin()->first; last > found.last_step)
+      fmt::print("{} goes on to step {}, of which the other has no whole recording\n", side->directory, last);
   if (found.only_left + found.only_right > 0)
     fmt::print("only here {}, only there {}{}\n", counted(found.only_left, "tensor"), found.only_right, reason_of_absence(left, right));
   if (!found.first) {

@@ -10,6 +10,8 @@
 #include "configs/schema.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
+#include "runtime/checkpoint/checkpoint_names.hpp"
+#include "runtime/checkpoint/checkpoint_records.hpp"
 #include "runtime/optimizers/learning_rate.hpp"
 
 namespace millrace::tools {
@@ -76,6 +78,8 @@ void check_rate(const actors::IdentityKeys& recorded, const actors::IdentityKeys
     if (length != recorded.end() && (changed || keys.shortened.contains(key))) add += key_and_value(key, length->second);
   }
   const auto run = std::filesystem::path(checkpoint).parent_path().parent_path().string();
+  const auto others = runtime::checkpoint_steps(runtime::checkpoints_folder(run));
+  const bool goes_back = std::ranges::any_of(others, [&](std::uint64_t other) { return other <= static_cast<std::uint64_t>(step); });
   fail(ExitCode::checkpoint, "millrace",
        "{}: its steps would have other learning rates: {}the rate was for a run of {} (train.decay = {}), now it is for {} "
        "(train.steps, or train.schedule_steps if given), and step {}, made with {:.6g}, would have {:.6g}. Set{} to keep {}; or begin a "
@@ -86,10 +90,10 @@ void check_rate(const actors::IdentityKeys& recorded, const actors::IdentityKeys
        needs_steps ? fmt::format("the rate, which is {:.6g} after step {}", before.at(before.steps), was)
                    : std::string("the rates of the steps that were made"),
        run,
-       step == 0 ? ""
-                 : fmt::format("; or move the checkpoints after step {} out of its folder: with the newest of the others, up to which "
-                               "the rates are the same, the run goes on",
-                               step));
+       !goes_back ? ""
+                  : fmt::format("; or move the checkpoints after step {} out of its folder: with the newest of the others, up to which "
+                                "the rates are the same, the run goes on",
+                                step));
 }
 
 }  // namespace

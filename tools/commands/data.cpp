@@ -24,6 +24,8 @@ int tokenize(const Arguments& given) {
   MILLRACE_CHECK(!request.tokenizer.empty() && !request.out.empty(), ExitCode::usage, data_component,
                  "tokenize without --{}, expected --tokenizer PATH and --out PREFIX (Megatron) or --out FILE (--format llmc)",
                  request.tokenizer.empty() ? "tokenizer" : "out");
+  MILLRACE_CHECK(!request.out.ends_with('/'), ExitCode::usage, data_component,
+                 "--out {}: a folder, expected a name in it, such as {}tokens", request.out, request.out);
   request.target = given.text("format") == "llmc" ? runtime::TokenTarget::llmc : runtime::TokenTarget::megatron;
   request.overwrite = given.given("overwrite");
   request.suffixes = given.texts("suffix");
@@ -86,7 +88,7 @@ int inspect(const Arguments& given) {
   MILLRACE_CHECK(words.size() == 1, ExitCode::usage, data_component, "inspect with {}, expected one file or folder of tokens or text",
                  counted(words.size(), "name"));
   if (is_text_file(words.front()) && !given.given("tokenizer")) {
-    const auto warning = runtime::doubt_of_text(words);
+    const auto warning = runtime::doubt_of_text(words, {});
     if (!warning.empty()) print_warnings(std::vector{warning});
     return inspect_data({.text = {words.front()}}, 0);
   }

@@ -21,6 +21,7 @@
 #include "kernels/base/count.hpp"
 #include "kernels/base/nearest.hpp"
 #include "layers/models/model.hpp"
+#include "runtime/data/run_files.hpp"
 #include "runtime/io/metrics_file.hpp"
 #include "runtime/units.hpp"
 #include "tools/commands/command.hpp"
@@ -152,6 +153,8 @@ EvaluationRequest evaluation_request(const Arguments& arguments, const actors::S
   MILLRACE_CHECK(text || !arguments.given("tokenizer"), ExitCode::usage, evaluate_component,
                  "--tokenizer with data.tokens, expected data.text");
   if (text) request.tokens = find_tokenizer(request.model, arguments, evaluate_component);
+  if (auto doubt = runtime::doubt_of_text(config.data.text, config.data.suffixes); !doubt.empty())
+    request.notes.push_back(std::move(doubt));
   if (!text) request.tokens.warning = doubt_of_token_files(request.model, config.data);
   runtime::BatchShape shape;
   shape.rows = config.train.batch;

@@ -73,7 +73,7 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
   request.complete = complete;
   request.saves = complete && saves;
   auto run = configs::load(request);
-  if (const auto doubt = runtime::doubt_of_text(run.config.data.text); !doubt.empty())
+  if (const auto doubt = runtime::doubt_of_text(run.config.data.text, run.config.data.suffixes); !doubt.empty())
     run.warnings.push_back(fmt::format("{}: data.text: {}", run.settings.at("data.text").origin.place, doubt));
   return run;
 }
