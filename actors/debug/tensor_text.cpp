@@ -12,6 +12,7 @@
 #include "kernels/base/check.hpp"
 #include "kernels/base/count.hpp"
 #include "kernels/statistics.hpp"
+#include "runtime/io/file_system.hpp"
 #include "runtime/io/safetensors.hpp"
 
 namespace millrace::actors {
@@ -223,6 +224,8 @@ std::string histogram(const NamedTensor& named) {
 }
 
 void dump(const NamedTensor& named, const std::string& path) {
+  MILLRACE_CHECK(runtime::kind_of(path) == runtime::PathKind::missing, ExitCode::usage, debugger,
+                 "{} exists already, expected a new file's name", path);
   const auto& tensor = named.tensor;
   const runtime::TensorToWrite write{named.name, runtime::file_dtype(tensor.dtype), tensor.shape.sizes(), {tensor.data, tensor.bytes()}};
   runtime::write_safetensors(path, std::array{write});

@@ -84,6 +84,8 @@ TEST(Debug, GoesBackToTheSameBits) {
       debug(folder, "until 1B2\nuntil 1B2\nstep 3\ndump grad.model.layers.1.mlp.up_proj.weight " + dump +
                         "\nstep 20\nback 20\ndiff grad.model.layers.1.mlp.up_proj.weight " + dump + "\nback 45\nwhere\nback 100\n");
   EXPECT_EQ(result.code, static_cast<int>(ExitCode::usage));
+  expect_parts(debug(folder, "until 1B2\ndump model.norm.weight " + dump + "\n").err,
+               {dump + " exists already, expected a new file's name"});
   expect_parts(answer(result.out, "diff"), {"identical"});
   expect_parts(answer(result.out, "back 45"), {"step 1, "});
   expect_parts(result.err, {"back 100, expected at most "});

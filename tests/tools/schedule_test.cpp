@@ -65,6 +65,8 @@ TEST(ScheduleShow, WritesEveryKindOfFile) {
   EXPECT_EQ(xml_fault(read_file(folder / "a.svg")), "");
   EXPECT_GT(nlohmann::json::parse(read_file(folder / "a.json")).at("traceEvents").size(), 300U);
   expect_parts(read_file(folder / "full.csv"), {"0SEND_F0", "1RECV_F0", "OVERLAP_F_B"});
+  expect_failure(run("show", "1f1b", {"--csv", folder / "a.csv"}), ExitCode::usage, {"a.csv exists already; --overwrite replaces it"});
+  expect_failure(run("show", "1f1b", {"--overwrite"}), ExitCode::usage, {"--overwrite without a file to write"});
   const auto body = [](const std::string& text) { return text.substr(text.find("placement")); };  // everything but the name
   const auto own = run("show", "dualpipe-v").out;
   for (const char* file : {"a.csv", "full.csv"}) {
@@ -182,7 +184,7 @@ TEST(SchedulePage, PicturesAreWhatTheCommandDraws) {
   for (const auto& name : runtime::schedule_names()) {
     // Unequal costs, which the search is made for.
     const Words more = name == "auto" ? Words{"--costs", "1,1.4,0.6,0.2", "--memory", "5"} : Words{};
-    ASSERT_EQ(run("show", name, joined({"--svg", folder / "picture.svg"}, more)).code, 0) << name;
+    ASSERT_EQ(run("show", name, joined({"--svg", folder / "picture.svg", "--overwrite"}, more)).code, 0) << name;
     EXPECT_EQ(read_file(folder / "picture.svg"), read_source("docs/pictures/" + name + ".svg"))
         << "made anew by: millrace schedule show " << name << " --ranks 4 --microbatches 8 --svg docs/pictures/" << name << ".svg";
     EXPECT_NE(page.find("](pictures/" + name + ".svg)"), std::string::npos) << name;

@@ -71,6 +71,19 @@ void write(const Arguments& parsed, const std::string& option, const std::string
   fmt::print("{}: {} bytes\n", path, text.size());
 }
 
+/// Before anything is drawn.
+void check_files(const Arguments& parsed) {
+  bool any = false;
+  for (const char* option : {"svg", "csv", "full-csv", "trace"}) {
+    any = any || parsed.given(option);
+    const bool replaces = parsed.given(option) && runtime::kind_of(parsed.text(option)) != runtime::PathKind::missing;
+    MILLRACE_CHECK(!replaces || parsed.given("overwrite"), ExitCode::usage, schedule_component,
+                   "{} exists already; --overwrite replaces it", parsed.text(option));
+  }
+  MILLRACE_CHECK(any || !parsed.given("overwrite"), ExitCode::usage, schedule_component,
+                 "--overwrite without a file to write, expected --svg, --csv, --full-csv or --trace");
+}
+
 bool write_files(const Arguments& parsed, const runtime::Schedule& schedule, const runtime::Costs& costs,
                  const runtime::Simulation& simulation) {
   bool wrote = false;
@@ -83,6 +96,7 @@ bool write_files(const Arguments& parsed, const runtime::Schedule& schedule, con
 }
 
 int show(const Arguments& parsed) {
+  check_files(parsed);
   const auto schedule = schedule_of(subject(parsed, "show"), parsed);
   const auto costs = costs_of(schedule, parsed);
   const auto simulation = runtime::simulate(schedule, costs);
@@ -136,7 +150,8 @@ Command schedule_command() {
                             .options = {file("svg", "Write a picture."),
                                         file("csv", "Write the table of actions, as pipeline.plan and PyTorch's pipelining read it."),
                                         file("full-csv", "Write the same table with SEND and RECV."),
-                                        file("trace", "Write a trace for ui.perfetto.dev, one unit of the costs as a millisecond.")},
+                                        file("trace", "Write a trace for ui.perfetto.dev, one unit of the costs as a millisecond."),
+                                        {.name = "overwrite", .help = "Replace existing files."}},
                             .offer = offer,
                             .run = show}),
                     schedule_check_command(),
