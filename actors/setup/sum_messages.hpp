@@ -66,9 +66,8 @@ struct SumMessagesInput {
 };
 
 /// The names of the weights that several stages use.
-[[nodiscard]] std::vector<std::string> tied_weights(const std::vector<layers::ParameterSpec>& parameters,
-                                                    const layers::ModelConfig& model, const std::vector<layers::StageLayout>& layout,
-                                                    const runtime::LossWeights& losses);
+[[nodiscard]] std::vector<std::string> tied_weights(const std::vector<layers::ParameterSpec>& parameters, const layers::ModelConfig& model,
+                                                    const std::vector<layers::StageLayout>& layout, const runtime::LossWeights& losses);
 
 /// All messages of a step, in the order of their channels, of which the first is `first_channel`.
 [[nodiscard]] std::vector<SumMessage> sum_messages(const SumMessagesInput& input);
