@@ -200,11 +200,9 @@ DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> fi
                              const std::string& directory, bool needed, const std::function<void(const DataContent&)>& check) {
   const auto* transport = session.transport();
   const bool hosts = transport != nullptr && !transport->one_host();
-  try {
-    session.control().agree({{"data", fingerprint}});
-  } catch (const Error& error) {
-    if (error.code() == ExitCode::start) agree_by_size(session, files);
-    throw;
+  if (const auto verdict = session.control().compare({{"data", fingerprint}}); !verdict.empty()) {
+    agree_by_size(session, files);
+    throw Error(ExitCode::start, verdict);
   }
   DataContent content{std::move(files), {}};
   if (!needed && !hosts) return content;
@@ -212,11 +210,9 @@ DataContent agree_on_content(Session& session, std::vector<runtime::DataFile> fi
   if (check) check(content);
   // No limit for the time that the others read: whatever ends one of them ends all.
   constexpr auto no_limit = std::chrono::hours(24 * 365);
-  try {
-    session.control().agree({{"the content of the data", content.hash()}}, no_limit);
-  } catch (const Error&) {
+  if (const auto verdict = session.control().compare({{"the content of the data", content.hash()}}, no_limit); !verdict.empty()) {
     agree_by_content(session, content);
-    throw;
+    throw Error(ExitCode::start, verdict);
   }
   return content;
 }

@@ -8,6 +8,7 @@
 #include "actors/planning/transfer_costs.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/without_component.hpp"
+#include "layers/models/model.hpp"
 #include "runtime/engine/exchange_costs.hpp"
 #include "runtime/schedule/replicate.hpp"
 #include "runtime/schedule/simulator/measures.hpp"
@@ -37,6 +38,9 @@ std::vector<int> counts_of(const actors::PipelinePlan& plan) {
 class Planner {
  public:
   explicit Planner(const PlanSearch& search) : search_(search), policies_{search.request.rematerialize.policy} {
+    const auto layers = layers::resolve(search.request.model).layers;
+    for (const layers::LayerSpec& layer : layers)
+      alike_.push_back(static_cast<std::size_t>(std::ranges::find(layers, layer) - layers.begin()));
     if (!search.may_rematerialize) return;
     for (const Policy& less : {Policy{"minimal"}, Policy{"save_qkv_proj"}, Policy{"full"}})
       if (less != policies_.front()) policies_.push_back(less);
@@ -270,8 +274,9 @@ class Planner {
       std::vector<std::size_t> key{static_cast<std::size_t>(rank)};
       for (const auto stage : plan.schedule.placement.stages_of(runtime::RankId(rank))) {
         const auto position = stage.index() % stages.counts.size();
-        key.push_back(static_cast<std::size_t>(one[position].layer_count));
-        key.push_back(static_cast<std::size_t>(one[position].modules));
+        for (int layer = 0; layer < one[position].layer_count; ++layer)
+          key.push_back(planner.alike_[static_cast<std::size_t>(one[position].first_layer + layer)]);
+        key.push_back(planner.alike_.size() + static_cast<std::size_t>(one[position].modules));  // ends the list of layers
         key.push_back(stages.policies[position]);
       }
       return key;
@@ -400,7 +405,8 @@ class Planner {
   }
 
   const PlanSearch& search_;
-  std::vector<Policy> policies_;  // from the request's to those that keep fewer and fewer values
+  std::vector<Policy> policies_;    // from the request's to those that keep fewer and fewer values
+  std::vector<std::size_t> alike_;  // by layer: the first one with the same parts
   std::map<std::size_t, runtime::LayerCosts> costs_;
   std::map<std::size_t, runtime::RematerializationPolicy> rematerializations_;
 };

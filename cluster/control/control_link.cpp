@@ -554,6 +554,11 @@ void ControlLink::send(int process, std::uint16_t type, std::span<const std::byt
 }
 
 void ControlLink::agree(const std::map<std::string, std::string>& hash_by_name, Milliseconds limit) {
+  const std::string verdict = compare(hash_by_name, limit);
+  if (!verdict.empty()) throw Error(ExitCode::start, verdict);
+}
+
+std::string ControlLink::compare(const std::map<std::string, std::string>& hash_by_name, Milliseconds limit) {
   State& state = *state_;
   const std::string text = hashes_text(hash_by_name);
   state.submit(FrameKind::agree, 0, 0, bytes_of(std::string_view(text)));
@@ -562,9 +567,7 @@ void ControlLink::agree(const std::map<std::string, std::string>& hash_by_name, 
   MILLRACE_CHECK(answered, ExitCode::start, "cluster.agree", "not all processes compared hashes within {} s",
                  static_cast<double>(limit.count()) / 1000.0);
   std::unique_lock lock(state.mutex);
-  const std::string verdict = *std::exchange(state.agreement, std::nullopt);
-  lock.unlock();
-  if (!verdict.empty()) throw Error(ExitCode::start, verdict);
+  return *std::exchange(state.agreement, std::nullopt);
 }
 
 void ControlLink::beat() {

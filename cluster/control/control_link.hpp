@@ -108,6 +108,8 @@ class ControlLink {
   /// not know the value. Call it before the first kernel; all processes must call it within `limit` (0: start_timeout_ms). Not
   /// from a handler.
   void agree(const std::map<std::string, std::string>& hash_by_name, std::chrono::milliseconds limit = {});
+  /// The same; returns the error's text instead of throwing it, the same in every process: empty if all agree.
+  [[nodiscard]] std::string compare(const std::map<std::string, std::string>& hash_by_name, std::chrono::milliseconds limit = {});
 
   /// Sends a heartbeat now, in addition to the periodic ones: the ranks have begun something that should appear in a failure
   /// message. Any thread, never blocks.

@@ -17,7 +17,8 @@ namespace {
 [[noreturn]] void refuse(const std::string& path, const char* component) {
   MILLRACE_CHECK(kind_of(path) != PathKind::missing, ExitCode::checkpoint, component, "{}: there is no such folder", path);
   const auto run = parent_path(path);
-  MILLRACE_CHECK(!path.starts_with(checkpoints_folder(run)), ExitCode::checkpoint, component,
+  const auto name = file_name_of(std::string_view(path).substr(0, path.find_last_not_of('/') + 1));
+  MILLRACE_CHECK(name != file_name_of(checkpoints_folder(run)), ExitCode::checkpoint, component,
                  "{}: the folder of a run's checkpoints, expected one of them or the run directory, {}", path, run);
   fail(ExitCode::checkpoint, component, "{}: neither a run directory (it has no folder checkpoints/) nor a checkpoint (it has no {})", path,
        manifest_name);

@@ -335,6 +335,25 @@ TEST(Plan, StaysWithinTheMemoryAndKeepsLessWhereItMust) {
     expect_failure(plan({"--memory", limit}), ExitCode::usage, {"--memory", "expected bytes", "15GiB"});
 }
 
+// Layers with experts need more than the dense ones before them, so that as many layers are not as much memory.
+TEST(Plan, StaysWithinTheMemoryWithLayersOfTwoKinds) {
+  const TemporaryFolder folder;
+  const Words model{"configs/runs/tiny.toml", "model.family=deepseek_v3",  "model.kv_heads=4",           "model.layers=6",
+                    "model.experts=16",       "model.experts_per_token=2", "model.first_dense_layers=3", "model.moe_intermediate_size=64",
+                    "model.q_lora_rank=16",   "model.qk_nope_head_dim=8",  "model.kv_lora_rank=16",      "model.qk_rope_head_dim=8",
+                    "model.head_dim=8",       "model.v_head_dim=8",        "pipeline.ranks=3",           "train.threads=1"};
+  const auto file = folder / "plan.toml";
+  const auto result = run_millrace(joined(joined({"plan"}, model), {"--schedules", "1f1b", "--memory", "9MiB", "--out", file}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto inspected = run_millrace(joined(joined({"inspect"}, model), {file}));
+  ASSERT_EQ(inspected.code, 0) << inspected.err;
+  const std::regex rank("\n +[0-2]  [0-2] +[0-9]+ +[0-9.]+% +([0-9]+)");
+  int ranks = 0;
+  for (std::sregex_iterator each(inspected.out.begin(), inspected.out.end(), rank), end; each != end; ++each, ++ranks)
+    EXPECT_LE(std::stoll((*each)[1].str()), 9 << 20) << inspected.out;
+  EXPECT_EQ(ranks, 3) << inspected.out;
+}
+
 TEST(Plan, SaysWhatIsWrong) {
   const TemporaryFolder folder;
   const auto refused = [&](const Words& words, ExitCode code, const Words& parts) { expect_failure(plan(words), code, parts); };
