@@ -1,6 +1,5 @@
 #include "kernels/base/system_refusal.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -14,7 +13,7 @@
 namespace millrace::tests {
 namespace {
 
-using testing::HasSubstr;
+bool has(const Error& error, const std::string& part) { return std::string(error.what()).find(part) != std::string::npos; }
 
 TEST(SystemRefusal, AnErrorStaysWhatItIs) {
   const auto error = as_error(Error(ExitCode::data, "[runtime.data] tokens.bin is empty"), "actors.rank");
@@ -25,12 +24,12 @@ TEST(SystemRefusal, AnErrorStaysWhatItIs) {
 TEST(SystemRefusal, RefusedMemoryAndThreadsHaveCodeMemory) {
   const auto memory = as_error(std::bad_alloc(), "actors.rank");
   EXPECT_EQ(memory.code(), ExitCode::memory);
-  EXPECT_THAT(memory.what(), HasSubstr("[actors.rank] the system refused memory to this process"));
+  EXPECT_TRUE(has(memory, "[actors.rank] the system refused memory to this process")) << memory.what();
   EXPECT_STREQ(as_error(std::system_error(ENOMEM, std::generic_category()), "actors.rank").what(), memory.what()) << "of a file, say";
   const auto thread = as_error(std::system_error(EAGAIN, std::generic_category()), "actors.rank");
   EXPECT_EQ(thread.code(), ExitCode::memory);
-  EXPECT_THAT(thread.what(), HasSubstr("[actors.rank] the system refused a thread: "));
-  EXPECT_THAT(thread.what(), HasSubstr("pids.max"));
+  EXPECT_TRUE(has(thread, "[actors.rank] the system refused a thread: ")) << thread.what();
+  EXPECT_TRUE(has(thread, "pids.max")) << thread.what();
 }
 
 TEST(SystemRefusal, OtherErrorsAreInternal) {
