@@ -310,7 +310,7 @@ TEST(ControlLink, ASilentProcessIsLostWithWhatItDidLast) {
 
 // Its control thread is held up, as the whole process is when it is stopped; meanwhile the others give it up.
 TEST(ControlLink, WhoSleptDoesNotBlameTheOthers) {
-  for (const auto [pause, sleeps] : {std::pair{0, false}, std::pair{2000, true}}) {
+  for (const auto& [pause, sleeps] : {std::pair{0, false}, std::pair{2000, true}}) {
     ClusterConfig config;
     config.timeout_ms = sleeps ? 1500 : 60'000;
     Team team(2, {0}, config);

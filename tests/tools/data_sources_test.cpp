@@ -105,6 +105,12 @@ TEST_F(DataSources, ARunThatBeganWithoutValidationDataResumesWithoutThem) {
   expect_parts(resumed.out, {"held out  the last 90 tokens of 900"});
   EXPECT_EQ(state("run"), whole);
   expect_failure(train("run", joined(data, {"data.validation=" + validation})), ExitCode::checkpoint, {"data.held_out was 10, now 0"});
+  // A run on text would not go on with token files anyway.
+  ASSERT_EQ(train("text", {"data.text=" + folder_.write("a.txt", std::string(900, 'a'))}).code, 0);
+  const auto inspected =
+      run_millrace(joined({"data", "inspect", "configs/runs/tiny.toml", "data.text=", "run.directory=" + folder_ / "text"}, data));
+  expect_parts(inspected.out, {validation});
+  EXPECT_EQ(inspected.err, "");
 }
 
 TEST_F(DataSources, AFolderOfShardsIsDividedByTheirNames) {

@@ -30,8 +30,9 @@ bool began_without_validation(const std::string& directory) {
   request.overrides = {"model.from=", "model.preset="};  // the file has all sizes, and the folder may be gone
   request.complete = false;
   try {
-    return configs::load(request).config.data.validation.empty();
-  } catch (const Error&) {  // starting the run says what is wrong with its directory
+    const auto data = configs::load(request).config.data;
+    return data.validation.empty() && data.text.empty();  // a run on text does not go on with token files
+  } catch (const Error&) {                                // starting the run says what is wrong with its directory
     return false;
   }
 }
