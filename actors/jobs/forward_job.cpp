@@ -9,23 +9,6 @@
 
 namespace millrace::actors {
 
-PipelinePlan plan_of(const ForwardJob& job) { return make_plan(job.request); }
-
-void read_weights(Pipeline& pipeline, const ForwardJob& job) {
-  std::optional<runtime::CheckpointReader> checkpoint;
-  if (!job.checkpoint.empty()) checkpoint.emplace(job.checkpoint);
-  const auto fill = [&] {
-    for (auto* rank : pipeline.ranks()) {
-      if (checkpoint) {
-        initialize_from_checkpoint(*rank, *checkpoint, {.averages = job.average});
-      } else {
-        initialize_from_folder(*rank, job.folder);
-      }
-    }
-  };
-  checkpoint ? runtime::read_from(*checkpoint, fill) : fill();
-}
-
 namespace {
 
 /// A hash of the sizes and of parts of a model's files: weights of hosts that differ should be noticed, but not be read twice for that.
@@ -55,6 +38,19 @@ std::string weights_of(const ForwardJob& job) {
 }
 
 }  // namespace
+
+PipelinePlan plan_of(const ForwardJob& job) { return make_plan(job.request); }
+
+void read_weights(Pipeline& pipeline, const ForwardJob& job) {
+  if (job.checkpoint.empty()) {
+    for (auto* rank : pipeline.ranks()) initialize_from_folder(*rank, job.folder);
+    return;
+  }
+  const runtime::CheckpointReader checkpoint(job.checkpoint);
+  runtime::read_from(checkpoint, [&] {
+    for (auto* rank : pipeline.ranks()) initialize_from_checkpoint(*rank, checkpoint, {.averages = job.average});
+  });
+}
 
 void agree(Session& session, const PipelinePlan& plan, const ForwardJob& job, const std::string& input) {
   session.control().agree({{"plan", runtime::hash_of(plan.text()).hex()},

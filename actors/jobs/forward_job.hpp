@@ -22,7 +22,7 @@ struct ForwardJob {
 [[nodiscard]] PipelinePlan plan_of(const ForwardJob& job);
 /// Loads the weights into the ranks of this process. Errors: Error(model), Error(checkpoint).
 void read_weights(Pipeline& pipeline, const ForwardJob& job);
-/// Checks that all processes have the same plan, number of threads, instruction set and `input`. Collective. Errors: Error(start).
+/// Checks that all processes have the same plan, weights, number of threads, instruction set and `input`. Collective. Errors: Error(start).
 void agree(Session& session, const PipelinePlan& plan, const ForwardJob& job, const std::string& input);
 
 }  // namespace millrace::actors

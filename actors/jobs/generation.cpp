@@ -91,7 +91,10 @@ Generated generate(Session& session, const ForwardJob& job, const GenerationSett
     return pipeline.system().spawn<GenerationActor, caf::detached>(GenerationActor::Setup{plan.ranks(), std::move(to_ranks), &output},
                                                                    settings);
   };
-  agree(session, plan, job, fmt::format("{} {}", fmt::join(settings.prompt, ","), settings.tokens));
+  const Sampling& sampling = settings.sampling;
+  agree(session, plan, job,
+        fmt::format("{} {} {} {} {} {}", fmt::join(settings.prompt, ","), settings.tokens, sampling.temperature, sampling.top_k,
+                    sampling.top_p, sampling.seed));
   return drive(session, pipeline, start, output);
 }
 

@@ -3,7 +3,6 @@
 #include "actors/jobs/run_tokenizer.hpp"
 #include "kernels/base/check.hpp"
 #include "runtime/data/byte_tokenizer.hpp"
-#include "runtime/io/file_system.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -11,7 +10,8 @@ namespace {
 constexpr const char* sample_component = "actors.sample";
 
 std::unique_ptr<const runtime::Tokenizer> tokenizer_of(const RunSettings& settings) {
-  const auto found = find_run_tokenizer(settings.data, settings.model_from).files;
+  auto found = settings.directory.empty() ? runtime::TokenizerFiles() : runtime::read_tokenizer_files(tokenizer_folder(settings.directory));
+  if (found.empty()) found = find_run_tokenizer(settings.data, settings.model_from).files;
   MILLRACE_CHECK(!found.empty(), ExitCode::config, sample_component,
                  "sample.tokens = {}, but the tokenizer of data.tokens = {} is not known, expected its files in a folder beside the token "
                  "file, as `millrace data tokenize` leaves them, in a folder tokenizer/ next to it, or in model.from",

@@ -10,12 +10,12 @@
 
 namespace millrace::actors {
 
-/// The prompt of a run's sample as tokens, and the sample as text. The tokens of data.text are bytes; those of data.tokens have the
-/// tokenizer that the run found, see find_run_tokenizer().
+/// The prompt of a run's sample as tokens, and the sample as text, in process 0. The tokens of data.text are bytes; those of data.tokens
+/// have the tokenizer in the run directory, else the one that find_run_tokenizer() finds.
 class SampleText {
  public:
-  /// Without a sample it reads nothing. `settings` must outlive it. Errors: Error(config) if no tokenizer is known or if the prompt does
-  /// not fit the model's vocabulary, Error(data) for files that cannot be read.
+  /// Without a sample it reads nothing. Errors: Error(config) if no tokenizer is known or if the prompt does not fit the model's
+  /// vocabulary, Error(data) for files that cannot be read.
   explicit SampleText(const RunSettings& settings);
 
   [[nodiscard]] const std::vector<std::int32_t>& prompt() const noexcept { return prompt_; }

@@ -232,7 +232,6 @@ void train(Session& session, const RunSettings& settings) {
   const DataSource& batches = *opened;
   const HeldOut held = held_out(settings.evaluate, batches);
   check_evaluation(session, settings, beginning, held);
-  const SampleText sample(settings);
   const auto compression = open_compression(settings.model, compression_source(settings.data, settings.model_from));
   auto identity = agree_on_identity(session, settings, plan, batches, beginning, compression.get(), directory.get());
   if (directory)
@@ -245,6 +244,9 @@ void train(Session& session, const RunSettings& settings) {
     if (session.leads()) show_rest();
     return;
   }
+
+  std::optional<SampleText> sample;
+  if (session.leads()) sample.emplace(settings);  // once the run directory has the tokenizer
 
   session.on_advice([directory = settings.directory] { return resume_advice(directory); });
 
@@ -274,7 +276,7 @@ void train(Session& session, const RunSettings& settings) {
   caf::actor coordinator;
   start.coordinator = [&](std::function<void(const ToRank&)> to_ranks, caf::actor checkpoint) {
     CoordinatorActorSetup setup;
-    setup.coordinator = whole_run(settings, plan, batches, beginning.step, held.microbatches, sample);
+    setup.coordinator = whole_run(settings, plan, batches, beginning.step, held.microbatches, *sample);
     if (newest != nullptr) setup.coordinator.run_state = run_state_of(*newest);
     setup.coordinator.updates_before = beginning.updates_before;
     setup.coordinator.evaluation_recorded = beginning.evaluated;
@@ -289,7 +291,7 @@ void train(Session& session, const RunSettings& settings) {
     }
     setup.to_ranks = std::move(to_ranks);
     setup.checkpoint = checkpoint;
-    setup.text_of = [&sample](const std::vector<std::int32_t>& tokens) { return sample.text_of(tokens); };
+    setup.text_of = [&sample](const std::vector<std::int32_t>& tokens) { return sample->text_of(tokens); };
     setup.stop_requested = stop_asked;
     setup.finished = [&outcome](ExitCode code, const std::string& message) { outcome.set_value({code, message}); };
     return coordinator = pipeline.system().spawn<CoordinatorActor, caf::detached>(setup);

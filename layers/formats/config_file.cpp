@@ -1,7 +1,6 @@
 #include "layers/formats/config_file.hpp"
 
 #include <fmt/format.h>
-
 #include <fmt/ranges.h>
 
 #include <algorithm>

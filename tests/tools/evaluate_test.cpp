@@ -96,6 +96,10 @@ TEST(Eval, ProcessesWithOtherWeightsDoNotAgree) {
   EXPECT_EQ(both(run.exported(), run.exported()).code, 0);
   expect_failure(both(run.exported(), folder / "other"), ExitCode::start, {"weights differs: process 1 on "});
   expect_failure(both(run.directory(), run.exported()), ExitCode::start, {"weights differs: process 1 on "});
+  // Only one of them has --threads.
+  const std::string second = ": -np 1 " + build_path("millrace") + " eval --threads 3 --model '" + run.directory() + "'";
+  expect_failure(run_millrace({"eval", "--model", run.directory()}, on_processes(1), second), ExitCode::start,
+                 {"threads differs: process 1 on "});
 }
 
 TEST(Eval, TakesAFolderAndAFewMicrobatches) {

@@ -47,13 +47,17 @@ class TokenizerTravel : public ::testing::Test {
 
 TEST_F(TokenizerTravel, ToTheSampleOfARun) {
   const Words sample{"sample.tokens=6", "sample.prompt=one two", "sample.temperature=0"};
-  const auto trained = train(sample);
+  const Words constant = joined(sample, {"train.decay=constant"});
+  const auto trained = train(constant);
   ASSERT_EQ(trained.code, 0) << trained.err;
   const auto generated = run_millrace(
       {"generate", "--checkpoint", folder_ / "run", "--prompt", "one two", "--tokens", "6", "--temperature", "0", "--threads", "1"});
   ASSERT_EQ(generated.code, 0) << generated.err;
   expect_parts(trained.out, {"one two" + generated.out});
   fs::remove_all(folder_ / "tokens.tokenizer");
+  const auto longer = train(joined(constant, {"train.steps=2"}));
+  EXPECT_EQ(longer.code, 0) << "the run has its tokenizer\n" << longer.err;
+  expect_parts(longer.out, {"resumes after step 1", "one two"});
   expect_failure(train(joined(sample, {"run.directory="})), ExitCode::config,
                  {"sample.tokens = 6, but the tokenizer of data.tokens = " + (folder_ / "tokens") + " is not known"});
 }

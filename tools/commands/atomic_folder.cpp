@@ -18,6 +18,12 @@ void want_nothing_at(const std::string& to, bool folder, const char* component) 
                  counted(names.size(), "entry"), names.front());
 }
 
+void want_overwrite(const std::string& file, bool overwrite, const char* component) {
+  const auto kind = runtime::kind_of(file);
+  MILLRACE_CHECK(overwrite || (kind != runtime::PathKind::file && kind != runtime::PathKind::link), ExitCode::usage, component,
+                 "{} exists already; --overwrite replaces it", file);
+}
+
 void write_whole_folder(const std::string& to, const char* component, const std::function<void(const std::string& place)>& fill) {
   const std::string temporary = to + ".tmp";
   MILLRACE_CHECK(runtime::kind_of(temporary) == runtime::PathKind::missing, ExitCode::storage, component,

@@ -38,10 +38,13 @@ inline constexpr const char* run_words = "RUN.toml [key=value …]";
 /// The completions that a shell offers for them.
 inline constexpr std::uint8_t offer_run = offer_files | offer_assignments | offer_runs;
 
+/// What a command does with a run's description, and so what must be in it: to_train needs model and data, to_save also a run directory
+/// where checkpoints are asked for.
+enum class Needs : std::uint8_t { nothing, to_train, to_save };
+
 /// Splits positional words into files, or names of installed runs ("quickstart"), and "key=value" overrides and loads the run; MILLRACE_…
-/// variables of the environment are a layer between the two. `complete` false: values that a run needs may be missing; `saves` false: those
-/// that its checkpoints need.
-[[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete = true, bool saves = true);
+/// variables of the environment are a layer between the two. Other values than the command needs may be missing.
+[[nodiscard]] configs::LoadedRun load_run(const std::vector<std::string>& words, Needs needs = Needs::to_save);
 
 /// Reads the sizes of a model from the folder or file that model.from names: LoadRequest::read_model.
 [[nodiscard]] configs::ModelFile read_model_file(const std::string& path);

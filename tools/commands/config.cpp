@@ -14,7 +14,7 @@ constexpr const char* config_component = "millrace config";
 
 /// Prints TOML that loads to the same run, with the origin of each value. A run without a model or data is accepted.
 int show(const Arguments& arguments) {
-  const auto run = load_run(arguments.positional(), false);
+  const auto run = load_run(arguments.positional(), Needs::nothing);
   print_warnings(run);
   fmt::print("{}", configs::show(run));
   return 0;

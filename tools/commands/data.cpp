@@ -81,7 +81,7 @@ int inspect(const Arguments& given) {
     return word.ends_with(".toml") || word.find('=') != std::string::npos || is_installed_run(word);
   };
   if (std::ranges::any_of(words, describes)) {
-    const auto run = load_run(words, false);
+    const auto run = load_run(words, Needs::nothing);
     print_warnings(run);
     return inspect_data(run.config.data, run.config.model.vocab_size);
   }

@@ -31,7 +31,7 @@ int debug(const Arguments& parsed) {
     reader = std::make_unique<actors::TerminalReader>([&session](const std::string& before) { return session->words_after(before); });
   }
   cluster::widen_affinity();
-  auto run = load_run(parsed.positional(), true, false);
+  auto run = load_run(parsed.positional(), Needs::to_train);
   print_warnings(run);
   const auto settings = settings_of(run, build_id());
   std::optional<runtime::CheckpointReader> checkpoint;

@@ -70,7 +70,7 @@ void look_at_data(Inspection& run) {
 
 Inspection inspection_of(const Arguments& arguments) {
   Inspection result;
-  auto run = load_run(arguments.positional(), false);
+  auto run = load_run(arguments.positional(), Needs::nothing);
   print_warnings(run);
   result.config = std::move(run.config);
   const auto& config = result.config;

@@ -49,7 +49,8 @@ configs::ModelFile read_model_file(const std::string& path) {
   return {std::move(file.model), file.losses, std::move(file.warnings)};
 }
 
-configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete, bool saves) {
+configs::LoadedRun load_run(const std::vector<std::string>& words, Needs needs) {
+  const bool complete = needs != Needs::nothing;
   MILLRACE_CHECK(!complete || !words.empty(), ExitCode::usage, "millrace", "no run description, expected RUN.toml or key=value");
   configs::LoadRequest request;
   for (const auto& word : words) {
@@ -72,7 +73,7 @@ configs::LoadedRun load_run(const std::vector<std::string>& words, bool complete
     return result;
   };
   request.complete = complete;
-  request.saves = complete && saves;
+  request.saves = needs == Needs::to_save;
   auto run = configs::load(request);
   if (const auto doubt = runtime::doubt_of_text(run.config.data.text, run.config.data.suffixes); !doubt.empty())
     run.warnings.push_back(fmt::format("{}: data.text: {}", run.settings.at("data.text").origin.place, doubt));

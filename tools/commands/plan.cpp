@@ -22,6 +22,7 @@
 #include "runtime/io/file_system.hpp"
 #include "runtime/split.hpp"
 #include "runtime/units.hpp"
+#include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/plan_scale.hpp"
 #include "tools/commands/recorded_choices.hpp"
@@ -105,7 +106,7 @@ void choose_costs(Planning& planning, const Arguments& arguments) {
 Planning planning_of(const Arguments& arguments) {
   MILLRACE_CHECK(!arguments.positional().empty(), ExitCode::usage, plan_component, "no run description, expected RUN.toml or key=value");
   Planning planning;
-  auto run = load_run(arguments.positional(), false);
+  auto run = load_run(arguments.positional(), Needs::nothing);
   print_warnings(run);
   planning.config = std::move(run.config);
   const auto& config = planning.config;
@@ -272,8 +273,7 @@ int plan(const Arguments& parsed) {
   const auto scale = read_scale(parsed);
   const auto error = read_error(parsed);
   const auto file = parsed.text("out");
-  MILLRACE_CHECK(file.empty() || parsed.given("overwrite") || runtime::kind_of(file) != runtime::PathKind::file, ExitCode::usage,
-                 plan_component, "{} exists already; --overwrite replaces it", file);
+  want_overwrite(file, parsed.given("overwrite"), plan_component);
   MILLRACE_CHECK(!file.empty() || !parsed.given("overwrite"), ExitCode::usage, plan_component, "--overwrite without --out, expected both");
   const auto planning = planning_of(parsed);
   print_head(planning);

@@ -62,7 +62,7 @@ int profile(const Arguments& parsed) {
   const std::string folder = parsed.text("out");
   bool replaces = false;
   session.prepare_together([&] {
-    run = load_run(parsed.positional(), true, false);
+    run = load_run(parsed.positional(), Needs::to_train);
     settings.steps = static_cast<int>(parsed.integer("steps", 1, 10'000));
     static_cast<void>(kernels::parse_device(run->config.device));
     replaces = runtime::kind_of(runtime::join_path(folder, "profile.json")) != runtime::PathKind::missing;

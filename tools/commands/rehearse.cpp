@@ -50,7 +50,7 @@ double link_rate(const Arguments& parsed) {
 Request run_request(const Arguments& parsed) {
   refuse_sizes("of the run", parsed);
   Request request;
-  request.run = load_run(parsed.positional(), false);
+  request.run = load_run(parsed.positional(), Needs::nothing);
   const auto& run = request.run;
   const auto& config = run.config;
   MILLRACE_CHECK(

@@ -11,6 +11,7 @@
 #include "runtime/schedule/simulator/svg_picture.hpp"
 #include "runtime/schedule/simulator/trace_events.hpp"
 #include "runtime/schedule/table.hpp"
+#include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/schedule_request.hpp"
 
 namespace millrace::tools {
@@ -76,9 +77,7 @@ void check_files(const Arguments& parsed) {
   bool any = false;
   for (const char* option : {"svg", "csv", "full-csv", "trace"}) {
     any = any || parsed.given(option);
-    const bool replaces = parsed.given(option) && runtime::kind_of(parsed.text(option)) != runtime::PathKind::missing;
-    MILLRACE_CHECK(!replaces || parsed.given("overwrite"), ExitCode::usage, schedule_component,
-                   "{} exists already; --overwrite replaces it", parsed.text(option));
+    if (parsed.given(option)) want_overwrite(parsed.text(option), parsed.given("overwrite"), schedule_component);
   }
   MILLRACE_CHECK(any || !parsed.given("overwrite"), ExitCode::usage, schedule_component,
                  "--overwrite without a file to write, expected --svg, --csv, --full-csv or --trace");

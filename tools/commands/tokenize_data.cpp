@@ -9,6 +9,7 @@
 #include "runtime/data/tokenizers/tokenizer_files.hpp"
 #include "runtime/io/file_system.hpp"
 #include "runtime/units.hpp"
+#include "tools/commands/atomic_folder.hpp"
 #include "tools/commands/progress_bar.hpp"
 
 namespace millrace::tools {
@@ -25,10 +26,7 @@ int tokenize_data(const TokenizeRequest& request) {
   if (request.target == runtime::TokenTarget::megatron && out.ends_with(".bin")) out.resize(out.size() - 4);  // the prefix
   runtime::make_directories(runtime::parent_path(out));
   runtime::TokenWriter writer(request.target, out, tokenizer->vocabulary());
-  for (const std::string& path : writer.paths()) {
-    MILLRACE_CHECK(request.overwrite || runtime::kind_of(path) == runtime::PathKind::missing, ExitCode::usage, "millrace data",
-                   "{} exists already; --overwrite replaces it", path);
-  }
+  for (const std::string& path : writer.paths()) want_overwrite(path, request.overwrite, "millrace data");
   const std::string beside = runtime::tokenizer_beside(writer.paths().front());
   const auto old = runtime::read_tokenizer_files(beside);
   MILLRACE_CHECK(request.overwrite || runtime::kind_of(beside) == runtime::PathKind::missing || old.files == tokenizer_files.files,

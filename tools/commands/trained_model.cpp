@@ -145,13 +145,14 @@ std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
 
 namespace {
 
-/// Collective; the session must be connected.
+/// Collective, also where only some processes have --threads; the session must be connected.
 void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors::Session& session) {
-  if (job.threads > 0) return;
-  std::int64_t threads = 0;
-  if (session.leads() && !model.checkpoint.empty()) threads = actors::noted_threads(runtime::CheckpointReader(model.checkpoint));
+  std::int64_t threads = job.threads;
+  if (threads == 0 && session.leads() && !model.checkpoint.empty())
+    threads = actors::noted_threads(runtime::CheckpointReader(model.checkpoint));
   if (threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), cluster::usable_cores());
-  job.threads = std::stoi(session.broadcast(std::to_string(threads)));
+  const auto of_first = std::stoi(session.broadcast(std::to_string(threads)));
+  if (job.threads == 0) job.threads = of_first;
 }
 
 }  // namespace
