@@ -20,8 +20,6 @@ function(millrace_import target)
 endfunction()
 
 set(millrace_missing_libraries "")
-# libdnnl-dev's own CMake package requires OpenCL's headers, which nothing here includes.
-millrace_import(DNNL::dnnl LIBRARY oneDNN PACKAGE libdnnl-dev HEADER oneapi/dnnl/dnnl.hpp BINARY dnnl)
 millrace_import(CAF::core LIBRARY CAF PACKAGE libcaf-dev HEADER caf/all.hpp BINARY caf_core)
 millrace_import(PCRE2::pcre2 LIBRARY PCRE2 PACKAGE libpcre2-dev HEADER pcre2.h BINARY pcre2-8)
 millrace_import(utf8proc::utf8proc LIBRARY utf8proc PACKAGE libutf8proc-dev HEADER utf8proc.h BINARY utf8proc)

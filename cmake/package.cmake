@@ -22,7 +22,7 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Libraries and headers of millrace, 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME millrace-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
-  "libfmt-dev, libspdlog-dev, libopenmpi-dev, libboost-dev, libdnnl-dev, libcaf-dev, nlohmann-json3-dev, libpcre2-dev, libutf8proc-dev, libsentencepiece-dev, libedit-dev, libssl-dev")
+  "libfmt-dev, libspdlog-dev, libopenmpi-dev, libboost-dev, libcaf-dev, nlohmann-json3-dev, libpcre2-dev, libutf8proc-dev, libsentencepiece-dev, libedit-dev, libssl-dev")
 # The version has the commit that was built, which is not known yet.
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_BINARY_DIR}/package_version.cmake)
 configure_file(cmake/package_version.cmake.in ${CPACK_PROJECT_CONFIG_FILE} @ONLY)

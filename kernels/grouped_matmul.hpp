@@ -15,8 +15,7 @@ struct GroupedMatmulOptions {
   bool transpose_b = false;  // each b[e] is [N, K], not [K, N]
   bool packed_b = false;     // each b[e] has the layout of kernels/packing.hpp, one after the other
   bool bias = false;         // an f32 [E, N]: row e is added to the results of group e before they are rounded
-  /// Rows that a CPU multiplies at a time. A group is cut into tiles of exactly this many rows from its first row on, the last one padded
-  /// with zero rows. Without AVX-512 it is rounded up to a multiple of 48; with AVX2 nothing is padded, and fp32 groups are not cut.
+  /// Rows of a group that a CPU multiplies at a time where products in fp32 are packed or rounded. No bits depend on it.
   std::int64_t tile = 128;
 
   static constexpr auto members() {
@@ -35,9 +34,8 @@ struct GroupedMatmulOptions {
 /// Rows that come from several sources, arranged by source and then by expert, have offsets i32 [S·E + 1] of S·E groups: the groups s·E + e
 /// of every source s are multiplied by b[e].
 /// a [R, K] and b [E, K, N] or [E, N, K] of one dtype, f32 or bf16; c [R, N] of that dtype or f32; summed in fp32. **A row of c depends on
-/// its row of a, on b[e], the dtypes, the tile and the instruction set alone**: not on how many rows its group has, on its place in it, or
-/// on the thread count. No count of rows reaches a library as a shape: shapes of calls follow from b and the tile. Rows of a behind
-/// the last group reach no result, and those of c are not written. `bias` as options.bias says. E, K, N and the tile are at least 1. Throws
+/// its row of a, on b[e], the dtypes and the instruction set alone**: not on how many rows its group has, on its place in it, or on the thread count.
+/// Rows of a behind the last group reach no result, and those of c are not written. `bias` as options.bias says. E, K, N and the tile are at least 1. Throws
 /// Error(internal) if an operand does not fit, and if the offsets are not as above; a GPU reports wrong offsets when its work is done, and
 /// computes with the nearest possible ones.
 void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
@@ -48,7 +46,7 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
 
 /// c[e] += a_eᵀ · b_e, summed over the rows of group e: a [R, M] and b [R, N] of one dtype, f32 or bf16; c f32 [E, M, N]. Offsets of S
 /// sources as above: their groups are added one after the other, so that c[e] has the bits of S calls, one for each source. A group is
-/// added from its first row on, in order, in fp32: on a CPU in runs of 128 rows (AMX: in steps of 32); on
+/// added from its first row on, in order, in fp32: on a CPU in runs of 128 rows, or in steps of 32 if it multiplies in bf16; on
 /// a GPU row after row, or sixteen at a time on tensor cores, and then to c[e]. So c[e] depends on the group's rows, its previous value,
 /// the dtypes and the instruction set alone. A group without rows leaves c[e] as it is. Errors as above.
 void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,

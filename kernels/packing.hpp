@@ -11,7 +11,7 @@ namespace millrace::kernels {
 
 /// The layout in which products read their right operand fastest: op(b) [K, N] in blocks of 64 columns, one after the other;
 /// within a block, row after row of 64 (bf16: two rows interleaved). Rows are padded with zeros to a multiple of 16 (bf16: 32),
-/// columns to a multiple of 64. oneDNN calls it BA16a64b (bf16: BA16a64b2a). A matrix that is multiplied more than once between
+/// columns to a multiple of 64. A matrix that is multiplied more than once between
 /// two changes, such as a weight, is packed once. A stack of matrices [E, K, N], the weights of experts, is packed as its matrices one
 /// after another, packed_bytes(k, n, dtype) from each to the next.
 inline constexpr std::int64_t kPackedColumns = 64;

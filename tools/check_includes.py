@@ -37,7 +37,7 @@ EVERYWHERE = ["kernels/base/check.hpp", "kernels/base/nearest.hpp", "kernels/bas
 # Library -> pattern of its headers, and the only places that may include them.
 LIBRARY_PLACES = {
     "CUDA": (r"^(cuda|cublas|cudnn|nccl|nvtx)", ["kernels/cuda/"]),
-    "oneDNN": (r"^(dnnl|oneapi/dnnl)", ["kernels/cpu/"]),
+    "oneDNN": (r"^(dnnl|oneapi/dnnl)", ["benchmarks/kernels/"]),
     "CAF": (r"^caf/", ["actors/"]),
     "MPI": (r"^mpi\.h", ["cluster/"]),
     "spdlog": (r"^spdlog/", ["cluster/host/log.cpp"]),

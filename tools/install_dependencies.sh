@@ -6,9 +6,10 @@ packages=(
   g++ cmake ninja-build ccache git            # build
   clang-format                                # the format that CI checks
   libcaf-dev libboost-dev libopenmpi-dev openmpi-bin libssl-dev
-  libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libedit-dev libcli11-dev libspdlog-dev
+  libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libedit-dev libcli11-dev libspdlog-dev
   libpcre2-dev libutf8proc-dev libsentencepiece-dev   # tokenizers
   libgtest-dev python3-minimal iproute2   # tests
+  libdnnl-dev                             # benchmarks: what our products are compared with
 )
 
 missing=()

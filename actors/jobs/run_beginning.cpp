@@ -11,7 +11,6 @@
 #include "cluster/host/versions.hpp"
 #include "kernels/base/cpu_features.hpp"
 #include "kernels/base/device_type.hpp"
-#include "kernels/cpu/onednn_version.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -23,9 +22,8 @@ std::int64_t resolve_threads(const Session& session, std::int64_t requested, con
 }
 
 std::string libraries(kernels::DeviceKind kind) {
-  const auto cpu = kernels::cpu::onednn_version() + ", " + cluster::mpi_version();
   const auto device = kernels::device_type(kind).libraries();
-  return device.empty() ? cpu : cpu + ", " + device;
+  return device.empty() ? cluster::mpi_version() : cluster::mpi_version() + ", " + device;
 }
 
 }  // namespace

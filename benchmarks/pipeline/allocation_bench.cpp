@@ -26,7 +26,6 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 std::string owner(const AllocationSite& site) {
   for (const std::string& frame : site.frames) {
     if (contains(frame, "[libcaf")) return "CAF";
-    if (contains(frame, "[libdnnl")) return "oneDNN";
     if (contains(frame, "[libcrypto")) return "OpenSSL";
     // without the arguments of types and calls
     const std::string_view name = std::string_view(frame).substr(0, frame.find_first_of("<([", 1));

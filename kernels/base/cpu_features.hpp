@@ -40,8 +40,7 @@ struct CpuFeatures {
 /// of a lesser machine.
 [[nodiscard]] const CpuFeatures& cpu_features();
 
-/// The dtype in which this processor multiplies operands of `dtype`: without bf16 instructions bf16 is widened to fp32, which is
-/// then three times as fast (AVX-512 at 2.8 GHz, one core: oneDNN fp32 110–130 GFLOP/s, bf16 33).
+/// The dtype in which this processor multiplies operands of `dtype`: bf16 is widened to fp32 unless the processor multiplies it faster.
 [[nodiscard]] DType matmul_compute_dtype(DType dtype);
 
 /// One line for `millrace doctor` and for checkpoints: "avx512 (no bf16 instructions: bf16 matmuls run in fp32), Intel(R) …".

@@ -1,6 +1,5 @@
 #include "kernels/base/thread_team.hpp"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -52,15 +51,6 @@ void pin_to_core(pthread_t thread, int core) noexcept {
 
 }  // namespace
 
-/// OpenMP's thread count is a property of the calling thread. The OpenMP library is loaded only along with oneDNN, so the
-/// function is looked up by name.
-void keep_openmp_to_one_thread() noexcept {
-  thread_local bool done = false;
-  if (done) return;
-  done = true;
-  if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(symbol)(1);
-}
-
 struct ThreadTeam::State {
   // Written by the caller before it publishes a generation, read by members after they see the generation.
   Erased body = nullptr;
@@ -75,7 +65,6 @@ struct ThreadTeam::State {
   alignas(128) std::atomic<int> working{0};
 
   void work(int member, int member_count, int size) noexcept {
-    keep_openmp_to_one_thread();
     std::uint32_t seen = 0;
     for (;;) {
       if (!spin_until([&] { return generation.load(std::memory_order_acquire) != seen; })) generation.wait(seen, std::memory_order_acquire);
@@ -148,7 +137,6 @@ ThreadTeam::ThreadTeam(int threads, std::vector<int> cores) : state_(std::make_u
 ThreadTeam::~ThreadTeam() { state_->end(); }
 
 void ThreadTeam::run_erased(Erased body, void* context) {
-  keep_openmp_to_one_thread();
   State& state = *state_;
   if (!state.caller_pinned && !state.cores.empty()) {
     pin_to_core(pthread_self(), state.cores[0]);

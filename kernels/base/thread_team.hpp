@@ -9,9 +9,6 @@
 
 namespace millrace::kernels {
 
-/// Makes OpenMP code called from this thread use one thread only. A repeated call is cheap.
-void keep_openmp_to_one_thread() noexcept;
-
 /// A fixed number of threads that run one function together. The caller is thread 0; the others spin briefly, then sleep on a
 /// futex. `run` returns when all are done and rethrows the body's exception from the lowest thread; it does not allocate. One
 /// caller at a time, always the same thread (the rank's worker). Every member thread keeps OpenMP to one thread, so that

@@ -5,7 +5,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/cpu/attention_loops.hpp"
 #include "kernels/cpu/items_in_turn.hpp"
-#include "kernels/cpu/matmul_primitive.hpp"
+#include "kernels/cpu/matmul_part.hpp"
 #include "kernels/cpu/share_heads.hpp"
 #include "kernels/cpu/tile_attention_loops.hpp"
 #include "kernels/reference/attention.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 AttentionSizes sizes_of(const Shape& q, const Shape& k, DType dtype, AttentionOptions options) {
   AttentionSizes sizes{};
-  const auto padded = [multiple = multiplies_by_tiles(dtype) ? kTileAttentionWidth : 16](std::int64_t width) {
+  const auto padded = [multiple = multiplies_in_bf16(dtype) ? kTileAttentionWidth : 16](std::int64_t width) {
     return (width + multiple - 1) / multiple * multiple;
   };
   sizes.sequence = options.sequence;
@@ -42,7 +42,7 @@ struct Memory {
   std::int64_t packed, forward, backward;
 };
 Memory memory_of(const AttentionSizes& sizes, DType dtype) {
-  if (multiplies_by_tiles(dtype))
+  if (multiplies_in_bf16(dtype))
     return {per_thread(tile_packed_floats(sizes)), per_thread(tile_forward_floats(sizes)), per_thread(tile_backward_floats(sizes))};
   return {per_thread(packed_floats(sizes)), per_thread(forward_floats(sizes)), per_thread(backward_floats(sizes))};
 }
@@ -89,7 +89,7 @@ void attention_forward(const ExecutionContext& context, const Tensor& q, const T
   }
   const AttentionForward<BFloat16> at{sizes, q.as<BFloat16>(), k.as<BFloat16>(), v.as<BFloat16>(), segment, sink, chosen, o.as<BFloat16>(),
                                       sums};
-  if (multiplies_by_tiles(q.dtype))
+  if (multiplies_in_bf16(q.dtype))
     forward(team, at, memory, pick_tile_attention_pack(), pick_tile_attention_forward(), scratch);
   else
     forward(team, at, memory, pick_attention_pack_bf16(), pick_attention_forward_bf16(), scratch);
@@ -113,7 +113,7 @@ void attention_input_gradient(const ExecutionContext& context, const Tensor& d_o
   const AttentionBackward<BFloat16> at{
       sizes,  d_o.as<BFloat16>(), q.as<BFloat16>(),  k.as<BFloat16>(), v.as<BFloat16>(), o.as<BFloat16>(), sums, segment,
       chosen, dq.as<BFloat16>(),  dk.as<BFloat16>(), dv.as<BFloat16>()};
-  backward(team, at, memory, multiplies_by_tiles(q.dtype) ? pick_tile_attention_backward() : pick_attention_backward_bf16(), scratch);
+  backward(team, at, memory, multiplies_in_bf16(q.dtype) ? pick_tile_attention_backward() : pick_attention_backward_bf16(), scratch);
 }
 
 // A pass over two tensors that attention has just read: the plain loops, one head per thread.

@@ -4,28 +4,20 @@
 #include <atomic>
 
 #include "kernels/base/buffer.hpp"
-#include "kernels/base/cpu_features.hpp"
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/aligned_scratch.hpp"
 #include "kernels/cpu/bias_loops.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
 #include "kernels/cpu/gemm/float_gemm_loops.hpp"
 #include "kernels/cpu/gemm/tile_gemm_loops.hpp"
-#include "kernels/cpu/matmul_primitive.hpp"
+#include "kernels/cpu/matmul_part.hpp"
 #include "kernels/cpu/thread_range.hpp"
-#include "kernels/cpu/transpose_loops.hpp"
 #include "kernels/packing.hpp"
 
 namespace millrace::kernels::cpu {
 namespace {
 
 std::size_t bytes_of(std::int64_t elements, DType dtype) { return static_cast<std::size_t>(elements) * size_of(dtype); }
-
-/// Copies `rows` rows of `width` elements, and writes rows of zeros behind them up to `padded`.
-void copy_rows(const std::byte* from, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t padded, std::byte* to) {
-  std::copy_n(from, bytes_of(rows * width, dtype), to);
-  std::fill(to + bytes_of(rows * width, dtype), to + bytes_of(padded * width, dtype), std::byte{0});
-}
 
 /// The scratch of thread `thread`, of `bytes` for each.
 std::byte* scratch_of_thread(const char* component, const ExecutionContext& context, Scratch scratch, std::size_t bytes, int thread) {
@@ -47,8 +39,8 @@ void take_in_turn(std::atomic<std::int64_t>& next, Body&& body) {
 /// each column is then copied once for the whole group.
 constexpr std::int64_t kGroupColumns = 128;
 
-/// A product without its number of rows, on which nothing depends. oneDNN multiplies `tile` rows at a time, always. Our own loops give a
-/// row the same bits in any number of rows, so they multiply no padding, and all rows of a group at once if nothing is packed or rounded.
+/// A product without its number of rows, on which no bits depend: nothing is padded, and all rows of a group are multiplied at once if
+/// nothing is packed or rounded.
 struct Problem {
   std::int64_t n, k, tile = 0;
   DType operands, result;  // dtypes in memory
@@ -56,11 +48,11 @@ struct Problem {
 
   Problem(const Shape& a, const Shape& b, DType operands_, DType result_, const GroupedMatmulOptions& options_)
       : n(b[options_.transpose_b ? 1 : 2]), k(a[1]), operands(operands_), result(result_), options(options_) {
-    tile = part().by_tiles() ? kTileRows : options_.tile;
+    tile = part().in_bf16() ? kTileRows : options_.tile;
   }
 
   /// Whether the product is computed in fp32 and rounded afterwards.
-  [[nodiscard]] bool narrows() const { return multiplies_in_float(operands) && result != DType::f32; }
+  [[nodiscard]] bool narrows() const { return !multiplies_in_bf16(operands) && result != DType::f32; }
   [[nodiscard]] DType product() const { return narrows() ? DType::f32 : result; }
   /// Bytes from one b[e] to the next.
   [[nodiscard]] std::size_t matrix_bytes() const { return options.packed_b ? packed_bytes(k, n, operands) : bytes_of(k * n, operands); }
@@ -80,11 +72,7 @@ struct Problem {
             .packed_b = options.packed_b,
             .bias = options.bias && !narrows()};
   }
-  /// Whether a tile of rows is read in place, without padding.
-  [[nodiscard]] bool takes_any_rows() const { return part().by_our_loops(); }
-  /// Whether it is written in place as well.
-  [[nodiscard]] bool in_place() const { return takes_any_rows() && !narrows(); }
-  [[nodiscard]] bool whole_groups() const { return in_place() && !options.packed_b; }
+  [[nodiscard]] bool whole_groups() const { return !narrows() && !options.packed_b; }
   /// A whole group may have any number of rows, of which at most kFloatRows are copied at a time.
   [[nodiscard]] std::size_t product_scratch() const {
     MatmulPart largest = part();
@@ -104,12 +92,11 @@ struct Problem {
   }
 };
 
-/// A thread's scratch: a tile of a and of c unless rows are read and written in place, and the product's own.
+/// A thread's scratch: a tile of c before it is rounded, and the product's own.
 struct TileLayout {
-  std::size_t c, own, bytes;  // the tile of a is at 0
+  std::size_t own, bytes;  // the tile of c is at 0
   explicit TileLayout(const Problem& problem)
-      : c(problem.takes_any_rows() ? 0 : align_up(bytes_of(problem.tile * problem.k, problem.operands))),
-        own(c + (problem.in_place() ? 0 : align_up(bytes_of(problem.tile * problem.n, problem.product())))),
+      : own(problem.narrows() ? align_up(bytes_of(problem.tile * problem.n, DType::f32)) : 0),
         bytes(own + align_up(problem.product_scratch())) {}
 };
 
@@ -150,21 +137,15 @@ class TileMultiplier {
 
   /// `next` is the expert of the tile that this thread probably takes next.
   void multiply(std::int64_t expert, IndexRange rows, std::int64_t next) {
-    if (problem_.takes_any_rows()) part_.m = rows.size();
-    const bool whole = rows.size() == part_.m;
-    const std::byte* left = a_.data + bytes_of(rows.begin * problem_.k, problem_.operands);
-    if (!whole) {
-      copy_rows(left, problem_.operands, rows.size(), problem_.k, part_.m, scratch_);
-      left = scratch_;
-    }
+    part_.m = rows.size();
+    const std::byte* const left = a_.data + bytes_of(rows.begin * problem_.k, problem_.operands);
     std::byte* const to = c_.data + bytes_of(rows.begin * problem_.n, problem_.result);
-    const bool in_place = whole && !problem_.narrows();
-    std::byte* const product = in_place ? to : scratch_ + layout_.c;
+    std::byte* const product = problem_.narrows() ? scratch_ : to;
     const float* const bias = bias_ == nullptr ? nullptr : bias_->as<float>() + expert * problem_.n;
     const bool fetches = problem_.options.packed_b && next != expert;
     run_matmul_part(part_, left, matrix(expert), product, part_.bias ? bias : nullptr, scratch_ + layout_.own,
                     fetches ? matrix(next) : nullptr);
-    if (!in_place) store(product, rows.size(), bias, to);
+    if (problem_.narrows()) round(rows.size(), bias, reinterpret_cast<BFloat16*>(to));
   }
 
  private:
@@ -172,16 +153,12 @@ class TileMultiplier {
     return b_.data + static_cast<std::size_t>(expert) * problem_.matrix_bytes();
   }
 
-  void store(const std::byte* product, std::int64_t rows, const float* bias, std::byte* to) const {
-    if (!problem_.narrows()) {
-      std::copy_n(product, bytes_of(rows * problem_.n, problem_.result), to);
-      return;
-    }
-    const auto* wide = reinterpret_cast<const float*>(product);
-    auto* out = reinterpret_cast<BFloat16*>(to);
-    if (bias == nullptr) return pick_narrow()(wide, out, 0, rows * problem_.n);
+  /// Writes the tile in the scratch, rounded.
+  void round(std::int64_t rows, const float* bias, BFloat16* to) const {
+    const auto* const wide = reinterpret_cast<const float*>(scratch_);
+    if (bias == nullptr) return pick_narrow()(wide, to, 0, rows * problem_.n);
     for (std::int64_t row = 0; row < rows; ++row)
-      pick_narrow_wide_sum()(wide + row * problem_.n, bias, out + row * problem_.n, 0, problem_.n);
+      pick_narrow_wide_sum()(wide + row * problem_.n, bias, to + row * problem_.n, 0, problem_.n);
   }
 
   const Problem& problem_;
@@ -222,8 +199,6 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
   const TileLayout layout(problem);
   std::atomic<std::int64_t> next{0};
   context.team().run([&](int thread, int threads) {
-    // A thread that gets no tile compiles the product all the same, so that no later call has to.
-    (void)matmul_part_scratch_bytes(problem.part());
     TileMultiplier multiplier(problem, layout, a, b, c, bias,
                               scratch_of_thread("kernels.grouped_matmul", context, scratch, layout.bytes, thread));
     TileCursor cursor(offsets, b.shape[0], problem.tile), ahead = cursor;
@@ -242,9 +217,8 @@ std::size_t grouped_matmul_scratch_bytes(const Shape& a, const Shape& b, DType o
 
 // -- c[e] += a_eᵀ · b_e ---------------------------------------------------------------------------------------------------------
 
-/// Rows of a group that are added at a time, and the multiple to which fewer are padded for oneDNN. Tiles sum in steps of 32 rows, so that
-/// they have the same bits in runs of any multiple of that.
-constexpr std::int64_t kRun = 128, kRunGrain = 32;
+/// Rows of a group that are added at a time in fp32. Those of bf16 are summed in steps of 32 rows, in any number.
+constexpr std::int64_t kRun = 128;
 /// Largest number of rows of c[e] that a thread adds to at a time.
 constexpr std::int64_t kGradientRows = 384;
 
@@ -260,96 +234,54 @@ struct Gradient {
   [[nodiscard]] IndexRange block(std::int64_t index) const {
     return thread_range(m, kShareGrain, static_cast<int>(index), static_cast<int>(blocks));
   }
-  [[nodiscard]] bool by_our_loops() const { return part({0, m}, 1).by_our_loops(); }
   [[nodiscard]] MatmulPart part(IndexRange rows, std::int64_t length) const {
-    const bool turned = multiplies_by_tiles(operands) || multiplies_in_float(operands);
     return {.m = rows.size(),
             .n = n,
             .k = length,
-            .a_stride = turned ? m : length,
+            .a_stride = m,
             .b_stride = n,
             .c_stride = n,
             .operands = operands,
             .result = DType::f32,
-            .transpose_a = turned,
+            .transpose_a = true,
             .accumulate = true};
   }
-  /// Largest scratch of a product. Compiles all products of oneDNN that this thread could ever need.
-  [[nodiscard]] std::size_t product_scratch() const {
-    if (by_our_loops()) return align_up(matmul_part_scratch_bytes(part(block(0), 1)));
-    std::size_t largest = 0;
-    for (std::int64_t index = 0; index < blocks; ++index) {
-      if (index > 0 && block(index).size() == block(index - 1).size()) continue;  // the same products
-      for (std::int64_t length = kRunGrain; length <= kRun; length += kRunGrain)
-        largest = std::max(largest, align_up(matmul_part_scratch_bytes(part(block(index), length))));
-    }
-    return largest;
-  }
+  [[nodiscard]] std::size_t scratch_of_thread() const { return align_up(matmul_part_scratch_bytes(part(block(0), 1))); }
 };
-
-/// A thread's scratch: for oneDNN the transposed rows of a and the padded rows of b; and the product's own.
-struct RunLayout {
-  std::size_t b, own, bytes;  // the rows of a are at 0
-  explicit RunLayout(const Gradient& gradient)
-      : b(gradient.by_our_loops() ? 0 : align_up(bytes_of(std::min(gradient.m, kGradientRows) * kRun, gradient.operands))),
-        own(b + (gradient.by_our_loops() ? 0 : align_up(bytes_of(kRun * gradient.n, gradient.operands)))),
-        bytes(own + gradient.product_scratch()) {}
-};
-
-/// Adds rows of a and b to a block of the rows of c[e], `to`, run by run.
-void add_runs(const Gradient& gradient, const RunLayout& layout, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block,
-              float* to, std::byte* scratch) {
-  for (std::int64_t first = rows.begin; first < rows.end; first += kRun) {
-    const std::int64_t count = std::min(kRun, rows.end - first), length = (count + kRunGrain - 1) / kRunGrain * kRunGrain;
-    if (length != count) std::fill_n(scratch, bytes_of(block.size() * length, gradient.operands), std::byte{0});
-    // Addressed as if from row 0 on: the block's rows begin at the thread's memory.
-    pick_transpose_bf16()(a.as<BFloat16>() + first * gradient.m, count, gradient.m,
-                          reinterpret_cast<BFloat16*>(scratch) - block.begin * length, length, block.begin, block.end);
-    const std::byte* right = b.data + bytes_of(first * gradient.n, gradient.operands);
-    if (length != count) {
-      copy_rows(right, gradient.operands, count, gradient.n, length, scratch + layout.b);
-      right = scratch + layout.b;
-    }
-    run_matmul_part(gradient.part(block, length), scratch, right, to, nullptr, scratch + layout.own);
-  }
-}
 
 /// Adds group `rows` of a and b to a block of the rows of c[e], `to`.
-void add_group(const Gradient& gradient, const RunLayout& layout, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block,
-               float* to, std::byte* scratch) {
+void add_group(const Gradient& gradient, const Tensor& a, const Tensor& b, IndexRange rows, IndexRange block, float* to,
+               std::byte* scratch) {
   if (rows.size() == 0) return;
-  if (!gradient.by_our_loops()) return add_runs(gradient, layout, a, b, rows, block, to, scratch);
-  const std::int64_t run = multiplies_by_tiles(gradient.operands) ? rows.size() : kRun;
+  const std::int64_t run = multiplies_in_bf16(gradient.operands) ? rows.size() : kRun;
   for (std::int64_t first = rows.begin; first < rows.end; first += run)
     run_matmul_part(gradient.part(block, std::min(run, rows.end - first)),
                     a.data + bytes_of(first * gradient.m + block.begin, gradient.operands),
-                    b.data + bytes_of(first * gradient.n, gradient.operands), to, nullptr, scratch + layout.own);
+                    b.data + bytes_of(first * gradient.n, gradient.operands), to, nullptr, scratch);
 }
 
 void grouped_weight_gradient(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                              Scratch scratch) {
   const Gradient gradient(c.shape[1], c.shape[2], a.dtype);
-  const RunLayout layout(gradient);
   const auto* offset = offsets.as<std::int32_t>();
   const std::int64_t experts = c.shape[0], groups = offsets.shape[0] - 1, items = experts * gradient.blocks;
   std::atomic<std::int64_t> next{0};
   context.team().run([&](int thread, int) {
-    (void)gradient.product_scratch();
-    std::byte* const own = scratch_of_thread("kernels.grouped_weight_gradient", context, scratch, layout.bytes, thread);
+    std::byte* const own = scratch_of_thread("kernels.grouped_weight_gradient", context, scratch, gradient.scratch_of_thread(), thread);
     take_in_turn(next, [&](std::int64_t item) {
       if (item >= items) return false;
       const std::int64_t expert = item / gradient.blocks;
       const IndexRange block = gradient.block(item % gradient.blocks);
       float* const to = c.as<float>() + (expert * gradient.m + block.begin) * gradient.n;
       for (std::int64_t group = expert; group < groups; group += experts)  // source by source
-        add_group(gradient, layout, a, b, {offset[group], offset[group + 1]}, block, to, own);
+        add_group(gradient, a, b, {offset[group], offset[group + 1]}, block, to, own);
       return true;
     });
   });
 }
 
 std::size_t grouped_weight_gradient_scratch_bytes(const Shape& a, const Shape& b, DType operands, const Processor& processor) {
-  return kAlignment + RunLayout(Gradient(a[1], b[1], operands)).bytes * static_cast<std::size_t>(processor.threads);
+  return kAlignment + Gradient(a[1], b[1], operands).scratch_of_thread() * static_cast<std::size_t>(processor.threads);
 }
 
 // -- c[e] += the sum of the rows of group e -------------------------------------------------------------------------------------

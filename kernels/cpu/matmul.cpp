@@ -8,10 +8,9 @@
 #include "kernels/base/operands.hpp"
 #include "kernels/cpu/aligned_scratch.hpp"
 #include "kernels/cpu/elementwise_loops.hpp"
-#include "kernels/cpu/matmul_primitive.hpp"
+#include "kernels/cpu/matmul_part.hpp"
 #include "kernels/cpu/packing.hpp"
 #include "kernels/cpu/thread_range.hpp"
-#include "kernels/cpu/transpose_loops.hpp"
 #include "kernels/cpu/transposed_gemm.hpp"
 #include "kernels/packing.hpp"
 
@@ -28,25 +27,17 @@ struct Problem {
   DType operands, result;  // dtypes in memory
   MatmulOptions options;
 
-  [[nodiscard]] bool by_tiles() const { return multiplies_by_tiles(operands); }
-  [[nodiscard]] bool in_float() const { return multiplies_in_float(operands); }
-  [[nodiscard]] bool by_our_loops() const { return by_tiles() || in_float(); }
-  /// Whether a is copied, transposed, so that it can be cut. For rows cut out of a transposed matrix oneDNN uses an older kernel, which is
-  /// a fifth slower and allocates.
-  [[nodiscard]] bool copies_a() const { return options.transpose_a && !by_our_loops(); }
+  [[nodiscard]] bool in_bf16() const { return multiplies_in_bf16(operands); }
   /// Whether the product is computed in fp32 and rounded afterwards.
-  [[nodiscard]] bool narrows() const { return in_float() && result != DType::f32; }
-  /// Whether some columns of c are computed in a matrix of their own and copied. For a packed operand and some columns of c
-  /// oneDNN uses its reference loops, which are a thousand times slower.
-  [[nodiscard]] bool copies_columns(IndexRange columns) const { return options.packed_b && !by_our_loops() && columns.size() != n; }
+  [[nodiscard]] bool narrows() const { return !in_bf16() && result != DType::f32; }
   /// Whether b is packed by all threads together.
-  [[nodiscard]] bool packs_b() const { return by_tiles() && !options.packed_b; }
+  [[nodiscard]] bool packs_b() const { return in_bf16() && !options.packed_b; }
   /// Whether products read b in blocks of 64 columns.
-  [[nodiscard]] bool reads_packed() const { return options.packed_b || by_tiles(); }
+  [[nodiscard]] bool reads_packed() const { return options.packed_b || in_bf16(); }
   /// Few rows (the head during generation) would leave other threads idle, so then the columns are cut. A product in fp32 copies a
   /// thread's columns of b unless they are packed, which pays off if there are more rows.
   [[nodiscard]] bool by_rows(int threads) const {
-    if (in_float() && !options.packed_b && n > m) return false;
+    if (!in_bf16() && !options.packed_b && n > m) return false;
     return m >= kShareGrain * threads || m >= n;
   }
 
@@ -75,40 +66,36 @@ struct Problem {
     return {.m = rows.size(),
             .n = columns.size(),
             .k = k,
-            .a_stride = options.transpose_a && by_our_loops() ? m : k,
+            .a_stride = options.transpose_a ? m : k,
             .b_stride = reads_packed()        ? 0
                         : options.transpose_b ? k
                                               : n,
-            .c_stride = copies_columns(columns) ? columns.size() : n,
+            .c_stride = n,
             .operands = operands,
-            .result = narrows() || copies_columns(columns) ? DType::f32 : result,
-            .transpose_a = options.transpose_a && by_our_loops(),
+            .result = narrows() ? DType::f32 : result,
+            .transpose_a = options.transpose_a,
             .transpose_b = options.transpose_b && !reads_packed(),
-            .accumulate = options.accumulate && !copies_columns(columns),
+            .accumulate = options.accumulate,
             .packed_b = reads_packed(),
-            .addend = options.addend && !options.bias && !narrows() && !copies_columns(columns),
-            .bias = options.bias && !narrows() && !copies_columns(columns)};
+            .addend = options.addend && !options.bias && !narrows(),
+            .bias = options.bias && !narrows()};
   }
 };
 
-/// Layout of the scratch: copied operands; the product before it is rounded or copied (in block mode for each thread, one after the
-/// other); then the scratch of each thread's products.
+/// Layout of the scratch: the packed b; the product before it is rounded (in block mode for each thread, one after the other); then the
+/// scratch of each thread's products.
 struct Layout {
-  std::size_t a = 0, b = 0, c = 0, threads = 0;
+  std::size_t b = 0, c = 0, threads = 0;
 
   Layout(const Problem& problem, int team) {
-    const auto bytes = [](std::int64_t rows, std::int64_t columns, DType dtype) {
-      return align_up(static_cast<std::size_t>(rows * columns) * size_of(dtype));
-    };
     const std::int64_t rows = problem.in_blocks(team) ? problem.block_rows(team) * team : problem.m;
-    b = a + (problem.copies_a() ? bytes(problem.m, problem.k, problem.operands) : 0);
     c = b + (problem.packs_b() ? align_up(packed_bytes(problem.k, problem.n, problem.operands)) : 0);
-    const bool copies_c = problem.narrows() || (problem.options.packed_b && !problem.by_our_loops() && !problem.by_rows(team));
-    threads = c + (copies_c ? bytes(rows, problem.n, DType::f32) : 0);
+    threads = c + (problem.narrows() ? align_up(static_cast<std::size_t>(rows * problem.n) * sizeof(float)) : 0);
   }
 };
 
-std::size_t scratch_of_threads(const Problem& problem, int threads) {
+/// Of each of these threads.
+std::size_t scratch_of_thread(const Problem& problem, int threads) {
   std::size_t largest = 0;
   for (int thread = 0; thread < threads; ++thread) {
     const auto [rows, columns] = problem.cut(thread, threads);
@@ -116,25 +103,21 @@ std::size_t scratch_of_threads(const Problem& problem, int threads) {
       if (columns.size() > 0) largest = std::max(largest, align_up(matmul_part_scratch_bytes(problem.part(part, columns))));
     });
   }
-  return largest * static_cast<std::size_t>(threads);
+  return largest;
 }
 
 std::size_t scratch_of(const Problem& problem, int threads) {
   if (problem.m == 0 || problem.n == 0 || problem.k == 0) return 0;
   if (problem.is_turned(threads)) return kAlignment + problem.turned().scratch_bytes(threads);
-  return kAlignment + Layout(problem, threads).threads + scratch_of_threads(problem, threads);
+  return kAlignment + Layout(problem, threads).threads + scratch_of_thread(problem, threads) * static_cast<std::size_t>(threads);
 }
 
 Problem describe(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options) {
   return {a[options.transpose_a ? 1 : 0], b[options.transpose_b ? 0 : 1], a[options.transpose_a ? 0 : 1], operands, result, options};
 }
 
-void transpose_a(const Problem& problem, const Tensor& a, std::byte* copy, int thread, int threads) {
-  const IndexRange rows = thread_range(problem.m, kShareGrain, thread, threads);
-  pick_transpose_bf16()(a.as<BFloat16>(), problem.k, problem.m, reinterpret_cast<BFloat16*>(copy), problem.k, rows.begin, rows.end);
-}
-
-void pack_b(const Problem& problem, const Tensor& b, std::byte* packed, int thread, int threads) {
+/// Packs b, on all threads.
+void pack_b(const ExecutionContext& context, const Problem& problem, const Tensor& b, std::byte* packed) {
   const bool transpose = problem.options.transpose_b;
   const PackedMatrix matrix{.data = b.data,
                             .dtype = b.dtype,
@@ -143,15 +126,9 @@ void pack_b(const Problem& problem, const Tensor& b, std::byte* packed, int thre
                             .columns = problem.n,
                             .step = transpose ? problem.k : problem.n,
                             .soon = true};
-  const IndexRange blocks = thread_range(matrix.blocks(), 1, thread, threads);
-  pack_blocks(matrix, packed, blocks.begin, blocks.end);
-}
-
-void copy_operands(const ExecutionContext& context, const Problem& problem, const Tensor& a, const Tensor& b, std::byte* copy_of_a,
-                   std::byte* copy_of_b) {
   context.team().run([&](int thread, int threads) {
-    if (problem.copies_a()) transpose_a(problem, a, copy_of_a, thread, threads);
-    if (problem.packs_b()) pack_b(problem, b, copy_of_b, thread, threads);
+    const IndexRange blocks = thread_range(matrix.blocks(), 1, thread, threads);
+    pack_blocks(matrix, packed, blocks.begin, blocks.end);
   });
 }
 
@@ -174,28 +151,6 @@ void narrow_result(const Problem& problem, const float* wide, const Tensor* adde
   for (std::int64_t row = 0; row < rows.size(); ++row) narrow(row * problem.n + columns.begin, row * problem.n + columns.end);
 }
 
-/// Copies some columns of the product, which are a matrix of their own in `wide`, into c.
-void copy_columns(const Problem& problem, const float* wide, const Tensor* addend, const Tensor& c, IndexRange columns) {
-  const std::int64_t count = columns.size();
-  for (std::int64_t row = 0; row < problem.m; ++row, wide += count) {
-    const std::int64_t place = row * problem.n + columns.begin;
-    if (problem.result == DType::bf16) {
-      if (addend == nullptr)
-        pick_narrow()(wide, c.as<BFloat16>() + place, 0, count);
-      else if (problem.options.bias)
-        pick_narrow_wide_sum()(wide, addend->as<float>() + columns.begin, c.as<BFloat16>() + place, 0, count);
-      else
-        pick_narrow_sum()(wide, addend->as<BFloat16>() + place, c.as<BFloat16>() + place, 0, count);
-      continue;
-    }
-    float* const out = c.as<float>() + place;
-    const float* const other = problem.options.accumulate ? out
-                               : addend == nullptr        ? nullptr
-                                                          : addend->as<float>() + (problem.options.bias ? columns.begin : place);
-    for (std::int64_t i = 0; i < count; ++i) out[i] = other == nullptr ? wide[i] : wide[i] + other[i];
-  }
-}
-
 /// Writes the bias to every row of c: a product over an empty depth.
 void copy_bias(const Problem& problem, const Tensor& bias, const Tensor& c) {
   for (std::int64_t row = 0; row < problem.m; ++row) {
@@ -206,28 +161,16 @@ void copy_bias(const Problem& problem, const Tensor& bias, const Tensor& c) {
   }
 }
 
-/// The scratch of a thread's products.
-struct OwnScratch {
-  std::byte* data;
-  std::size_t bytes;
-
-  void multiply(MatmulPart part, const void* a, const void* b, void* c, const void* addend) const {
-    // A runtime size of oneDNN may need more scratch than its capacity.
-    part.own_scratch = !part.by_our_loops() && matmul_part_scratch_bytes(part) > bytes;
-    run_matmul_part(part, a, b, c, addend, data);
-  }
-};
-
 /// Offset in the left operand where the rows from `first` on begin, in elements.
 std::int64_t place_of_rows(const MatmulPart& part, std::int64_t first) { return part.transpose_a ? first : first * part.a_stride; }
 
 /// Computes some rows of c, in blocks of `block_rows` that one thread multiplies into `wide` and rounds.
 void multiply_blocks(const Problem& problem, IndexRange rows, std::int64_t block_rows, float* wide, const Tensor& a, const std::byte* b,
-                     const Tensor& c, const Tensor* addend, const OwnScratch& own) {
+                     const Tensor& c, const Tensor* addend, std::byte* scratch) {
   const IndexRange columns{0, problem.n};
   for_parts(rows, block_rows, [&](IndexRange block) {
     const MatmulPart part = problem.part(block, columns);
-    own.multiply(part, a.as<BFloat16>() + place_of_rows(part, block.begin), b, wide, nullptr);
+    run_matmul_part(part, a.as<BFloat16>() + place_of_rows(part, block.begin), b, wide, nullptr, scratch);
     narrow_result(problem, wide, addend, c, block, columns);
   });
 }
@@ -243,7 +186,7 @@ std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
 std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads) {
   Problem problem = describe(a, b, operands, result, options);
   std::size_t bytes = scratch_of(problem, threads);
-  // oneDNN's scratch does not always shrink with the size, so smaller counts of a bounded axis are queried as well.
+  // How threads share a product depends on its sizes, so smaller counts of a bounded axis are queried as well.
   std::int64_t& count = options.transpose_a ? problem.k : problem.m;
   if (a.bounded())
     for (count /= 2; count > 0; count /= 2) bytes = std::max(bytes, scratch_of(problem, threads));
@@ -251,11 +194,10 @@ std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands,
 }
 
 const char* matmul_path(DType operands) {
-  const DType compute = matmul_compute_dtype(operands);
-  if (compute == DType::bf16)
-    return !multiplies_by_tiles(operands) ? "oneDNN in bf16"
-           : cpu_features().models_tiles  ? "a model of tile registers"
-                                          : "tile registers (AMX)";
+  if (multiplies_in_bf16(operands)) {
+    const CpuFeatures& features = cpu_features();
+    return features.models_tiles ? "a model of tile registers" : features.amx_bf16 ? "tile registers (AMX)" : "dot products (AVX-512)";
+  }
   return "our own loops in fp32";
 }
 
@@ -275,19 +217,16 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
   const Layout layout(problem, context.threads());
   std::byte* base = aligned_begin(scratch);
   if (problem.is_turned(context.threads())) return problem.turned().run(context, a, b, c, {base, scratch.data() + scratch.size()});
-  check_scratch(component, scratch, layout.threads + kAlignment);
-  const std::size_t share_of_thread =
-      (scratch.size() - layout.threads - kAlignment) / static_cast<std::size_t>(context.threads()) / kAlignment * kAlignment;
-
-  if (problem.copies_a() || problem.packs_b()) copy_operands(context, problem, a, b, base + layout.a, base + layout.b);
-  const std::byte* left = problem.copies_a() ? base + layout.a : a.data;
+  const std::size_t own_bytes = scratch_of_thread(problem, context.threads());
+  check_scratch(component, scratch, kAlignment + layout.threads + own_bytes * static_cast<std::size_t>(context.threads()));
+  if (problem.packs_b()) pack_b(context, problem, b, base + layout.b);
   const std::byte* right = problem.packs_b() ? base + layout.b : b.data;
   std::byte* product = problem.narrows() ? base + layout.c : c.data;
 
   context.team().run([&](int thread, int threads) {
     const auto [rows, columns] = problem.cut(thread, threads);
     if (rows.size() == 0 || columns.size() == 0) return;
-    const OwnScratch own{base + layout.threads + static_cast<std::size_t>(thread) * share_of_thread, share_of_thread};
+    std::byte* const own = base + layout.threads + static_cast<std::size_t>(thread) * own_bytes;
     if (problem.in_blocks(threads)) {
       float* const wide = reinterpret_cast<float*>(base + layout.c) + thread * problem.block_rows(threads) * problem.n;
       return multiply_blocks(problem, rows, problem.block_rows(threads), wide, a, right, c, addend, own);
@@ -298,16 +237,12 @@ void matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, c
                result_size = static_cast<std::int64_t>(size_of(part.result));
     const std::int64_t from_a = place_of_rows(part, rows.begin);
     const std::int64_t from_b = place_of_columns(problem, columns.begin);
-    if (problem.copies_columns(columns)) {
-      float* const wide = reinterpret_cast<float*>(base + layout.c) + problem.m * columns.begin;
-      own.multiply(part, left, right + from_b * size_of_b, wide, nullptr);
-      return copy_columns(problem, wide, addend, c, columns);
-    }
     const std::int64_t from_c = rows.begin * problem.n + columns.begin;
-    own.multiply(part, left + from_a * size_of_a, right + from_b * size_of_b, product + from_c * result_size,
-                 part.bias     ? addend->data + columns.begin * static_cast<std::int64_t>(sizeof(float))
-                 : part.addend ? addend->data + from_c * result_size
-                               : nullptr);
+    run_matmul_part(part, a.data + from_a * size_of_a, right + from_b * size_of_b, product + from_c * result_size,
+                    part.bias     ? addend->data + columns.begin * static_cast<std::int64_t>(sizeof(float))
+                    : part.addend ? addend->data + from_c * result_size
+                                  : nullptr,
+                    own);
     if (problem.narrows())
       narrow_result(problem, reinterpret_cast<const float*>(product) + rows.begin * problem.n, addend, c, rows, columns);
   });

@@ -8,8 +8,8 @@
 namespace millrace::kernels::cpu {
 
 /// c = aᵀ · b or c += aᵀ · b, the sum over tokens that gives a weight's gradient: a [K, M], b [K, N] of one dtype, c f32 [M, N].
-/// Each thread owns rows of c. For oneDNN it transposes its columns of a, in stretches of K that fit into its cache, and multiplies them in
-/// order; our own loops read a as it is.
+/// Each thread owns rows of c, and copies all of b for them, part by part: sharing columns out instead was slower, since each thread then
+/// transposes all of a.
 struct TransposedGemm {
   std::int64_t m = 0, n = 0, k = 0;
   DType operands = DType::f32;

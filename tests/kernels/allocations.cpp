@@ -16,8 +16,8 @@ std::atomic<std::int64_t> large_count{0};
 
 }  // namespace
 
-// These functions replace glibc's for the whole process, so that the allocations of operator new, which calls malloc, and of libraries such
-// as oneDNN are counted too. Sanitizers replace malloc themselves: under them the count stays 0, and tests that use it check nothing.
+// These functions replace glibc's for the whole process, so that the allocations of operator new, which calls malloc, and of libraries are
+// counted too. Sanitizers replace malloc themselves: under them the count stays 0, and tests that use it check nothing.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern "C" {
 void* __libc_malloc(std::size_t);

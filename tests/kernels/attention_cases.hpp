@@ -255,8 +255,9 @@ class Truth {
     // and each has two units of its own.
     probability_ = score + u * (4 * reach + 2 * std::log(keys_)) + 4 * u;
     if (on_device() && c.dtype == DType::bf16) probability_ += tests::bf16_roundoff;  // tensor cores read it in bf16
-    // Tile registers multiply probabilities and gradients of scores in bf16, but sums of probabilities are those before they are rounded.
-    if (!on_device() && c.dtype == DType::bf16 && cpu_features().amx_bf16) factor_ = tests::bf16_roundoff;
+    // A processor that multiplies bf16 does so with probabilities and gradients of scores, but sums of probabilities are those before they
+    // are rounded.
+    if (!on_device() && c.dtype == DType::bf16 && cpu_features().fast_bf16()) factor_ = tests::bf16_roundoff;
     slope_ = probability_ + by_cap + factor_ + roundings(values + 3);
     slope_size_ = static_cast<double>(c.scale) * (longest_vector(wide_.v) + longest_o);
   }

@@ -50,7 +50,8 @@ TEST(AttentionWidths, EqualWidthsHaveTheBitsOfBefore) {
   const Recorded cpu[] = {{"32a28e3770db1d20", "7befbefdbd766981"},   // baseline
                           {"6f8f6f8b1c2bf316", "a50cac9bf2ed71de"},   // avx2
                           {"0f7f631eb57eb745", "96732b654439a255"}};  // avx512
-  const char* const tiles = "432cbae17daafb94";                       // of AMX and of their model, recorded when they came into use
+  // Recorded when they came into use: the tiles of AMX and their model, and AVX-512's dot products.
+  const char *const tiles = "432cbae17daafb94", *const dot_products = "db4ea0709ebc0a10";
   const Recorded emulated{"74c695057040c68f", "106c9436a98bde8c"};
   ThreadTeam team(2);
   const auto expect = [](const ExecutionContext& context, const Recorded& recorded, const std::string& name) {
@@ -60,7 +61,7 @@ TEST(AttentionWidths, EqualWidthsHaveTheBitsOfBefore) {
   expect(ExecutionContext(team, Implementation::reference), reference, "reference");
   if (!on_device()) {
     Recorded recorded = cpu[static_cast<std::size_t>(cpu_features().isa)];
-    if (cpu_features().amx_bf16) recorded.bf16 = tiles;
+    if (cpu_features().fast_bf16()) recorded.bf16 = cpu_features().amx_bf16 ? tiles : dot_products;
     expect(fast(team), recorded, describe(cpu_features()));
   } else if (cuda_devices().front().name.find("mulated") != std::string::npos) {
     expect(fast(team), emulated, "emulated");

@@ -8,7 +8,7 @@
 #include "kernels/cpu/packing.hpp"
 #include "tests/kernels/fixture.hpp"
 
-// A product of tiles, computed by their model in C++ and by the processor.
+// A product of bf16, computed by tiles, by their model in C++, and by dot products of pairs.
 namespace millrace::kernels::cpu {
 namespace {
 
@@ -85,12 +85,12 @@ struct Problem {
 
 constexpr Spread spreads[] = {{"near one", 121, 12}, {"wide", 40, 60}, {"with denormal numbers", 0, 12}, {"below fp32", 55, 12}};
 
-/// Skips where products do not use tiles, on whose packed operands this test relies.
-#define NEEDS_TILES() \
-  if (!cpu_features().amx_bf16) GTEST_SKIP() << "this processor has no tile registers; MILLRACE_ISA=amx_model runs their model"
+/// Skips where operands are not packed in bf16, on which this test relies.
+#define NEEDS_PACKED_BF16() \
+  if (!cpu_features().fast_bf16()) GTEST_SKIP() << "this processor does not multiply bf16; MILLRACE_ISA=amx_model does as if it did"
 
 TEST(TileGemm, OfTheModelIsWithinRoundingsOfTheExactProduct) {
-  NEEDS_TILES();
+  NEEDS_PACKED_BF16();
   for (const bool transpose_a : {false, true})
     for (const bool packed : {false, true}) {
       Problem problem(45, 71, 139, transpose_a, spreads[0], 3);
@@ -105,10 +105,11 @@ TEST(TileGemm, OfTheModelIsWithinRoundingsOfTheExactProduct) {
     }
 }
 
+constexpr std::int64_t sizes[][3] = {{1, 1, 1}, {32, 32, 32}, {33, 65, 70}, {48, 130, 1060}, {300, 64, 33}, {16, 600, 40}};
+
 TEST(TileGemm, HasTheModelsBitsOnTheProcessor) {
   if (!detected_cpu_features().amx_bf16) GTEST_SKIP() << "this processor has no tile registers";
-  NEEDS_TILES();
-  const std::int64_t sizes[][3] = {{1, 1, 1}, {32, 32, 32}, {33, 65, 70}, {48, 130, 1060}, {300, 64, 33}, {16, 600, 40}};
+  NEEDS_PACKED_BF16();
   std::uint32_t seed = 11;
   for (const auto& [m, n, k] : sizes)
     for (const Spread& spread : spreads)
@@ -120,6 +121,51 @@ TEST(TileGemm, HasTheModelsBitsOnTheProcessor) {
         problem.packed = form / 2 != 3;
         EXPECT_TRUE(problem.run(&tile_model::tile_gemm) == problem.run(&amx::tile_gemm))
             << m << " x " << n << " x " << k << ", " << spread.name << ", form " << form;
+      }
+}
+
+/// What the processor's dot products make of a number that is too small to be a normal one.
+float flushed(float x) { return std::fabs(x) < 1.17549435e-38F ? std::copysign(0.0F, x) : x; }
+
+/// Element (i, j) as one chain over the pairs of the depth, the odd numbers of a pair first, up to a multiple of 32.
+float chain(const Problem& problem, std::int64_t i, std::int64_t j) {
+  float sum = problem.accumulate ? (*problem.c).as<float>()[i * problem.n + j] : 0.0F;
+  const auto add = [&](std::int64_t p) {
+    const bool inside = p < problem.k;
+    const auto a = inside ? static_cast<float>(problem.a.get(problem.transpose_a ? p * problem.m + i : i * problem.k + p)) : 0.0F;
+    const auto b = inside ? static_cast<float>(problem.b.get(p * problem.n + j)) : 0.0F;
+    sum = flushed(std::fma(flushed(a), flushed(b), flushed(sum)));
+  };
+  for (std::int64_t p = 0; p < (problem.k + 31) / 32 * 32; p += 2) {
+    add(p + 1);
+    add(p);
+  }
+  return problem.addend ? sum + (*problem.other).as<float>()[i * problem.n + j] : sum;
+}
+
+TEST(TileGemm, IsAChainOfPairsByDotProducts) {
+  if (!detected_cpu_features().avx512_bf16) GTEST_SKIP() << "this processor has no bf16 dot product";
+  NEEDS_PACKED_BF16();
+  std::uint32_t seed = 11;
+  for (const auto& [m, n, k] : sizes)
+    for (const Spread& spread : spreads)
+      for (int form = 0; form < 8; ++form) {
+        Problem problem(m, n, k, (form & 1) != 0, spread, ++seed);
+        problem.narrow = form / 2 == 1;
+        problem.addend = form / 2 == 2;
+        problem.accumulate = form / 2 == 3;
+        problem.packed = form / 2 != 3;
+        const auto bytes = problem.run(&dot_products::tile_gemm);
+        std::int64_t different = 0;
+        for (std::int64_t i = 0; i < m; ++i)
+          for (std::int64_t j = 0; j < n; ++j) {
+            const float expected = chain(problem, i, j);
+            const BFloat16 rounded = to_bfloat16(expected);
+            const auto size = static_cast<std::int64_t>(problem.narrow ? sizeof rounded : sizeof expected);
+            const void* const other = problem.narrow ? static_cast<const void*>(&rounded) : &expected;
+            if (std::memcmp(bytes.data() + (i * n + j) * size, other, static_cast<std::size_t>(size)) != 0) ++different;
+          }
+        EXPECT_EQ(different, 0) << m << " x " << n << " x " << k << ", " << spread.name << ", form " << form;
       }
 }
 

@@ -4,7 +4,6 @@
 #include "cluster/host/versions.hpp"
 #include "configs/load.hpp"
 #include "kernels/base/device_type.hpp"
-#include "kernels/cpu/onednn_version.hpp"
 #include "tools/commands/command.hpp"
 
 namespace millrace::tools {
@@ -34,10 +33,10 @@ std::string version_text() {
       "millrace {}\n"
       "commit     {}\n"
       "build      {}, {}\n"
-      "libraries  {}, {}, {}, {}, {}\n"
+      "libraries  {}, {}, {}, {}\n"
       "devices    {}",
       MILLRACE_VERSION, source_commit(), MILLRACE_BUILD_TYPE, compiler(), actors::caf_version(), cluster::boost_version(),
-      cluster::mpi_version(), kernels::cpu::onednn_version(), configs::toml_version(), devices_text());
+      cluster::mpi_version(), configs::toml_version(), devices_text());
 }
 
 }  // namespace millrace::tools

@@ -19,7 +19,6 @@
 #include "kernels/base/device_context.hpp"
 #include "kernels/base/without_component.hpp"
 #include "kernels/cpu/matmul.hpp"
-#include "kernels/cpu/onednn_version.hpp"
 #include "kernels/peak.hpp"
 #include "kernels/row_stability.hpp"
 #include "runtime/units.hpp"
@@ -82,7 +81,7 @@ std::string peak_text(DType dtype) {
 
 void versions(Report& report) {
   report.ok("build", build_id());
-  report.ok("libraries", fmt::format("{}, {}, {}", kernels::cpu::onednn_version(), cluster::mpi_version(), cluster::boost_version()));
+  report.ok("libraries", fmt::format("{}, {}", cluster::mpi_version(), cluster::boost_version()));
 #ifdef __OPTIMIZE__
   report.ok("optimised", "yes");
 #else

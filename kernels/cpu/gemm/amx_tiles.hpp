@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/simd/vector.hpp"
+#include "kernels/cpu/gemm/store_rounded.hpp"
 
 /// The tile registers of a processor with AMX (Intel, Architecture Instruction Set Extensions, chapter 3): eight of 16 rows of 64 bytes,
 /// here always whole. Only for sources of millrace_tile_kernel(). The instructions are written out, because compilers' intrinsics take
@@ -51,13 +51,6 @@ class Tiles {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(a), "i"(b));
   }
 };
-
-/// Rounds 32 sums to bf16, to nearest and ties to even; numbers below the smallest normal one become zero.
-MILLRACE_INLINE void store_rounded(BFloat16* to, f32x16 low, f32x16 high) {
-  f32x16 both;
-  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both) : "v"(low), "v"(high));
-  __builtin_memcpy(to, &both, sizeof both);
-}
 
 }  // namespace
 }  // namespace millrace::kernels::cpu

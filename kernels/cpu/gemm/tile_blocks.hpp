@@ -2,11 +2,11 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/gemm/sum_block.hpp"
+#include "kernels/cpu/gemm/multiply_sums.hpp"
 #include "kernels/cpu/simd/pair_lines.hpp"
 #include "kernels/cpu/simd/transpose_16x16.hpp"
 
-/// Small bf16 products on tile registers whose operands are copied as tiles, one after another, each of 512 numbers:
+/// Small bf16 products whose operands are copied as tiles, one after another, each of 512 numbers:
 ///
 ///   left   [m, k]: [m/16][k/32] tiles of 16 rows of 32 numbers
 ///   right  [k, n]: [k/32][n/16] tiles of 16 pairs of rows, 16 numbers of each, interleaved
@@ -110,11 +110,19 @@ struct BlockProduct {
 
 /// A block of 32 x 32 sums: c (+)= a · b over `steps` steps of 32 numbers.
 MILLRACE_INLINE void multiply_block(Tiles& tiles, const BlockProduct& x, std::int64_t steps, bool accumulate) {
-  begin_sums(tiles, accumulate ? x.c : nullptr, x.c_step);
-  const BFloat16 *a = x.a, *b = x.b;
-  for (std::int64_t step = 0; step < steps; ++step, a += kTileNumbers, b += x.b_step * kTileNumbers)
-    add_step(tiles, a, a + x.a_rows * kTileNumbers, b, b + kTileNumbers, 64);
-  store_sums(tiles, x.c, x.c_step);
+  const SumBlock block{.from = accumulate ? x.c : nullptr,
+                       .from_step = x.c_step,
+                       .to = x.c,
+                       .to_step = x.c_step,
+                       .a = x.a,
+                       .a_lower = x.a_rows * kTileNumbers,
+                       .a_step = kTileNumbers,
+                       .b = x.b,
+                       .b_right = kTileNumbers,
+                       .b_pair = 32,
+                       .b_step = x.b_step * kTileNumbers,
+                       .rows = 32};
+  multiply_sums(tiles, block, steps, [](std::int64_t, std::int64_t) {});
 }
 
 /// c [32, columns] (+)= a · b.

@@ -1,6 +1,6 @@
 #include "kernels/cpu/gemm/tile_gemm_loops.hpp"
 
-#include "kernels/cpu/gemm/sum_block.hpp"
+#include "kernels/cpu/gemm/multiply_sums.hpp"
 #include "kernels/cpu/simd/pair_lines.hpp"
 #include "kernels/cpu/simd/transpose_16x16.hpp"
 
@@ -15,7 +15,7 @@ constexpr std::int64_t kColumnsOfB = 64;             // of a block of b
 /// Copies `rows` <= 32 rows of `depth` numbers, as tiles, with zeros up to 32 rows and to a multiple of 32 numbers.
 MILLRACE_INLINE void copy_rows(const BFloat16* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, BFloat16* out) {
   const std::int64_t whole = depth / kStep * kStep;
-  for (std::int64_t row = 0; row < kBlock; ++row) {
+  for (std::int64_t row = 0; row < (kReadsAllRows ? kBlock : rows); ++row) {
     BFloat16* to = out + row * kStep;
     if (row >= rows) {
       for (std::int64_t k = 0; k < depth; k += kStep, to += kBlockStep) store(reinterpret_cast<float*>(to), f32x16{});
@@ -78,23 +78,24 @@ struct Finished {
 };
 
 /// Adds what is to be added to row i of a block and writes it to c.
-MILLRACE_INLINE void finish_row(const TileGemm& x, const Finished& block, std::int64_t i) {
+MILLRACE_INLINE void finish_row(const TileGemm& x, const Finished& block, std::int64_t i, f32x16 left, f32x16 right) {
   const std::int64_t to = (block.row + i) * x.c_step + block.column, other = (block.row + i) * x.addend_step + block.column;
-  const float* const sums = block.sums + i * kBlock;
-  f32x16 part[2] = {load(sums), load(sums + 16)};
   if (block.columns == kBlock) {
-#pragma GCC unroll 2
-    for (std::int64_t half = 0; half < 2; ++half) {
-      if (x.wide_addend != nullptr) part[half] += load(x.wide_addend + other + 16 * half);
-      if (x.narrow_addend != nullptr) part[half] += load(x.narrow_addend + other + 16 * half);
+    if (x.wide_addend != nullptr) {
+      left += load(x.wide_addend + other);
+      right += load(x.wide_addend + other + 16);
     }
-    if (x.narrow != nullptr) return store_rounded(x.narrow + to, part[0], part[1]);
-    store(x.wide + to, part[0]);
-    return store(x.wide + to + 16, part[1]);
+    if (x.narrow_addend != nullptr) {
+      left += load(x.narrow_addend + other);
+      right += load(x.narrow_addend + other + 16);
+    }
+    if (x.narrow != nullptr) return store_rounded(x.narrow + to, left, right);
+    store(x.wide + to, left);
+    return store(x.wide + to + 16, right);
   }
   alignas(64) float line[kBlock];
-  store(line, part[0]);
-  store(line + 16, part[1]);
+  store(line, left);
+  store(line + 16, right);
   for (std::int64_t j = 0; j < block.columns; ++j) {
     if (x.wide_addend != nullptr) line[j] += x.wide_addend[other + j];
     if (x.narrow_addend != nullptr) line[j] += to_float(x.narrow_addend[other + j]);
@@ -110,15 +111,18 @@ MILLRACE_INLINE void finish_row(const TileGemm& x, const Finished& block, std::i
 
 /// Finishes rows [begin, end) of a block.
 MILLRACE_INLINE void finish_rows(const TileGemm& x, const Finished& block, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < smaller(end, block.rows); ++i) finish_row(x, block, i);
+  for (std::int64_t i = begin; i < smaller(end, block.rows); ++i)
+    finish_row(x, block, i, load(block.sums + i * kBlock), load(block.sums + i * kBlock + 16));
 }
 
-/// Where the sums of a block of c come from and go to, with the floats from one row to the next. From zero if there is no `from`.
+/// Where the sums of a block of c come from and go to, with the floats from one row to the next, and how many rows are needed. From zero
+/// if there is no `from`.
 struct Sums {
   const float* from;
   std::int64_t from_step;
   float* to;
   std::int64_t to_step;
+  std::int64_t rows;
 };
 
 /// What is fetched into the caches while a block is multiplied: some of the 32 rows of a that are copied next (of a transposed matrix: of
@@ -129,32 +133,64 @@ struct Ahead {
   std::int64_t begin, end;            // of the 32 rows
   const char* c;
   std::int64_t c_step;  // bytes
+  std::int64_t c_rows;  // at most
   bool two_lines;       // of c in each row
   const BFloat16* b;
   std::int64_t b_lines;  // of 32 numbers, in each step
 
-  [[gnu::always_inline]] void fetch(std::int64_t step, std::int64_t share) const {
-    for (std::int64_t row = begin; row < end; ++row) __builtin_prefetch(a + row * row_step + step * depth_step, 0, 2);
-    for (std::int64_t row = step * share; row < smaller((step + 1) * share, kBlock); ++row) {
+  /// What belongs to steps [first, last), of which each has `share` rows of c.
+  [[gnu::always_inline]] void fetch(std::int64_t first, std::int64_t last, std::int64_t share) const {
+    for (std::int64_t row = begin; row < end; ++row)
+      for (std::int64_t step = first; step < last; ++step) __builtin_prefetch(a + row * row_step + step * depth_step, 0, 2);
+    for (std::int64_t row = first * share; row < smaller(last * share, c_rows); ++row) {
       __builtin_prefetch(c + row * c_step, 1, 3);
       if (two_lines) __builtin_prefetch(c + row * c_step + 64, 1, 3);
     }
-    for (std::int64_t line = step * b_lines; line < (step + 1) * b_lines; ++line) __builtin_prefetch(b + line * 32, 0, 2);
+    for (std::int64_t line = first * b_lines; line < last * b_lines; ++line) __builtin_prefetch(b + line * 32, 0, 2);
   }
 };
 
-/// to [32, 32] = from + a · b over `steps` steps. Meanwhile the vector units finish the block before this one.
+/// to [32, 32] = from + a · b over `steps` steps. While tiles multiply, the vector units finish the block before this one; sums in vectors
+/// are finished at once, and `now` then has no rows left.
 MILLRACE_INLINE void multiply_block(Tiles& tiles, const BFloat16* a, const BFloat16* b, std::int64_t steps, const Sums& sums,
-                                    const TileGemm& x, const Finished& before, const Ahead& ahead) {
-  begin_sums(tiles, sums.from, sums.from_step);
-  constexpr std::int64_t pairs = kColumnsOfB * 2 * static_cast<std::int64_t>(sizeof(BFloat16));
+                                    const TileGemm& x, [[maybe_unused]] const Finished& before, [[maybe_unused]] Finished& now,
+                                    const Ahead& ahead) {
   const std::int64_t share = (kBlock + steps - 1) / steps;
-  for (std::int64_t step = 0; step < steps; ++step, a += kBlockStep, b += kStep * kColumnsOfB) {
-    add_step(tiles, a, a + kBlockStep / 2, b, b + 32, pairs);
-    ahead.fetch(step, share);
-    finish_rows(x, before, step * share, (step + 1) * share);
+  const SumBlock block{.from = sums.from,
+                       .from_step = sums.from_step,
+                       .to = sums.to,
+                       .to_step = sums.to_step,
+                       .a = a,
+                       .a_lower = kBlockStep / 2,
+                       .a_step = kBlockStep,
+                       .b = b,
+                       .b_right = 32,
+                       .b_pair = 2 * kColumnsOfB,
+                       .b_step = kStep * kColumnsOfB,
+                       .rows = sums.rows};
+#if defined(MILLRACE_DOT_PRODUCTS)
+  const auto each = [&](std::int64_t first, std::int64_t last) __attribute__((always_inline)) { ahead.fetch(first, last, share); };
+  if (now.rows == 0) return multiply_sums(tiles, block, steps, each);
+  if (x.narrow != nullptr && x.narrow_addend == nullptr && x.wide_addend == nullptr && now.columns == kBlock) {
+    const auto round = [ to = x.narrow + now.row * x.c_step + now.column, step = x.c_step ](std::int64_t row, f32x16 left, f32x16 right)
+        __attribute__((always_inline)) {
+      store_rounded(to + row * step, left, right);
+    };
+    multiply_sums(block, steps, each, round);
+  } else {
+    const auto finish = [&x, &now ](std::int64_t row, f32x16 left, f32x16 right) __attribute__((always_inline)) {
+      finish_row(x, now, row, left, right);
+    };
+    multiply_sums(block, steps, each, finish);
   }
-  store_sums(tiles, sums.to, sums.to_step);
+  now.rows = 0;
+#else
+  multiply_sums(
+      tiles, block, steps, [&](std::int64_t first, std::int64_t last) __attribute__((always_inline)) {
+        ahead.fetch(first, last, share);
+        finish_rows(x, before, first * share, last * share);
+      });
+#endif
 }
 
 /// A thread's memory: 32 rows of a as tiles [depth / 32, 2, 16, 32], two finished blocks [2, 32, 32], and the sums that are kept between
@@ -225,7 +261,7 @@ class Multiplier {
     if (x_.b_step > 0 || bottom < x_.m) return nullptr;
     const bool deeper = begin_ + depth_ < x_.k, further = right_ < x_.n;
     if (!deeper && !further) return x_.next_b;
-    if (x_.m > kTileRows) return nullptr;
+    if (x_.m > kTileRows || !kFetchesAll) return nullptr;
     return deeper ? packed_at(x_.b, left_, begin_ + depth_) : packed_at(x_.b, right_, 0);
   }
   void finish() {
@@ -247,25 +283,29 @@ class Multiplier {
     const std::int64_t blocks = (right_ - left_ + kBlock - 1) / kBlock;
     const auto size = static_cast<std::int64_t>(x_.narrow != nullptr ? sizeof(BFloat16) : sizeof(float));
     const char* const c = x_.narrow != nullptr ? reinterpret_cast<const char*>(x_.narrow) : reinterpret_cast<const char*>(x_.wide);
-    const bool keeps = !in_c_ && begin_ > 0;
+    const bool keeps = !in_c_ && begin_ > 0, adds_to_c = in_c_ && (x_.accumulate || begin_ > 0);
     const BFloat16* const part = next_part(bottom);
     // Each of the rows' passes over the columns fetches its share of every block of 64 columns.
     const std::int64_t shares = (bottom - top + kBlock - 1) / kBlock * 2;
     const std::int64_t lines = part == nullptr ? 0 : (2 * depth_ + shares * steps() - 1) / (shares * steps());
     for (std::int64_t column = left_, index = 0; column < right_; column += kBlock, ++index) {
       float* const kept = work_.kept + ((row - top) * kTileWidth / kBlock + index * kBlock) * kBlock;
-      const Ahead ahead{.a = next,
-                        .row_step = x_.a_step,
-                        .depth_step = x_.transpose_a ? kStep * x_.a_step : kStep,
-                        .begin = index * kBlock / blocks,
-                        .end = (index + 1) * kBlock / blocks,
-                        .c = keeps ? reinterpret_cast<const char*>(kept + kBlock * kBlock) : c + (row * x_.c_step + column + kBlock) * size,
-                        .c_step = keeps ? kBlock * static_cast<std::int64_t>(sizeof(float)) : x_.c_step * size,
-                        .two_lines = keeps || x_.narrow == nullptr,
-                        .b = part == nullptr
-                                 ? nullptr
-                                 : packed_at(part, index / 2 * kColumnsOfB, ((row - top) / kBlock * 2 + index % 2) * lines * steps() / 2),
-                        .b_lines = lines};
+      // The block after this one: in the next columns, in the first ones of the next rows, or in the next part of the columns.
+      const bool beside = column + kBlock < right_;
+      const std::int64_t next_row = beside ? row : below ? row + kBlock : top, next_column = beside || !below ? column + kBlock : left_;
+      const Ahead ahead{
+          .a = next,
+          .row_step = x_.a_step,
+          .depth_step = x_.transpose_a ? kStep * x_.a_step : kStep,
+          .begin = index * kBlock / blocks,
+          .end = (index + 1) * kBlock / blocks,
+          .c = keeps ? reinterpret_cast<const char*>(kept + kBlock * kBlock) : c + (next_row * x_.c_step + next_column) * size,
+          .c_step = keeps ? kBlock * static_cast<std::int64_t>(sizeof(float)) : x_.c_step * size,
+          .c_rows = kFetchesAll || adds_to_c ? kBlock : 0,
+          .two_lines = keeps || x_.narrow == nullptr,
+          .b = part == nullptr ? nullptr
+                               : packed_at(part, index / 2 * kColumnsOfB, ((row - top) / kBlock * 2 + index % 2) * lines * steps() / 2),
+          .b_lines = lines};
       multiply(row, column, rows, kept, ahead);
     }
   }
@@ -274,7 +314,7 @@ class Multiplier {
   [[gnu::always_inline]] void multiply(std::int64_t row, std::int64_t column, std::int64_t rows, float* kept, const Ahead& ahead) {
     const std::int64_t columns = smaller(kBlock, right_ - column);
     const bool whole = rows == kBlock && columns == kBlock, last = begin_ + depth_ == x_.k;
-    Sums sums{.from = begin_ > 0 ? kept : nullptr, .from_step = kBlock, .to = kept, .to_step = kBlock};
+    Sums sums{.from = begin_ > 0 ? kept : nullptr, .from_step = kBlock, .to = kept, .to_step = kBlock, .rows = rows};
     if (in_c_ || last) sums.to = work_.beside(before_.sums);
     if (x_.wide != nullptr && (begin_ == 0 ? x_.accumulate : in_c_)) {
       float* const c = x_.wide + row * x_.c_step + column;
@@ -293,8 +333,9 @@ class Multiplier {
       sums.to = x_.wide + row * x_.c_step + column;
       sums.to_step = x_.c_step;
     }
-    multiply_block(tiles_, work_.a, b_at(column), steps(), sums, x_, before_, ahead);
-    before_ = {.sums = sums.to, .row = row, .column = column, .rows = sums.to == kept || (in_c_ && whole) ? 0 : rows, .columns = columns};
+    Finished now{.sums = sums.to, .row = row, .column = column, .rows = sums.to == kept || (in_c_ && whole) ? 0 : rows, .columns = columns};
+    multiply_block(tiles_, work_.a, b_at(column), steps(), sums, x_, before_, now, ahead);
+    before_ = now;
   }
 
   const TileGemm& x_;

@@ -29,7 +29,7 @@ struct TileGemm {
 
 /// The parts into which k, n and m are cut at most, so that a part of b stays in the L2 cache and a copy of 32 rows of a in L1. Sums that
 /// leave the registers between parts of k come back as they were, so none of these changes a bit of the result.
-inline constexpr std::int64_t kTileDepth = 512, kTileWidth = 768, kTileRows = 256;
+inline constexpr std::int64_t kTileDepth = 1024, kTileWidth = 384, kTileRows = 256;
 
 /// Bytes of the memory that a product needs, aligned to 64: the copy of a, two blocks of sums, and a part of b or of the sums.
 inline constexpr std::size_t kTileGemmBytes =

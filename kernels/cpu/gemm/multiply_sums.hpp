@@ -1,0 +1,13 @@
+#pragma once
+
+/// What this source is compiled for. `Tiles` lives as long as a thread multiplies;
+///
+///   multiply_sums(Tiles&, const SumBlock&, steps, each)
+///
+/// computes a block and meanwhile calls each(first, last) for parts of its steps, which together are all; store_rounded() rounds sums to
+/// bf16; kReadsAllRows says whether rows of a that are not needed must be numbers all the same. Only for sources of millrace_tile_kernel().
+#if defined(MILLRACE_DOT_PRODUCTS)
+#include "kernels/cpu/gemm/dot_sums.hpp"
+#else
+#include "kernels/cpu/gemm/tile_sums.hpp"
+#endif
