@@ -16,6 +16,7 @@ namespace {
 class Tiles {};
 
 constexpr bool kReadsAllRows = false, kFetchesAll = false;
+constexpr std::int64_t kTileDepth = 1024, kTileWidth = 384;
 constexpr int kDotRows = 11;  // at most at a time: 11 x 2 sums, 2 of b, 1 of a
 
 /// sum[j] += left[2j + 1] · right[2j + 1], then left[2j] · right[2j]. An instruction written out, since only newer compilers' options have

@@ -11,6 +11,8 @@ constexpr std::int64_t kBlock = 32;                  // rows and columns of a bl
 constexpr std::int64_t kStep = 32;                   // depth of a tile of a
 constexpr std::int64_t kBlockStep = kBlock * kStep;  // elements of a copied step: two tiles of a
 constexpr std::int64_t kColumnsOfB = 64;             // of a block of b
+static_assert(kTileDepth <= kMostTileDepth && kTileDepth * kTileWidth <= kMostTileNumbers);
+static_assert(2 * kTileRows * kTileWidth <= kMostTileNumbers);  // as many sums, in fp32
 
 /// Copies `rows` <= 32 rows of `depth` numbers, as tiles, with zeros up to 32 rows and to a multiple of 32 numbers.
 MILLRACE_INLINE void copy_rows(const BFloat16* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, BFloat16* out) {

@@ -27,17 +27,18 @@ struct TileGemm {
   std::int64_t addend_step;       // 0: a row that is added to every row
 };
 
-/// The parts into which k, n and m are cut at most, so that a part of b stays in the L2 cache and a copy of 32 rows of a in L1. Sums that
-/// leave the registers between parts of k come back as they were, so none of these changes a bit of the result.
-inline constexpr std::int64_t kTileDepth = 1024, kTileWidth = 384, kTileRows = 256;
+/// Rows of a that are multiplied by a part of b before the next part of the depth.
+inline constexpr std::int64_t kTileRows = 256;
+/// At most: the depth of a part of b, and its numbers.
+inline constexpr std::int64_t kMostTileDepth = 1024, kMostTileNumbers = std::int64_t{512} * 768;
 
-/// Bytes of the memory that a product needs, aligned to 64: the copy of a, two blocks of sums, and a part of b or of the sums.
+/// Bytes of the memory that a product needs, aligned to 64: the copy of 32 rows of a, two blocks of sums, and a part of b or of the sums.
 inline constexpr std::size_t kTileGemmBytes =
-    32 * kTileDepth * sizeof(BFloat16) + 2 * 32 * 32 * sizeof(float) + kTileDepth * kTileWidth * sizeof(BFloat16);
-static_assert(kTileRows * sizeof(float) <= kTileDepth * sizeof(BFloat16));
+    32 * kMostTileDepth * sizeof(BFloat16) + 2 * 32 * 32 * sizeof(float) + kMostTileNumbers * sizeof(BFloat16);
 
-/// An element of c is one chain of steps over 32 numbers of k, in order, each with the sum of its even products and that of its odd ones
-/// (kernels/cpu/gemm/tile_model.hpp): its bits depend on its row of a, its column of b, what is added to it and nothing else.
+/// An element of c is one chain over the depth, in order: on tiles in steps of 32 numbers, each with the sum of its even products and that
+/// of its odd ones (kernels/cpu/gemm/tile_model.hpp), with dot products in pairs (kernels/cpu/gemm/dot_sums.hpp). Its bits depend on its
+/// row of a, its column of b, what is added to it and nothing else.
 MILLRACE_TILE_KERNEL(tile_gemm, void(const TileGemm& product, std::byte* memory));
 
 }  // namespace millrace::kernels::cpu

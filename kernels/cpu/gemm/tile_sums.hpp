@@ -14,6 +14,7 @@ namespace millrace::kernels::cpu {
 namespace {
 
 constexpr bool kReadsAllRows = true, kFetchesAll = true;
+constexpr std::int64_t kTileDepth = 512, kTileWidth = 768;
 
 MILLRACE_INLINE void begin_sums(Tiles& tiles, const float* from, std::int64_t step) {
   if (from == nullptr) {
