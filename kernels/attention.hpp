@@ -44,9 +44,9 @@ struct AttentionOptions {
 /// Tiled grouped-query attention: no score matrix is stored, and tiles that no query sees are skipped. Query t attends to key u
 /// of its row if the options allow it (they compare indices in the row, not positions) and segments[u] == segments[t]; query head
 /// h reads key/value head h / (H / K). q [T, H, D]; k [T, K, D]; v [T, K, Dv]; o [T, H, Dv]; segments i32 [T]; log_sum_exp f32 [T, H]
-/// (natural log of the scores' sum). Softmax and sums in fp32; with bf16 operands, a processor that multiplies bf16 rounds probabilities and
-/// gradients of scores to bf16 when it multiplies them. Keys and values that a query does not see do not affect its bits, as long as they are finite.
-/// The bits do not depend on the thread count. Throws Error(config) if H is not a multiple of K or an option is below 0.
+/// (natural log of the scores' sum). Softmax and sums in fp32; with bf16 operands, a processor that multiplies bf16 rounds probabilities
+/// and gradients of scores to bf16 when it multiplies them. Keys and values that a query does not see do not affect its bits, as long as
+/// they are finite. The bits do not depend on the thread count. Throws Error(config) if H is not a multiple of K or an option is below 0.
 /// Widths that are equal give the same bits whether v_head_dim says so or is 0. `sinks` f32 [H]: one extra score per query head that every
 /// query sees and that has no value: exp(sink) is added to the softmax's sum, and log_sum_exp includes it (gpt-oss model card, arXiv
 /// 2508.10925). `choice` i32 [T, H, W], given if options.block > 0: the blocks that choose_blocks chose, one bit each; a query that sees no

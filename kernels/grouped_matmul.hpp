@@ -34,10 +34,10 @@ struct GroupedMatmulOptions {
 /// Rows that come from several sources, arranged by source and then by expert, have offsets i32 [S·E + 1] of S·E groups: the groups s·E + e
 /// of every source s are multiplied by b[e].
 /// a [R, K] and b [E, K, N] or [E, N, K] of one dtype, f32 or bf16; c [R, N] of that dtype or f32; summed in fp32. **A row of c depends on
-/// its row of a, on b[e], the dtypes and the instruction set alone**: not on how many rows its group has, on its place in it, or on the thread count.
-/// Rows of a behind the last group reach no result, and those of c are not written. `bias` as options.bias says. E, K, N and the tile are at least 1. Throws
-/// Error(internal) if an operand does not fit, and if the offsets are not as above; a GPU reports wrong offsets when its work is done, and
-/// computes with the nearest possible ones.
+/// its row of a, on b[e], the dtypes and the instruction set alone**: not on how many rows its group has, on its place in it, or on the
+/// thread count. Rows of a behind the last group reach no result, and those of c are not written. `bias` as options.bias says. E, K, N and
+/// the tile are at least 1. Throws Error(internal) if an operand does not fit, and if the offsets are not as above; a GPU reports wrong
+/// offsets when its work is done, and computes with the nearest possible ones.
 void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                     const GroupedMatmulOptions& options, Scratch scratch, const Tensor* bias = nullptr);
 /// Scratch of the call with these shapes.

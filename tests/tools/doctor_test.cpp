@@ -10,9 +10,9 @@ namespace {
 TEST(Doctor, TellsOfEverythingAndEndsWell) {
   const auto result = run_millrace({"doctor"});
   EXPECT_EQ(result.code, 0) << result.err;
-  expect_parts(result.out, {"Open MPI ", "g++ ", "cores", "matmul fp32", "matmul bf16", " together",
-                            "none depends on how many rows its expert got", "memory", "huge pages", "disk", "mpirun", "cuda",
-                            kernels::describe(kernels::cpu_features())});
+  expect_parts(result.out,
+               {"Open MPI ", "g++ ", "cores", "matmul fp32", "matmul bf16", " together", "none depends on how many rows its expert got",
+                "memory", "huge pages", "disk", "mpirun", "cuda", kernels::describe(kernels::cpu_features())});
 }
 
 TEST(Doctor, WarnsOfALoweredInstructionSet) {
