@@ -94,14 +94,15 @@ struct Layout {
   }
 };
 
-/// Of each of these threads.
+/// Bytes of scratch that the products of each of `threads` threads need. In block mode for as many rows as a block may have, so that fewer
+/// rows in all, which may be cut into larger blocks, need no more.
 std::size_t scratch_of_thread(const Problem& problem, int threads) {
   std::size_t largest = 0;
   for (int thread = 0; thread < threads; ++thread) {
     const auto [rows, columns] = problem.cut(thread, threads);
-    for_parts(rows, problem.block_rows(threads), [&, columns = columns](IndexRange part) {
-      if (columns.size() > 0) largest = std::max(largest, align_up(matmul_part_scratch_bytes(problem.part(part, columns))));
-    });
+    const IndexRange block{0, std::min(rows.size(), problem.block_rows(threads))};
+    if (block.size() > 0 && columns.size() > 0)
+      largest = std::max(largest, align_up(matmul_part_scratch_bytes(problem.part(block, columns))));
   }
   return largest;
 }
@@ -186,10 +187,14 @@ std::int64_t place_of_columns(const Problem& problem, std::int64_t first) {
 std::size_t matmul_scratch_bytes(const Shape& a, const Shape& b, DType operands, DType result, MatmulOptions options, int threads) {
   Problem problem = describe(a, b, operands, result, options);
   std::size_t bytes = scratch_of(problem, threads);
-  // How threads share a product depends on its sizes, so smaller counts of a bounded axis are queried as well.
-  std::int64_t& count = options.transpose_a ? problem.k : problem.m;
-  if (a.bounded())
-    for (count /= 2; count > 0; count /= 2) bytes = std::max(bytes, scratch_of(problem, threads));
+  // A smaller count needs more where the threads share the product in another way, which Problem::by_rows() decides.
+  if (a.bounded() && !options.transpose_a) {
+    const std::int64_t capacity = problem.m;
+    for (const std::int64_t least : {kShareGrain * threads, problem.n}) {
+      problem.m = std::min(capacity, least - 1);
+      bytes = std::max(bytes, scratch_of(problem, threads));
+    }
+  }
   return bytes;
 }
 

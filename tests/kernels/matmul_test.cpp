@@ -317,5 +317,23 @@ TEST(Packing, PacksAStackMatrixAfterMatrix) {
   }
 }
 
+// Few rows are shared among the threads in another way than many, and may need more memory.
+TEST(Matmul, ScratchOfACapacityIsEnoughForEveryCount) {
+  for (const DType operands : {DType::f32, DType::bf16})
+    for (const DType result : {DType::f32, DType::bf16}) {
+      if (operands == DType::f32 && result == DType::bf16) continue;
+      for (const bool packed : {false, true})
+        for (const std::int64_t n : {5, 300, 900})
+          for (const int threads : {1, 2, 3}) {
+            const MatmulOptions options{.packed_b = packed};
+            const std::int64_t capacity = 1000, k = 40;
+            const std::size_t planned = matmul_scratch_bytes({Dimension(capacity, 0), k}, {k, n}, operands, result, options, threads);
+            for (std::int64_t count = 1; count <= capacity; ++count)
+              ASSERT_LE(matmul_scratch_bytes({count, k}, {k, n}, operands, result, options, threads), planned)
+                  << count << " x " << n << ", " << threads << " threads, packed " << packed;
+          }
+    }
+}
+
 }  // namespace
 }  // namespace millrace::kernels
