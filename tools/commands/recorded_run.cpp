@@ -86,7 +86,7 @@ std::unique_ptr<actors::SteppedRun> run_before(const actors::RunSettings& settin
   auto run = std::make_unique<actors::SteppedRun>(settings, std::move(before), later ? &*later : nullptr);
   if (!recorded && settings.train.threads == 0)
     cluster::log_warning(
-        "{}: no checkpoint says how many threads per rank the run had, on which its bits depend; {} are used (train.threads)", directory,
+        "{}: no checkpoint says how many threads per rank the run had; {} are used (train.threads)", directory,
         run->threads());
   return run;
 }
