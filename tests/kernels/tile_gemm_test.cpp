@@ -1,5 +1,7 @@
 #include "kernels/cpu/gemm/tile_gemm_loops.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -105,23 +107,28 @@ TEST(TileGemm, OfTheModelIsWithinRoundingsOfTheExactProduct) {
     }
 }
 
-constexpr std::int64_t sizes[][3] = {{1, 1, 1}, {32, 32, 32}, {33, 65, 70}, {48, 130, 1060}, {300, 64, 33}, {16, 600, 40}};
-
-TEST(TileGemm, HasTheModelsBitsOnTheProcessor) {
-  if (!detected_cpu_features().amx_bf16) GTEST_SKIP() << "this processor has no tile registers";
-  NEEDS_PACKED_BF16();
+/// Calls check(problem) for problems of odd sizes, every spread of exponents and every form.
+template <class Check>
+void for_each_problem(Check&& check) {
+  constexpr std::int64_t sizes[][3] = {{1, 1, 1}, {32, 32, 32}, {33, 65, 70}, {48, 130, 1060}, {300, 64, 33}, {16, 600, 40}};
   std::uint32_t seed = 11;
   for (const auto& [m, n, k] : sizes)
     for (const Spread& spread : spreads)
       for (int form = 0; form < 8; ++form) {
+        SCOPED_TRACE(fmt::format("{} x {} x {}, {}, form {}", m, n, k, spread.name, form));
         Problem problem(m, n, k, (form & 1) != 0, spread, ++seed);
         problem.narrow = form / 2 == 1;
         problem.addend = form / 2 == 2;
         problem.accumulate = form / 2 == 3;
         problem.packed = form / 2 != 3;
-        EXPECT_TRUE(problem.run(&tile_model::tile_gemm) == problem.run(&amx::tile_gemm))
-            << m << " x " << n << " x " << k << ", " << spread.name << ", form " << form;
+        check(problem);
       }
+}
+
+TEST(TileGemm, HasTheModelsBitsOnTheProcessor) {
+  if (!detected_cpu_features().amx_bf16) GTEST_SKIP() << "this processor has no tile registers";
+  NEEDS_PACKED_BF16();
+  for_each_problem([](const Problem& problem) { EXPECT_TRUE(problem.run(&tile_model::tile_gemm) == problem.run(&amx::tile_gemm)); });
 }
 
 /// What the processor's dot products make of a number that is too small to be a normal one.
@@ -146,27 +153,19 @@ float chain(const Problem& problem, std::int64_t i, std::int64_t j) {
 TEST(TileGemm, IsAChainOfPairsByDotProducts) {
   if (!detected_cpu_features().avx512_bf16) GTEST_SKIP() << "this processor has no bf16 dot product";
   NEEDS_PACKED_BF16();
-  std::uint32_t seed = 11;
-  for (const auto& [m, n, k] : sizes)
-    for (const Spread& spread : spreads)
-      for (int form = 0; form < 8; ++form) {
-        Problem problem(m, n, k, (form & 1) != 0, spread, ++seed);
-        problem.narrow = form / 2 == 1;
-        problem.addend = form / 2 == 2;
-        problem.accumulate = form / 2 == 3;
-        problem.packed = form / 2 != 3;
-        const auto bytes = problem.run(&dot_products::tile_gemm);
-        std::int64_t different = 0;
-        for (std::int64_t i = 0; i < m; ++i)
-          for (std::int64_t j = 0; j < n; ++j) {
-            const float expected = chain(problem, i, j);
-            const BFloat16 rounded = to_bfloat16(expected);
-            const auto size = static_cast<std::int64_t>(problem.narrow ? sizeof rounded : sizeof expected);
-            const void* const other = problem.narrow ? static_cast<const void*>(&rounded) : &expected;
-            if (std::memcmp(bytes.data() + (i * n + j) * size, other, static_cast<std::size_t>(size)) != 0) ++different;
-          }
-        EXPECT_EQ(different, 0) << m << " x " << n << " x " << k << ", " << spread.name << ", form " << form;
+  for_each_problem([](const Problem& problem) {
+    const auto bytes = problem.run(&dot_products::tile_gemm);
+    std::int64_t different = 0;
+    for (std::int64_t i = 0; i < problem.m; ++i)
+      for (std::int64_t j = 0; j < problem.n; ++j) {
+        const float expected = chain(problem, i, j);
+        const BFloat16 rounded = to_bfloat16(expected);
+        const std::size_t size = problem.narrow ? sizeof rounded : sizeof expected;
+        const void* const other = problem.narrow ? static_cast<const void*>(&rounded) : &expected;
+        if (std::memcmp(bytes.data() + static_cast<std::size_t>(i * problem.n + j) * size, other, size) != 0) ++different;
       }
+    EXPECT_EQ(different, 0);
+  });
 }
 
 }  // namespace

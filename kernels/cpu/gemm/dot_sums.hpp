@@ -8,19 +8,20 @@
 
 /// Blocks of sums by AVX-512's dot products of pairs (Intel, Architecture Instruction Set Extensions, VDPBF16PS), some rows at a time. A
 /// sum is one chain over the pairs of the depth, in order, each of which adds the product of its odd numbers and then that of its even
-/// ones, rounded after each. Numbers and results below the smallest normal one count as zero.
+/// ones, rounded after each. Numbers and results below the smallest normal one count as zero. Only for
+/// sources of millrace_tile_kernel().
 namespace millrace::kernels::cpu {
 namespace {
 
 /// No registers have to be set up: they are those of all vectors.
 class Tiles {};
 
-constexpr bool kReadsAllRows = false, kFetchesAll = false;
+constexpr bool kReadsAllRows = false, kFetchesAll = false, kFinishesAtOnce = true;
 constexpr std::int64_t kTileDepth = 1024, kTileWidth = 384;
 constexpr int kDotRows = 11;  // at most at a time: 11 x 2 sums, 2 of b, 1 of a
 
-/// sum[j] += left[2j + 1] · right[2j + 1], then left[2j] · right[2j]. An instruction written out, since only newer compilers' options have
-/// it.
+/// sum[j] += left[2j + 1] · right[2j + 1], then left[2j] · right[2j]. Written out, since the intrinsic needs an option of the compiler that
+/// would let it use the instruction elsewhere, too.
 MILLRACE_INLINE void add_dot_products(f32x16& sum, f32x16 left, f32x16 right) {
   asm("vdpbf16ps %1, %2, %0" : "+v"(sum) : "v"(left), "v"(right));
 }
@@ -62,22 +63,25 @@ MILLRACE_INLINE void multiply_dot_rows(const SumBlock& x, std::int64_t first, st
   multiply_rows_of_dots<rows>(x, first, steps, write);
 }
 
-/// The same units do what the steps ask for: before the rows, in equal shares. Where the lower rows do not follow upon the upper ones, each
-/// half is cut by itself.
+/// As multiply_sums.hpp says, but write(row, left, right) gets the sums of each row instead of x.to. The same units do what the steps ask
+/// for: before the rows, in equal shares. Where the lower 16 rows do not follow upon the upper ones, rows are taken by eight, so that none
+/// of these parts has rows of both.
 template <class Each, class Write>
-MILLRACE_INLINE void multiply_sums(const SumBlock& x, std::int64_t steps, Each&& each, const Write& write) {
-  const std::int64_t most = x.a_lower == 16 * 32 ? kDotRows : 8, parts = (x.rows + most - 1) / most;
+MILLRACE_INLINE void multiply_sums(Tiles& /*tiles*/, const SumBlock& x, std::int64_t steps, Each&& each, const Write& write) {
+  const bool follow = x.a_lower == 16 * 32;
+  const std::int64_t parts = follow ? (x.rows + kDotRows - 1) / kDotRows : (x.rows + 7) / 8;
   for (std::int64_t part = 0; part < parts; ++part) {
-    const std::int64_t first = x.rows * part / parts, end = x.rows * (part + 1) / parts;
+    const std::int64_t first = follow ? x.rows * part / parts : 8 * part;
+    const std::int64_t end = follow ? x.rows * (part + 1) / parts : smaller(first + 8, x.rows);
     each(steps * part / parts, steps * (part + 1) / parts);
     multiply_dot_rows(x, first, end - first, steps, write);
   }
 }
 
 template <class Each>
-MILLRACE_INLINE void multiply_sums(Tiles& /*tiles*/, const SumBlock& x, std::int64_t steps, Each&& each) {
+MILLRACE_INLINE void multiply_sums(Tiles& tiles, const SumBlock& x, std::int64_t steps, Each&& each) {
   multiply_sums(
-      x, steps, each, [ to = x.to, step = x.to_step ](std::int64_t row, f32x16 left, f32x16 right) __attribute__((always_inline)) {
+      tiles, x, steps, each, [ to = x.to, step = x.to_step ](std::int64_t row, f32x16 left, f32x16 right) __attribute__((always_inline)) {
         store(to + row * step, left);
         store(to + row * step + 16, right);
       });

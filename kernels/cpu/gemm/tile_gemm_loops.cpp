@@ -14,7 +14,7 @@ constexpr std::int64_t kColumnsOfB = 64;             // of a block of b
 static_assert(kTileDepth <= kMostTileDepth && kTileDepth * kTileWidth <= kMostTileNumbers);
 static_assert(2 * kTileRows * kTileWidth <= kMostTileNumbers);  // as many sums, in fp32
 
-/// Copies `rows` <= 32 rows of `depth` numbers, as tiles, with zeros up to 32 rows and to a multiple of 32 numbers.
+/// Copies `rows` <= 32 rows of `depth` numbers, as tiles, with zeros up to a multiple of 32 numbers and, if they are read, up to 32 rows.
 MILLRACE_INLINE void copy_rows(const BFloat16* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, BFloat16* out) {
   const std::int64_t whole = depth / kStep * kStep;
   for (std::int64_t row = 0; row < (kReadsAllRows ? kBlock : rows); ++row) {
@@ -152,11 +152,11 @@ struct Ahead {
   }
 };
 
-/// to [32, 32] = from + a · b over `steps` steps. While tiles multiply, the vector units finish the block before this one; sums in vectors
-/// are finished at once, and `now` then has no rows left.
-MILLRACE_INLINE void multiply_block(Tiles& tiles, const BFloat16* a, const BFloat16* b, std::int64_t steps, const Sums& sums,
-                                    const TileGemm& x, [[maybe_unused]] const Finished& before, [[maybe_unused]] Finished& now,
-                                    const Ahead& ahead) {
+/// to [32, 32] = from + a · b over `steps` steps. Sums that are written row by row are finished at once, and `now` then has no rows left;
+/// otherwise the vector units finish the block before this one while tiles multiply.
+template <class Registers>
+MILLRACE_INLINE void multiply_block(Registers& tiles, const BFloat16* a, const BFloat16* b, std::int64_t steps, const Sums& sums,
+                                    const TileGemm& x, const Finished& before, Finished& now, const Ahead& ahead) {
   const std::int64_t share = (kBlock + steps - 1) / steps;
   const SumBlock block{.from = sums.from,
                        .from_step = sums.from_step,
@@ -170,29 +170,28 @@ MILLRACE_INLINE void multiply_block(Tiles& tiles, const BFloat16* a, const BFloa
                        .b_pair = 2 * kColumnsOfB,
                        .b_step = kStep * kColumnsOfB,
                        .rows = sums.rows};
-#if defined(MILLRACE_DOT_PRODUCTS)
-  const auto each = [&](std::int64_t first, std::int64_t last) __attribute__((always_inline)) { ahead.fetch(first, last, share); };
-  if (now.rows == 0) return multiply_sums(tiles, block, steps, each);
-  if (x.narrow != nullptr && x.narrow_addend == nullptr && x.wide_addend == nullptr && now.columns == kBlock) {
-    const auto round = [ to = x.narrow + now.row * x.c_step + now.column, step = x.c_step ](std::int64_t row, f32x16 left, f32x16 right)
-        __attribute__((always_inline)) {
-      store_rounded(to + row * step, left, right);
-    };
-    multiply_sums(block, steps, each, round);
-  } else {
-    const auto finish = [&x, &now ](std::int64_t row, f32x16 left, f32x16 right) __attribute__((always_inline)) {
-      finish_row(x, now, row, left, right);
-    };
-    multiply_sums(block, steps, each, finish);
+  const auto meanwhile = [&](std::int64_t first, std::int64_t last) __attribute__((always_inline)) {
+    ahead.fetch(first, last, share);
+    if constexpr (!kFinishesAtOnce) finish_rows(x, before, first * share, last * share);
+  };
+  if constexpr (kFinishesAtOnce) {
+    if (now.rows > 0) {
+      const bool rounds_alone = x.narrow != nullptr && x.narrow_addend == nullptr && x.wide_addend == nullptr && now.columns == kBlock;
+      if (rounds_alone)
+        multiply_sums(
+            tiles, block, steps, meanwhile,
+            [ to = x.narrow + now.row * x.c_step + now.column, step = x.c_step ](std::int64_t row, f32x16 left, f32x16 right)
+                __attribute__((always_inline)) { store_rounded(to + row * step, left, right); });
+      else
+        multiply_sums(
+            tiles, block, steps, meanwhile, [&x, &now ](std::int64_t row, f32x16 left, f32x16 right) __attribute__((always_inline)) {
+              finish_row(x, now, row, left, right);
+            });
+      now.rows = 0;
+      return;
+    }
   }
-  now.rows = 0;
-#else
-  multiply_sums(
-      tiles, block, steps, [&](std::int64_t first, std::int64_t last) __attribute__((always_inline)) {
-        ahead.fetch(first, last, share);
-        finish_rows(x, before, first * share, last * share);
-      });
-#endif
+  multiply_sums(tiles, block, steps, meanwhile);
 }
 
 /// A thread's memory: 32 rows of a as tiles [depth / 32, 2, 16, 32], two finished blocks [2, 32, 32], and the sums that are kept between

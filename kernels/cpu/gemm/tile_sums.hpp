@@ -9,11 +9,12 @@
 #include "kernels/cpu/gemm/amx_tiles.hpp"
 #endif
 
-/// Blocks of sums in tile registers 0 to 3, two by two; registers 4 to 7 hold the operands of a step.
+/// Blocks of sums in tile registers 0 to 3, two by two; registers 4 to 7 hold the operands of a step. Only for sources of
+/// millrace_tile_kernel().
 namespace millrace::kernels::cpu {
 namespace {
 
-constexpr bool kReadsAllRows = true, kFetchesAll = true;
+constexpr bool kReadsAllRows = true, kFetchesAll = true, kFinishesAtOnce = false;
 constexpr std::int64_t kTileDepth = 512, kTileWidth = 768;
 
 MILLRACE_INLINE void begin_sums(Tiles& tiles, const float* from, std::int64_t step) {
