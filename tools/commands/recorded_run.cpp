@@ -85,9 +85,8 @@ std::unique_ptr<actors::SteppedRun> run_before(const actors::RunSettings& settin
   const bool recorded = before || later;
   auto run = std::make_unique<actors::SteppedRun>(settings, std::move(before), later ? &*later : nullptr);
   if (!recorded && settings.train.threads == 0)
-    cluster::log_warning(
-        "{}: no checkpoint says how many threads per rank the run had; {} are used (train.threads)", directory,
-        run->threads());
+    cluster::log_warning("{}: no checkpoint says how many threads per rank the run had; {} are used (train.threads)", directory,
+                         run->threads());
   return run;
 }
 
