@@ -134,7 +134,7 @@ TEST(TileGemm, HasTheModelsBitsOnTheProcessor) {
 /// What the processor's dot products make of a number that is too small to be a normal one.
 float flushed(float x) { return std::fabs(x) < 1.17549435e-38F ? std::copysign(0.0F, x) : x; }
 
-/// Element (i, j) as one chain over the pairs of the depth, the odd numbers of a pair first, up to a multiple of 32.
+/// Element (i, j) as one chain over the pairs of the depth, the odd numbers of a pair first. An odd depth ends with zeros.
 float chain(const Problem& problem, std::int64_t i, std::int64_t j) {
   float sum = problem.accumulate ? (*problem.c).as<float>()[i * problem.n + j] : 0.0F;
   const auto add = [&](std::int64_t p) {
@@ -143,7 +143,7 @@ float chain(const Problem& problem, std::int64_t i, std::int64_t j) {
     const auto b = inside ? static_cast<float>(problem.b.get(p * problem.n + j)) : 0.0F;
     sum = flushed(std::fma(flushed(a), flushed(b), flushed(sum)));
   };
-  for (std::int64_t p = 0; p < (problem.k + 31) / 32 * 32; p += 2) {
+  for (std::int64_t p = 0; p < problem.k; p += 2) {
     add(p + 1);
     add(p);
   }

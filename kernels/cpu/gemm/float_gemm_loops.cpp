@@ -46,6 +46,7 @@ struct Block {
   float* c;
   std::int64_t c_step;
   Ahead next_a, next_b;
+  Ahead next_c;  // if this block's own lines could not be fetched early enough
 };
 
 template <int rows>
@@ -114,6 +115,7 @@ template <int rows, bool turned>
     for (int n = 0; n < kBlockVectors; ++n) sum[m][n] = Wide{};
   const float *a = x.a, *b = x.b;
   const std::int64_t b_step = x.b_step, chunks = x.depth / kChunk;
+  x.next_c.fetch(0);
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk, a += kChunk * from_step) {
     if (chunk < rows) {
 #pragma GCC unroll 2
@@ -239,6 +241,20 @@ class Multiplier {
     return {.from = from + begin * step + left * size, .step = step, .items = depth, .lines = parts_of(kBlockColumns * size, kCacheLine)};
   }
 
+  /// The lines of a block of c. The panel after the last is the first one of the next columns.
+  [[nodiscard]] Ahead block_of_c(std::int64_t column, std::int64_t panel) const {
+    if (panel == at_.panels) {
+      panel = 0;
+      column += kBlockColumns;
+    }
+    const std::int64_t size = sizeof(float), row = at_.first[panel], rows = at_.first[panel + 1] - row;
+    return {.from = reinterpret_cast<const char*>(x_.c + (at_.top + row) * x_.c_step + column),
+            .step = x_.c_step * size,
+            .items = column < x_.n ? rows : 0,
+            .lines = kBlockColumns * size / kCacheLine,
+            .each = rows};
+  }
+
   [[gnu::always_inline]] void multiply_column(std::int64_t column) {
     const float* b = panel_of_b_;
     if (packed())
@@ -252,6 +268,7 @@ class Multiplier {
     const std::int64_t share_of_a = parts_of(next_a.items, all_blocks), share_of_b = parts_of(next_b.items, at_.panels);
     const std::int64_t chunks = at_.depth < kChunk ? 1 : at_.depth / kChunk, each = parts_of(share_of_b, chunks);
     const std::int64_t columns = smaller(kBlockColumns, x_.n - column);
+    const bool few_chunks = chunks < kBlockRows;
     for (std::int64_t panel = 0; panel < at_.panels; ++panel) {
       const std::int64_t first = at_.first[panel], row = at_.top + first, rows = at_.first[panel + 1] - first;
       float* const c = x_.c + row * x_.c_step + column;
@@ -267,6 +284,7 @@ class Multiplier {
                   .next_a = x_.a.transpose ? next_a.part((before + panel) * share_of_a, share_of_a) : next_a.part(first, rows),
                   .next_b = next_b.part(panel * share_of_b, share_of_b)};
       block.next_b.each = each;
+      if (few_chunks) block.next_c = block_of_c(column, panel + 1);
       if (x_.a.transpose)
         run<true>(rows, columns, block);
       else

@@ -22,7 +22,15 @@ struct SumBlock {
   std::int64_t b_right;  // from there to the right ones
   std::int64_t b_pair;   // to the next pair of rows
   std::int64_t b_step;   // to the next step
+  std::int64_t depth;    // what follows in its last step is zero in both operands
   std::int64_t rows;     // that are needed; the sums of others may be left out
+
+  [[nodiscard]] std::int64_t steps() const { return (depth + 31) / 32; }
+};
+
+/// Steps of a block or rows of it, [begin, end).
+struct Part {
+  std::int64_t begin, end;
 };
 
 }  // namespace

@@ -121,8 +121,9 @@ MILLRACE_INLINE void multiply_block(Tiles& tiles, const BlockProduct& x, std::in
                        .b_right = kTileNumbers,
                        .b_pair = 32,
                        .b_step = x.b_step * kTileNumbers,
+                       .depth = 32 * steps,
                        .rows = 32};
-  multiply_sums(tiles, block, steps, [](std::int64_t, std::int64_t) {});
+  multiply_sums(tiles, block, [](Part, Part) {});
 }
 
 /// c [32, columns] (+)= a · b.

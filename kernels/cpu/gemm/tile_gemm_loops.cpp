@@ -140,24 +140,23 @@ struct Ahead {
   const BFloat16* b;
   std::int64_t b_lines;  // of 32 numbers, in each step
 
-  /// What belongs to steps [first, last), of which each has `share` rows of c.
-  [[gnu::always_inline]] void fetch(std::int64_t first, std::int64_t last, std::int64_t share) const {
+  /// What belongs to these steps and to these rows of the block.
+  [[gnu::always_inline]] void fetch(Part steps, Part rows) const {
     for (std::int64_t row = begin; row < end; ++row)
-      for (std::int64_t step = first; step < last; ++step) __builtin_prefetch(a + row * row_step + step * depth_step, 0, 2);
-    for (std::int64_t row = first * share; row < smaller(last * share, c_rows); ++row) {
+      for (std::int64_t step = steps.begin; step < steps.end; ++step) __builtin_prefetch(a + row * row_step + step * depth_step, 0, 2);
+    for (std::int64_t row = rows.begin; row < smaller(rows.end, c_rows); ++row) {
       __builtin_prefetch(c + row * c_step, 1, 3);
       if (two_lines) __builtin_prefetch(c + row * c_step + 64, 1, 3);
     }
-    for (std::int64_t line = first * b_lines; line < last * b_lines; ++line) __builtin_prefetch(b + line * 32, 0, 2);
+    for (std::int64_t line = steps.begin * b_lines; line < steps.end * b_lines; ++line) __builtin_prefetch(b + line * 32, 0, 2);
   }
 };
 
-/// to [32, 32] = from + a · b over `steps` steps. Sums that are written row by row are finished at once, and `now` then has no rows left;
+/// to [32, 32] = from + a · b over this depth. Sums that are written row by row are finished at once, and `now` then has no rows left;
 /// otherwise the vector units finish the block before this one while tiles multiply.
 template <class Registers>
-MILLRACE_INLINE void multiply_block(Registers& tiles, const BFloat16* a, const BFloat16* b, std::int64_t steps, const Sums& sums,
+MILLRACE_INLINE void multiply_block(Registers& tiles, const BFloat16* a, const BFloat16* b, std::int64_t depth, const Sums& sums,
                                     const TileGemm& x, const Finished& before, Finished& now, const Ahead& ahead) {
-  const std::int64_t share = (kBlock + steps - 1) / steps;
   const SumBlock block{.from = sums.from,
                        .from_step = sums.from_step,
                        .to = sums.to,
@@ -169,29 +168,30 @@ MILLRACE_INLINE void multiply_block(Registers& tiles, const BFloat16* a, const B
                        .b_right = 32,
                        .b_pair = 2 * kColumnsOfB,
                        .b_step = kStep * kColumnsOfB,
+                       .depth = depth,
                        .rows = sums.rows};
-  const auto meanwhile = [&](std::int64_t first, std::int64_t last) __attribute__((always_inline)) {
-    ahead.fetch(first, last, share);
-    if constexpr (!kFinishesAtOnce) finish_rows(x, before, first * share, last * share);
+  const auto meanwhile = [&](Part steps, Part rows) __attribute__((always_inline)) {
+    ahead.fetch(steps, rows);
+    if constexpr (!kFinishesAtOnce) finish_rows(x, before, rows.begin, rows.end);
   };
   if constexpr (kFinishesAtOnce) {
     if (now.rows > 0) {
       const bool rounds_alone = x.narrow != nullptr && x.narrow_addend == nullptr && x.wide_addend == nullptr && now.columns == kBlock;
       if (rounds_alone)
         multiply_sums(
-            tiles, block, steps, meanwhile,
+            tiles, block, meanwhile,
             [ to = x.narrow + now.row * x.c_step + now.column, step = x.c_step ](std::int64_t row, f32x16 left, f32x16 right)
                 __attribute__((always_inline)) { store_rounded(to + row * step, left, right); });
       else
         multiply_sums(
-            tiles, block, steps, meanwhile, [&x, &now ](std::int64_t row, f32x16 left, f32x16 right) __attribute__((always_inline)) {
+            tiles, block, meanwhile, [&x, &now ](std::int64_t row, f32x16 left, f32x16 right) __attribute__((always_inline)) {
               finish_row(x, now, row, left, right);
             });
       now.rows = 0;
       return;
     }
   }
-  multiply_sums(tiles, block, steps, meanwhile);
+  multiply_sums(tiles, block, meanwhile);
 }
 
 /// A thread's memory: 32 rows of a as tiles [depth / 32, 2, 16, 32], two finished blocks [2, 32, 32], and the sums that are kept between
@@ -335,7 +335,7 @@ class Multiplier {
       sums.to_step = x_.c_step;
     }
     Finished now{.sums = sums.to, .row = row, .column = column, .rows = sums.to == kept || (in_c_ && whole) ? 0 : rows, .columns = columns};
-    multiply_block(tiles_, work_.a, b_at(column), steps(), sums, x_, before_, now, ahead);
+    multiply_block(tiles_, work_.a, b_at(column), depth_, sums, x_, before_, now, ahead);
     before_ = now;
   }
 

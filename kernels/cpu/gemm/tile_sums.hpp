@@ -42,10 +42,11 @@ MILLRACE_INLINE void store_sums(const Tiles& tiles, float* to, std::int64_t step
 
 /// The tiles multiply while the vector units do what each step asks for.
 template <class Each>
-MILLRACE_INLINE void multiply_sums(Tiles& tiles, const SumBlock& x, std::int64_t steps, Each&& each) {
+MILLRACE_INLINE void multiply_sums(Tiles& tiles, const SumBlock& x, Each&& each) {
   begin_sums(tiles, x.from, x.from_step);
   const BFloat16 *a = x.a, *b = x.b;
   const std::int64_t a_bytes = 32 * sizeof(BFloat16), b_bytes = x.b_pair * static_cast<std::int64_t>(sizeof(BFloat16));
+  const std::int64_t steps = x.steps(), rows = (32 + steps - 1) / steps;
   for (std::int64_t step = 0; step < steps; ++step, a += x.a_step, b += x.b_step) {
     tiles.load<4>(a, a_bytes);
     tiles.load<6>(b, b_bytes);
@@ -55,7 +56,7 @@ MILLRACE_INLINE void multiply_sums(Tiles& tiles, const SumBlock& x, std::int64_t
     tiles.load<5>(a + x.a_lower, a_bytes);
     tiles.multiply_add<2, 5, 6>();
     tiles.multiply_add<3, 5, 7>();
-    each(step, step + 1);
+    each(Part{step, step + 1}, Part{step * rows, step * rows + rows});
   }
   store_sums(tiles, x.to, x.to_step);
 }
