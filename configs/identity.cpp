@@ -38,7 +38,8 @@ std::vector<IdentityChange> identity_changes(const std::map<std::string, std::st
                                              const std::map<std::string, std::string>& current) {
   const Identity recorded = with_schedule_steps(stored);
   std::map<std::string, IdentityChange> all;
-  for (const auto& [key, value] : recorded) all[key].recorded = value;
+  for (const auto& [key, value] : recorded)
+    if (const Key* known = find_key(key); known == nullptr || known->mark == Mark::identity) all[key].recorded = value;
   // A key that was introduced after the checkpoint was written had its default then.
   const RunConfig defaults;
   for (const auto& [key, value] : current)
@@ -46,7 +47,7 @@ std::vector<IdentityChange> identity_changes(const std::map<std::string, std::st
   for (const auto& [key, value] : current) all[key].current = value;
   std::vector<IdentityChange> changes;
   for (auto& [key, change] : all) {
-    if (change.recorded == change.current || (key == "train.threads" && change.current == "0")) continue;
+    if (change.recorded == change.current) continue;
     change.key = key;
     changes.push_back(change);
   }

@@ -9,7 +9,7 @@
 namespace millrace::configs {
 
 /// The keys that identify a run: every key marked identity, with its value as TOML; train.schedule_steps resolved. Checkpoints store it,
-/// together with the data's fingerprint. train.threads must have been resolved before.
+/// together with the data's fingerprint.
 [[nodiscard]] std::map<std::string, std::string> identity(const RunConfig& config);
 
 /// Every key and its value as TOML, one "key = value" per line. It must be the same in all processes of a job.
@@ -21,9 +21,8 @@ struct IdentityChange {
   std::string current;
 };
 
-/// The differences between a checkpoint's identity and this run's, in order of their names. train.threads = 0 (automatic) never
-/// differs, since the number is then taken from the checkpoint. A key that was introduced after the checkpoint was written counts
-/// as having its default there.
+/// The differences between a checkpoint's identity and this run's, in order of their names. A key that was introduced after the
+/// checkpoint was written counts as having its default there; one that identified runs then and no longer does is passed over.
 [[nodiscard]] std::vector<IdentityChange> identity_changes(const std::map<std::string, std::string>& recorded,
                                                            const std::map<std::string, std::string>& current);
 

@@ -104,11 +104,9 @@ void train_keys(std::vector<Key>& keys) {
   keys.push_back(between(bind("train.sequence", identity, "Tokens per row.", MEMBER(train.sequence)), 1, 1 << 24, "tokens"));
   keys.push_back(between(bind("train.microbatches", identity, "Microbatches per step.", MEMBER(train.microbatches)), 1, 1 << 20));
   keys.push_back(between(bind("train.seed", identity, "Random seed of initial weights and data order.", MEMBER(train.seed)), 0, 9e18));
-  keys.push_back(
-      between(bind("train.threads", identity,
-                   "Compute threads per rank. 0: cores / ranks of the process, or the value of the checkpoint when a run is resumed.",
-                   MEMBER(train.threads)),
-              0, 4096, "threads"));
+  keys.push_back(between(bind("train.threads", layout,
+                              "Compute threads per rank, on which no bits depend. 0: cores / ranks of the process.", MEMBER(train.threads)),
+                         0, 4096, "threads"));
   keys.push_back(between(bind("train.ramp_microbatches", identity,
                               "Microbatches of the first steps, from which the batch grows to train.microbatches. 0: it does not grow.",
                               MEMBER(train.ramp_microbatches)),

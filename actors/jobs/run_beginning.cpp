@@ -15,9 +15,8 @@
 namespace millrace::actors {
 namespace {
 
-std::int64_t resolve_threads(const Session& session, std::int64_t requested, const runtime::CheckpointReader* checkpoint) {
+std::int64_t resolve_threads(const Session& session, std::int64_t requested) {
   if (requested > 0) return requested;
-  if (checkpoint != nullptr && noted_threads(*checkpoint) > 0) return noted_threads(*checkpoint);
   return cluster::automatic_threads(session.topology(), session.launch(), cluster::usable_cores());
 }
 
@@ -53,7 +52,7 @@ RunBeginning agree_on_beginning(Session& session, const runtime::TrainConfig& tr
   RunBeginning beginning;
   if (session.leads()) {
     const auto* const checkpoint = directory != nullptr ? directory->checkpoint() : nullptr;
-    beginning.threads = resolve_threads(session, train.threads, checkpoint);
+    beginning.threads = resolve_threads(session, train.threads);
     if (checkpoint != nullptr) {
       beginning.step = static_cast<std::int64_t>(checkpoint->step());
       beginning.checkpoint = checkpoint->folder();

@@ -34,7 +34,7 @@ struct RunBeginning {
 [[nodiscard]] RunBeginning beginning_from_text(const std::string& text);
 
 /// Collective: process 0 determines where the run begins, and broadcasts it. `directory`: in process 0 that of the run, or null.
-/// Threads per rank: train.threads, else those of the checkpoint, else a share of the cores. A checkpoint of another run is compared with
+/// Threads per rank: train.threads, else a share of the cores. A checkpoint of another run is compared with
 /// the model. Errors: Error(checkpoint).
 [[nodiscard]] RunBeginning agree_on_beginning(Session& session, const runtime::TrainConfig& train, const PipelinePlan& plan,
                                               const RunDirectory* directory);

@@ -36,9 +36,8 @@ CoordinatorSetup coordinator_setup(const runtime::TrainConfig& train, const Pipe
   return setup;
 }
 
-IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DataSource& batches, std::int64_t threads,
+IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DataSource& batches,
                           const runtime::TokenCompression* compression) {
-  keys["train.threads"] = std::to_string(threads);
   keys[data_key] = batches.fingerprint();
   keys["train.accumulators"] = std::to_string(plan.parts());  // two directions always have separate sums of their own
   if (plan.has_experts()) keys["train.expert_accumulators"] = std::to_string(plan.expert_parts());
@@ -104,12 +103,6 @@ HeldOut held_out(const runtime::EvaluateConfig& evaluate, const DataSource& batc
     result.text += ", none of which has a next token in its document";
   }
   return result;
-}
-
-std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint) {
-  const auto& notes = checkpoint.meta().notes;
-  const auto found = notes.find("train.threads");
-  return found == notes.end() ? 0 : std::stoll(found->second);
 }
 
 runtime::BatchShape batch_shape(const runtime::TrainConfig& train, const runtime::DataConfig& data, const layers::ModelConfig& model) {

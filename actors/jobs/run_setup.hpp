@@ -20,7 +20,7 @@ namespace millrace::actors {
                                                  std::int64_t first_step);
 /// What a resumed run must have in common with the original: the identity keys of the config, the names and sizes of the data,
 /// and the division of gradient sums. The content of the data is compared separately (data_content.hpp).
-[[nodiscard]] IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DataSource& batches, std::int64_t threads,
+[[nodiscard]] IdentityKeys run_identity(IdentityKeys keys, const PipelinePlan& plan, const DataSource& batches,
                                         const runtime::TokenCompression* compression);
 /// Whether the run that wrote this identity held out none of its data. It is then resumed in the same way, even if data.held_out
 /// would split the data today.
@@ -33,8 +33,6 @@ struct HeldOut {
   std::string text;
 };
 [[nodiscard]] HeldOut held_out(const runtime::EvaluateConfig& evaluate, const DataSource& batches);
-/// The threads per rank of the run that wrote the checkpoint; 0 if they are not recorded.
-[[nodiscard]] std::int64_t noted_threads(const runtime::CheckpointReader& checkpoint);
 /// The state of the run that wrote the checkpoint beside parameters and their states; empty if it had none.
 [[nodiscard]] runtime::RunState run_state_of(const runtime::CheckpointReader& checkpoint);
 /// Where parameters and optimizer states of a rank come from.

@@ -15,9 +15,8 @@
 namespace millrace::actors {
 namespace {
 
-std::int64_t threads_of(std::int64_t requested, const PipelinePlan& plan, const runtime::CheckpointReader* recorded) {
+std::int64_t threads_of(std::int64_t requested, const PipelinePlan& plan) {
   if (requested > 0) return requested;
-  if (recorded != nullptr && noted_threads(*recorded) > 0) return noted_threads(*recorded);
   return std::max<std::int64_t>(1, cluster::usable_cores() / plan.ranks());
 }
 
@@ -36,7 +35,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
                          either(checkpoint_, later) != nullptr && held_nothing_out(either(checkpoint_, later)->meta().identity)),
                batch_shape(settings_.train, settings_.data, settings_.model)),
       compression_(open_compression(settings_.model, compression_source(settings_.data, settings_.model_from))),
-      threads_(static_cast<int>(threads_of(settings_.train.threads, plan_, either(checkpoint_, later)))) {
+      threads_(static_cast<int>(threads_of(settings_.train.threads, plan_))) {
   MILLRACE_CHECK(kernels::device_type(kernels::device_kind(settings_.device)).facts().host_readable, ExitCode::config, "actors.stepped_run",
                  "device = \"{}\", but stepping through a run needs its memory on the CPU; expected device = \"cpu\"", settings_.device);
   runtime::learning_rate(settings_.train).validate();
@@ -49,7 +48,7 @@ SteppedRun::SteppedRun(RunSettings settings, std::optional<runtime::CheckpointRe
 
 /// The data are hashed only if the checkpoint has a hash to compare with.
 void SteppedRun::check(const runtime::CheckpointReader& checkpoint) const {
-  auto identity = run_identity(settings_.identity.keys, plan_, batches_, threads_, compression_.get());
+  auto identity = run_identity(settings_.identity.keys, plan_, batches_, compression_.get());
   const auto begun = resumed_start_identity(settings_.train.start_from, recorded_start(checkpoint));
   if (!begun.empty()) identity[start_key] = begun;
   check_identity(settings_.identity, checkpoint, identity, batches_.files(), settings_.directory);

@@ -13,7 +13,7 @@ namespace millrace::actors {
 class SteppedRun {
  public:
   /// Begins with `checkpoint` or, without one, with the run's own beginning. In that case `later`, another checkpoint of the run,
-  /// identifies the run; it may be null. Threads per rank: train.threads, else those of the run, else a share of the cores.
+  /// identifies the run; it may be null. Threads per rank: train.threads, else a share of the cores.
   /// Errors: those of a training run's start; Error(checkpoint) if the run had other identity keys or data.
   SteppedRun(RunSettings settings, std::optional<runtime::CheckpointReader> checkpoint, const runtime::CheckpointReader* later = nullptr);
   SteppedRun(const SteppedRun&) = delete;

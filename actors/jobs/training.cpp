@@ -114,7 +114,7 @@ std::string start_identity_of(const runtime::TrainConfig& train, const RunBeginn
 /// Checks that the data of all processes, and of the run that is resumed, are the same. Returns the run's complete identity.
 IdentityKeys agree_on_identity(Session& session, const RunSettings& settings, const PipelinePlan& plan, const DataSource& batches,
                                const RunBeginning& beginning, const runtime::TokenCompression* compression, const RunDirectory* directory) {
-  auto identity = run_identity(settings.identity.keys, plan, batches, beginning.threads, compression);
+  auto identity = run_identity(settings.identity.keys, plan, batches, compression);
   if (directory != nullptr) {
     const auto begun = start_identity_of(settings.train, beginning, *directory);
     if (const auto* const checkpoint = directory->checkpoint()) check_resumed_start(*checkpoint, settings.train.start_from, begun);

@@ -37,8 +37,7 @@ void print_settings(const Side& left, const Side& right) {
   const auto& there = right.run.settings.identity.keys;
   for (const auto& [key, value] : left.run.settings.identity.keys) {
     const auto other = there.find(key);
-    if (key != "train.threads" && other != there.end() && other->second != value)
-      fmt::print("{} = {} here, {} there\n", key, value, other->second);
+    if (other != there.end() && other->second != value) fmt::print("{} = {} here, {} there\n", key, value, other->second);
   }
 }
 

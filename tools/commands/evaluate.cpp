@@ -272,7 +272,7 @@ int evaluate(const Arguments& arguments) {
   actors::Session session;
   EvaluationRequest request;
   session.prepare_together([&] { request = evaluation_request(arguments, session); });
-  return run_job(session, request.job, request.model, [&] { measure(session, request); });
+  return run_job(session, request.job, [&] { measure(session, request); });
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ int generate(const Arguments& arguments) {
   actors::Session session;
   GenerationRequest request;
   session.prepare_together([&] { request = generation_request(arguments, session); });
-  return run_job(session, request.job, request.model, [&] { write(session, request); });
+  return run_job(session, request.job, [&] { write(session, request); });
 }
 
 }  // namespace

@@ -25,10 +25,8 @@ struct OtherNumber {
 /// this also finds what differs in a run that has none.
 std::vector<OtherNumber> other_numbers(const actors::RunSettings& settings, const actors::RunSettings& recorded) {
   std::vector<OtherNumber> others;
-  for (const auto& change : configs::identity_changes(recorded.identity.keys, settings.identity.keys)) {
-    if (change.key == "train.threads" && change.recorded == "0") continue;  // automatic: the checkpoint has the number
+  for (const auto& change : configs::identity_changes(recorded.identity.keys, settings.identity.keys))
     others.push_back({change.key, change.recorded, change.current});
-  }
   const auto parts = [](const actors::PipelinePlan& plan) { return std::pair(plan.parts(), plan.expert_parts()); };
   if (!others.empty() || settings.identity.text == recorded.identity.text) return others;
   const auto now = parts(actors::make_plan(settings.plan_request())), was = parts(actors::make_plan(recorded.plan_request()));
@@ -77,17 +75,12 @@ RecordedRun recorded_run(const std::vector<std::string>& arguments, const char* 
 
 std::unique_ptr<actors::SteppedRun> run_before(const actors::RunSettings& settings, const std::string& directory, std::int64_t step) {
   std::optional<runtime::CheckpointReader> before;  // the newest of those before the step
-  std::optional<runtime::CheckpointReader> later;   // the newest of the others, which still identifies the run (its threads and data)
+  std::optional<runtime::CheckpointReader> later;   // the newest of the others, which still identifies the run (its data)
   for (const auto& checkpoint : runtime::list_checkpoints(directory)) {  // by step, ascending; damaged ones are left out
     if (!checkpoint.problem.empty()) continue;
     (static_cast<std::int64_t>(checkpoint.step) < step ? before : later).emplace(checkpoint.folder);
   }
-  const bool recorded = before || later;
-  auto run = std::make_unique<actors::SteppedRun>(settings, std::move(before), later ? &*later : nullptr);
-  if (!recorded && settings.train.threads == 0)
-    cluster::log_warning("{}: no checkpoint says how many threads per rank the run had; {} are used (train.threads)", directory,
-                         run->threads());
-  return run;
+  return std::make_unique<actors::SteppedRun>(settings, std::move(before), later ? &*later : nullptr);
 }
 
 }  // namespace millrace::tools

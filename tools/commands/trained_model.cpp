@@ -57,9 +57,7 @@ std::vector<Option> with_model_options(std::vector<Option> options) {
       {.name = "ranks", .value = "R", .help = "Ranks of the pipeline. Default: one per process."},
       {.name = "chunks", .value = "V", .help = "Stages per rank.", .fallback = "1"},
       {.name = "layout", .value = "LAYOUT", .help = "Layers of each stage, such as \"E t*2 | t H\"."},
-      {.name = "threads",
-       .value = "T",
-       .help = "Threads per rank; results are the same bits for the same T. Default: the checkpoint's, else cores / ranks."},
+      {.name = "threads", .value = "T", .help = "Threads per rank, on which no bits depend. Default: cores / ranks."},
       {.name = "average", .help = "Take the moving averages of a checkpoint's weights (train.average_decay), not their last values."}};
   options.insert(options.end(), model.begin(), model.end());
   return options;
@@ -146,10 +144,8 @@ std::string describe(const TrainedModel& model, const actors::ForwardJob& job) {
 namespace {
 
 /// Collective, also where only some processes have --threads; the session must be connected.
-void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors::Session& session) {
+void resolve_threads(actors::ForwardJob& job, actors::Session& session) {
   std::int64_t threads = job.threads;
-  if (threads == 0 && session.leads() && !model.checkpoint.empty())
-    threads = actors::noted_threads(runtime::CheckpointReader(model.checkpoint));
   if (threads == 0) threads = cluster::automatic_threads(session.topology(), session.launch(), cluster::usable_cores());
   const auto of_first = std::stoi(session.broadcast(std::to_string(threads)));
   if (job.threads == 0) job.threads = of_first;
@@ -157,10 +153,10 @@ void resolve_threads(actors::ForwardJob& job, const TrainedModel& model, actors:
 
 }  // namespace
 
-int run_job(actors::Session& session, actors::ForwardJob& job, const TrainedModel& model, const std::function<void()>& work) {
+int run_job(actors::Session& session, actors::ForwardJob& job, const std::function<void()>& work) {
   session.connect(static_cast<int>(job.request.pipeline.ranks), {});
   session.carry_out([&] {
-    resolve_threads(job, model, session);
+    resolve_threads(job, session);
     work();
   });
   return 0;

@@ -48,8 +48,8 @@ struct TrainedModel {
 /// "llama | 46.2k parameters | 4 layers, hidden 32, vocabulary 257 | fp32 | 2 ranks, E t*2 | t*2 H": a line for the user.
 [[nodiscard]] std::string describe(const TrainedModel& model, const actors::ForwardJob& job);
 
-/// Connects the processes, runs `work` and closes; an exception ends the job in all processes. The default number of threads is the
-/// checkpoint's, else this machine's cores divided by its ranks. Returns 0. Collective.
-int run_job(actors::Session& session, actors::ForwardJob& job, const TrainedModel& model, const std::function<void()>& work);
+/// Connects the processes, runs `work` and closes; an exception ends the job in all processes. The default number of threads is
+/// this machine's cores divided by its ranks. Returns 0. Collective.
+int run_job(actors::Session& session, actors::ForwardJob& job, const std::function<void()>& work);
 
 }  // namespace millrace::tools
