@@ -39,7 +39,7 @@ std::vector<IdentityChange> identity_changes(const std::map<std::string, std::st
   const Identity recorded = with_schedule_steps(stored);
   std::map<std::string, IdentityChange> all;
   for (const auto& [key, value] : recorded)
-    if (const Key* known = find_key(key); known == nullptr || known->mark == Mark::identity) all[key].recorded = value;
+    if (key != "train.threads") all[key].recorded = value;  // which identified runs as long as bits depended on it
   // A key that was introduced after the checkpoint was written had its default then.
   const RunConfig defaults;
   for (const auto& [key, value] : current)

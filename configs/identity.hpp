@@ -22,7 +22,7 @@ struct IdentityChange {
 };
 
 /// The differences between a checkpoint's identity and this run's, in order of their names. A key that was introduced after the
-/// checkpoint was written counts as having its default there; one that identified runs then and no longer does is passed over.
+/// checkpoint was written counts as having its default there; train.threads, which older checkpoints have, does not count.
 [[nodiscard]] std::vector<IdentityChange> identity_changes(const std::map<std::string, std::string>& recorded,
                                                            const std::map<std::string, std::string>& current);
 

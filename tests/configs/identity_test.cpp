@@ -56,7 +56,7 @@ TEST(Identity, OnlyTheResolvedValuesOfAPresetCount) {
 }
 
 /// A checkpoint from the time when bits depended on the threads of a rank.
-TEST(Identity, AKeyThatIdentifiesRunsNoLongerIsPassedOver) {
+TEST(Identity, ThreadsDoNotCount) {
   auto recorded = identity(load_text(small_run).config);
   EXPECT_FALSE(recorded.contains("train.threads"));
   recorded["train.threads"] = "2";
