@@ -41,7 +41,6 @@ void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tens
   MILLRACE_CHECK(options.bias == (bias != nullptr), ExitCode::internal, component, "a bias is {}, given {}",
                  options.bias ? "announced" : "not announced", bias != nullptr ? "one" : "none");
   if (bias != nullptr) check_operand(component, "bias", *bias, {experts, n}, {DType::f32});
-  MILLRACE_CHECK(options.tile > 0, ExitCode::internal, component, "a tile has {} rows, expected 1 or more", options.tile);
   table::grouped_matmul(context, a, b, offsets, c, options, scratch, bias);
 }
 

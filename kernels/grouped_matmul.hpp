@@ -15,28 +15,20 @@ struct GroupedMatmulOptions {
   bool transpose_b = false;  // each b[e] is [N, K], not [K, N]
   bool packed_b = false;     // each b[e] has the layout of kernels/packing.hpp, one after the other
   bool bias = false;         // an f32 [E, N]: row e is added to the results of group e before they are rounded
-  /// Rows of a group that a CPU multiplies at a time where products in fp32 are packed or rounded. No bits depend on it.
-  std::int64_t tile = 128;
 
   static constexpr auto members() {
     return std::tuple(member("transpose_b", &GroupedMatmulOptions::transpose_b), member("packed_b", &GroupedMatmulOptions::packed_b),
-                      member("bias", &GroupedMatmulOptions::bias), member("tile", &GroupedMatmulOptions::tile));
+                      member("bias", &GroupedMatmulOptions::bias));
   }
 };
-
-/// The tile for `rows` rows that are distributed over `groups` groups: small groups would be mostly padding with the large one. It follows
-/// from the sizes of the model and the batch, never from the counts of a step.
-[[nodiscard]] constexpr std::int64_t grouped_tile(std::int64_t rows, std::int64_t groups) noexcept {
-  return rows < 512 * groups ? 64 : 128;
-}
 
 /// c[r] = a[r] · op(b[e]) for the rows r of group e: offsets[e] ≤ r < offsets[e + 1], offsets i32 [E + 1] from 0 to at most R, increasing.
 /// Rows that come from several sources, arranged by source and then by expert, have offsets i32 [S·E + 1] of S·E groups: the groups s·E + e
 /// of every source s are multiplied by b[e].
 /// a [R, K] and b [E, K, N] or [E, N, K] of one dtype, f32 or bf16; c [R, N] of that dtype or f32; summed in fp32. **A row of c depends on
 /// its row of a, on b[e], the dtypes and the instruction set alone**: not on how many rows its group has, on its place in it, or on the
-/// thread count. Rows of a behind the last group reach no result, and those of c are not written. `bias` as options.bias says. E, K, N and
-/// the tile are at least 1. Throws Error(internal) if an operand does not fit, and if the offsets are not as above; a GPU reports wrong
+/// thread count. Rows of a behind the last group reach no result, and those of c are not written. `bias` as options.bias says. E, K and
+/// N are at least 1. Throws Error(internal) if an operand does not fit, and if the offsets are not as above; a GPU reports wrong
 /// offsets when its work is done, and computes with the nearest possible ones.
 void grouped_matmul(const ExecutionContext& context, const Tensor& a, const Tensor& b, const Tensor& offsets, const Tensor& c,
                     const GroupedMatmulOptions& options, Scratch scratch, const Tensor* bias = nullptr);

@@ -47,7 +47,7 @@ void fill(const Tensor& tensor, std::mt19937& random) {
 
 /// grouped_matmul with the stack of weights packed once.
 GroupedProduct own_product(const RowStabilityOptions& options, const Tensor& b) {
-  GroupedMatmulOptions form{.transpose_b = true, .packed_b = packs_operands(), .tile = options.tile};
+  GroupedMatmulOptions form{.transpose_b = true, .packed_b = packs_operands()};
   auto packed = std::make_shared<Buffer>(form.packed_b ? packed_bytes(b.shape, true, b.dtype) : 1);
   if (form.packed_b) {
     ThreadTeam team(1);
@@ -63,17 +63,17 @@ GroupedProduct own_product(const RowStabilityOptions& options, const Tensor& b) 
 
 using Counts = std::vector<std::int64_t>;
 
-/// As a router yields them: experts without rows, few rows, whole tiles, and now and then one with several tiles.
+/// As a router yields them: experts without rows, few rows, typically many, and now and then twice as many.
 Counts random_counts(std::mt19937& random, const RowStabilityOptions& options) {
   Counts counts;
-  const auto limit = static_cast<std::uint32_t>(options.tile);
+  const auto limit = static_cast<std::uint32_t>(options.rows);
   for (std::int64_t expert = 0; expert < options.experts; ++expert) {
     switch (random() % 5) {
       case 0:
         counts.push_back(0);
         break;
       case 1:
-        counts.push_back(options.tile);
+        counts.push_back(options.rows);
         break;
       case 2:
         counts.push_back(1 + random() % (2 * limit));

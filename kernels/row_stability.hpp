@@ -15,8 +15,8 @@ namespace millrace::kernels {
 struct RowStabilityOptions {
   DType dtype = DType::f32;  // of operands and results
   std::int64_t experts = 4, k = 1024, n = 128;
-  std::int64_t tile = GroupedMatmulOptions{}.tile;
-  int batches = 10;  // each with counts of its own, for every number of threads
+  std::int64_t rows = 128;  // that an expert typically gets
+  int batches = 10;         // each with counts of its own, for every number of threads
   std::uint32_t seed = 1;
 };
 

@@ -97,7 +97,7 @@ class Comparison {
     }
     Tensor first = b;
     first.shape = {hidden, width};
-    const GroupedMatmulOptions options{.transpose_b = transpose, .packed_b = packs, .tile = grouped_tile(rows_, experts_)};
+    const GroupedMatmulOptions options{.transpose_b = transpose, .packed_b = packs};
     const MatmulOptions dense{.transpose_b = transpose, .packed_b = packs};
     const Buffer scratch(grouped_matmul_scratch_bytes(a.shape, b.shape, dtype_, dtype_, options, context_.processor())),
         other(matmul_scratch_bytes(a.shape, first.shape, dtype_, dtype_, dense, context_.processor()));

@@ -38,6 +38,8 @@ void take_in_turn(std::atomic<std::int64_t>& next, Body&& body) {
 /// Largest number of columns that a thread computes at a time for all rows of a group, if the product copies b[e]:
 /// each column is then copied once for the whole group.
 constexpr std::int64_t kGroupColumns = 128;
+/// Rows of a group that a thread multiplies at a time otherwise, in fp32.
+constexpr std::int64_t kGroupRows = 128;
 
 /// A product without its number of rows, on which no bits depend: nothing is padded, and all rows of a group are multiplied at once if
 /// nothing is packed or rounded.
@@ -48,7 +50,7 @@ struct Problem {
 
   Problem(const Shape& a, const Shape& b, DType operands_, DType result_, const GroupedMatmulOptions& options_)
       : n(b[options_.transpose_b ? 1 : 2]), k(a[1]), operands(operands_), result(result_), options(options_) {
-    tile = part().in_bf16() ? kTileRows : options_.tile;
+    tile = part().in_bf16() ? kTileRows : kGroupRows;
   }
 
   /// Whether the product is computed in fp32 and rounded afterwards.

@@ -139,9 +139,7 @@ OwnExperts own_experts(const ProgramBuilder& builder, const ExpertsSpec& spec) {
   const runtime::ExpertGroup& group = builder.options().experts;
   check_group(group, spec);
   const std::int64_t count = spec.experts / group.members;
-  return {.count = count,
-          .slice = {.first = group.member * count, .whole = spec.experts},
-          .tile = kernels::grouped_tile(builder.tokens_count() * spec.route.experts_per_token, spec.experts)};
+  return {.count = count, .slice = {.first = group.member * count, .whole = spec.experts}};
 }
 
 ExpertRowCounts expert_rows(std::int64_t tokens, std::int64_t experts_per_token, std::int64_t experts, const runtime::ExpertGroup& group) {

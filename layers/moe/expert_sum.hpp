@@ -14,7 +14,6 @@ namespace millrace::layers {
 struct OwnExperts {
   std::int64_t count = 0;
   runtime::ExpertSlice slice;  // of weights and biases that have a part for each of them
-  std::int64_t tile = 0;       // rows that products multiply at a time: bits depend on it, so that it is the same in every group
 };
 /// Throws Error(config) if the group cannot share the experts of `spec`.
 [[nodiscard]] OwnExperts own_experts(const runtime::ProgramBuilder& builder, const ExpertsSpec& spec);

@@ -127,7 +127,7 @@ ValueId maxtext_experts(ProgramBuilder& builder, ValueId x, ValueId router_input
       if (spec.expert.bias)
         added = builder.parameter(path + "." + name + "_bias", {own.count, outputs},
                                   {.dtype = kernels::DType::f32, .active = active, .experts = own.slice});
-      return runtime::grouped_linear_input_major(builder, from, weight, offsets, module + "." + name, added, own.tile);
+      return runtime::grouped_linear_input_major(builder, from, weight, offsets, module + "." + name, added);
     };
     const ValueId gate = product(rows, "wi_0", width, inner), up = product(rows, "wi_1", width, inner);
     return {gate, up, product(gated(builder, spec.expert, gate, up, path, module + ".glu"), "wo", inner, width)};

@@ -55,7 +55,7 @@ class ExpertProjections {
     if (names_.storage == ExpertStorage::matrices) {
       weight = stack_of(fmt::format("{}.weight", name), {outputs, inputs}, {experts, outputs, inputs}, {});
       if (spec_.expert.bias) bias = stack_of(fmt::format("{}.bias", name), {outputs}, {experts, outputs}, kernels::DType::f32);
-      return runtime::grouped_linear(builder_, from, weight, offsets_, operation, bias, own_.tile);
+      return runtime::grouped_linear(builder_, from, weight, offsets_, operation, bias);
     }
     const std::string stack = experts_ + "." + name;
     if (spec_.expert.bias)
@@ -64,9 +64,9 @@ class ExpertProjections {
     if (names_.storage == ExpertStorage::stacks)
       return runtime::grouped_linear(builder_, from,
                                      builder_.parameter(stack, {experts, outputs, inputs}, {.active = active_, .experts = own_.slice}),
-                                     offsets_, operation, bias, own_.tile);
+                                     offsets_, operation, bias);
     weight = builder_.parameter(stack, {experts, inputs, outputs}, {.active = active_, .experts = own_.slice});
-    return runtime::grouped_linear_input_major(builder_, from, weight, offsets_, operation, bias, own_.tile);
+    return runtime::grouped_linear_input_major(builder_, from, weight, offsets_, operation, bias);
   }
 
   /// The tensors `name` of experts, each of shape `part`, as one parameter: `own` is the shape of those that the program computes.

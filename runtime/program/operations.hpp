@@ -44,13 +44,11 @@ ValueId linear(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_v
 ValueId linear_input_major(ProgramBuilder& builder, ValueId x, ValueId weight, std::string_view name);
 /// Products of experts, rows that are neighbours with one matrix each (kernels/grouped_matmul.hpp): rows[r] · weight[e]ᵀ (+ bias[e]) for
 /// the rows r of group e, offsets[e] ≤ r < offsets[e + 1]. rows [R, K], weight [E, N, K] as checkpoints store it, offsets i32 [E + 1], or
-/// [S·E + 1] for the groups of S sources, bias f32 [E, N] → [R, N] in the compute dtype. A CPU multiplies `tile` rows of a group at a time,
-/// on which bits depend; 0: kernels::grouped_tile of these rows and groups.
-ValueId grouped_linear(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name, ValueId bias = {},
-                       std::int64_t tile = 0);
+/// [S·E + 1] for the groups of S sources, bias f32 [E, N] → [R, N] in the compute dtype.
+ValueId grouped_linear(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name, ValueId bias = {});
 /// rows[r] · weight[e] (+ bias[e]): weight [E, K, N], inputs first, as GPT-OSS and Llama 4 store it.
 ValueId grouped_linear_input_major(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name,
-                                   ValueId bias = {}, std::int64_t tile = 0);
+                                   ValueId bias = {});
 /// x + bias: x [T, N], bias f32 [N].
 ValueId add_bias(ProgramBuilder& builder, ValueId x, ValueId bias, std::string_view name);
 /// x · weightᵀ with fp32 results, as the loss computes them, without gradient: logits for sampling and parity.

@@ -48,17 +48,17 @@ std::vector<std::int64_t> experts_of(const Counts& counts, std::int64_t rows) {
   return experts;
 }
 
-/// Counts as a router yields them: experts without rows, few rows, whole tiles and parts, and now and then one that gets many.
-Counts random_counts(std::mt19937& random, std::size_t experts, std::int64_t tile) {
+/// Counts as a router yields them: experts without rows, few rows, typically many, and now and then twice as many.
+Counts random_counts(std::mt19937& random, std::size_t experts, std::int64_t typical) {
   Counts counts;
   for (std::size_t e = 0; e < experts; ++e) {
-    const auto limit = static_cast<std::uint32_t>(tile);
+    const auto limit = static_cast<std::uint32_t>(typical);
     switch (random() % 5) {
       case 0:
         counts.push_back(0);
         break;
       case 1:
-        counts.push_back(tile * (1 + random() % 2));
+        counts.push_back(typical * (1 + random() % 2));
         break;
       case 2:
         counts.push_back(1 + random() % (3 * limit));
@@ -138,26 +138,26 @@ struct Experts {
 const std::vector<std::pair<DType, DType>> dtypes{{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}};
 
 struct GroupedCase {
-  std::int64_t n, k, tile;
+  std::int64_t n, k;
   Counts counts;
   std::int64_t behind;  // rows behind the last group
 };
 
-std::vector<GroupedMatmulOptions> all_options(std::int64_t tile) {
+std::vector<GroupedMatmulOptions> all_options() {
   std::vector<GroupedMatmulOptions> list;
   for (int flags = 0; flags < 8; ++flags)
     if ((flags & 2) == 0 || (packs_operands() && !on_device()))
-      list.push_back({.transpose_b = (flags & 1) != 0, .packed_b = (flags & 2) != 0, .bias = (flags & 4) != 0, .tile = tile});
+      list.push_back({.transpose_b = (flags & 1) != 0, .packed_b = (flags & 2) != 0, .bias = (flags & 4) != 0});
   return list;
 }
 
 TEST(GroupedMatmul, EveryRowIsMultipliedByItsExpertsMatrix) {
   const std::vector<GroupedCase> cases{
-      {1, 1, 128, {1}, 0},          {33, 17, 128, {5, 0, 131}, 4}, {70, 40, 16, {0, 0, 37, 0}, 0}, {16, 65, 32, {1, 2, 66, 0, 33}, 1},
-      {65, 8, 7, {0, 20, 7, 3}, 2}, {5, 3, 128, {0, 0}, 3}};
+      {1, 1, {1}, 0},   {33, 17, {5, 0, 131}, 4}, {70, 40, {0, 0, 37, 0}, 0}, {16, 65, {1, 2, 66, 0, 33}, 1}, {65, 8, {0, 20, 7, 3}, 2},
+      {5, 3, {0, 0}, 3}};
   for (const GroupedCase& at : cases)
     for (const auto& [operands, result] : dtypes)
-      for (const GroupedMatmulOptions& options : all_options(at.tile)) {
+      for (const GroupedMatmulOptions& options : all_options()) {
         SCOPED_TRACE(::testing::Message() << to_string(operands) << " to " << to_string(result) << ", n " << at.n << ", transpose "
                                           << options.transpose_b << ", packed " << options.packed_b << ", bias " << options.bias);
         const Experts product(operands, result, static_cast<std::int64_t>(at.counts.size()), at.n, at.k, options);
@@ -180,8 +180,8 @@ TEST(GroupedMatmul, EveryRowIsMultipliedByItsExpertsMatrix) {
 }
 
 /// Multiplies many seeded batches, whose rows are taken from a small pool, and compares every row with the one that its expert yields for
-/// the same row alone.
-void expect_rows_as_if_alone(const Experts& product, int batches, std::uint32_t seed) {
+/// the same row alone. `typical`: rows that an expert gets (random_counts).
+void expect_rows_as_if_alone(const Experts& product, std::int64_t typical, int batches, std::uint32_t seed) {
   constexpr std::int64_t pool = 24;
   ThreadTeam one(1), two(2), three(3);
   const std::array<ThreadTeam*, 3> teams{&one, &two, &three};
@@ -200,7 +200,7 @@ void expect_rows_as_if_alone(const Experts& product, int batches, std::uint32_t 
   }
   std::mt19937 random(seed);
   for (int batch = 0; batch < batches; ++batch) {
-    const Counts counts = random_counts(random, static_cast<std::size_t>(product.experts), product.options.tile);
+    const Counts counts = random_counts(random, static_cast<std::size_t>(product.experts), typical);
     const std::int64_t rows = total(counts) + random() % 3;
     const auto experts = experts_of(counts, rows);
     const Data a(product.operands, {rows, product.k}), previous(product.result, {rows, product.n}, 3);
@@ -225,22 +225,22 @@ void expect_rows_as_if_alone(const Experts& product, int batches, std::uint32_t 
 TEST(GroupedMatmul, ARowsBitsDependOnItsRowAndItsExpertAlone) {
   std::uint32_t seed = 1;
   for (const auto& [operands, result] : dtypes)
-    for (const GroupedMatmulOptions& options : all_options(16)) {
+    for (const GroupedMatmulOptions& options : all_options()) {
       SCOPED_TRACE(::testing::Message() << to_string(operands) << " to " << to_string(result) << ", transpose " << options.transpose_b
                                         << ", packed " << options.packed_b << ", bias " << options.bias);
-      expect_rows_as_if_alone(Experts(operands, result, 4, 70, 45, options), on_device() ? 3 : 30, seed++);
+      expect_rows_as_if_alone(Experts(operands, result, 4, 70, 45, options), 16, on_device() ? 3 : 30, seed++);
     }
 }
 
-TEST(GroupedMatmul, ARowsBitsDoNotDependOnItsPlaceInALargeTile) {
+TEST(GroupedMatmul, ARowsBitsDoNotDependOnItsPlaceInALargeGroup) {
   std::uint32_t seed = 100;
-  for (const std::int64_t tile : {7, 128})
+  for (const std::int64_t typical : {7, 128})
     for (const auto& [operands, result] : dtypes)
       for (const bool packed : {false, true})
         if (!packed || (packs_operands() && !on_device())) {
           SCOPED_TRACE(::testing::Message() << to_string(operands) << " to " << to_string(result) << ", packed " << packed << ", tile "
-                                            << tile);
-          expect_rows_as_if_alone(Experts(operands, result, 3, 96, 130, {.transpose_b = true, .packed_b = packed, .tile = tile}),
+                                            << typical);
+          expect_rows_as_if_alone(Experts(operands, result, 3, 96, 130, {.transpose_b = true, .packed_b = packed}), typical,
                                   on_device() ? 1 : 8, seed++);
         }
 }
@@ -279,7 +279,7 @@ TEST(GroupedMatmul, ARowsBitsDoNotDependOnItsPlaceInATileOfTensorCores) {
   std::uint32_t seed = 200;
   for (const DType result : {DType::bf16, DType::f32})
     for (const bool transpose : {false, true})
-      expect_rows_as_if_alone(Experts(DType::bf16, result, 3, 264, 72, {.transpose_b = transpose, .tile = 128}), 1, seed++);
+      expect_rows_as_if_alone(Experts(DType::bf16, result, 3, 264, 72, {.transpose_b = transpose}), 128, 1, seed++);
 }
 
 /// Rows of activations and of gradients, and the gradients of a weight and of a bias from them.
@@ -391,7 +391,7 @@ TEST(GroupedMatmul, RowsOfSeveralSourcesHaveTheBitsOfACallForEach) {
   std::mt19937 random(11);
   const std::int64_t experts = 4, sources = 3;
   for (const auto& [operands, result] : dtypes)
-    for (const GroupedMatmulOptions& options : all_options(16))
+    for (const GroupedMatmulOptions& options : all_options())
       for (const Implementation implementation : kImplementations) {
         const Experts product(operands, result, experts, random() % 2 == 0 ? 70 : 264, random() % 2 == 0 ? 45 : 72, options);
         const Counts counts = random_counts(random, static_cast<std::size_t>(sources * experts), 16);
@@ -495,7 +495,7 @@ TEST(GroupedMatmul, RowsOfNobodyAreNotRead) {
     Data a(dtype, {9, 20}, 1), b(dtype, {9, 24}, 2);
     for (std::int64_t i = 7 * 20; i < 9 * 20; ++i) a.set(i, nan);
     for (std::int64_t i = 7 * 24; i < 9 * 24; ++i) b.set(i, nan);
-    const Experts product(dtype, DType::f32, 2, 24, 20, {.tile = 4});
+    const Experts product(dtype, DType::f32, 2, 24, 20, {});
     const Data c = product.run(fast(team), a, {3, 4}, Data(DType::f32, {9, 24}));
     for (std::int64_t i = 0; i < c.elements(); ++i) ASSERT_TRUE(std::isfinite(c.get(i))) << i;
     const Gradients gradients(fast(team), dtype, 20, 24, {3, 4}, 0, &a, &b);
@@ -544,7 +544,7 @@ TEST(GroupedMatmul, AllocatesNothingLargeWhateverTheCounts) {
   std::mt19937 random(3);
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const bool packed : {false, true}) {
-      const Experts product(dtype, dtype, 4, 96, 130, {.transpose_b = true, .packed_b = packed, .tile = 32});
+      const Experts product(dtype, dtype, 4, 96, 130, {.transpose_b = true, .packed_b = packed});
       const Data a(dtype, {1000, 130}, 1), b(dtype, {1000, 96}, 2), c(dtype, {1000, 96}), weight(DType::f32, {4, 96, 130}),
           bias(DType::f32, {4, 96});
       const Buffer scratch(product.scratch_bytes((*a).shape, context)),
@@ -590,7 +590,6 @@ TEST(GroupedMatmul, RefusesWhatDoesNotFit) {
   EXPECT_EQ(product(a, b, good, narrow), internal);
   EXPECT_EQ(product(a, b, good, flat), internal);
   EXPECT_EQ(product(a, empty, good, c), internal);
-  EXPECT_EQ(product(a, b, good, c, {.tile = 0}), internal);
   EXPECT_EQ(product(a, b, good, c, {.bias = true}), internal);
   EXPECT_EQ(product(a, b, good, c, {}, &added), internal);
   EXPECT_EQ(product(a, b, good, c, {.bias = true}, &wrong), internal);

@@ -11,7 +11,7 @@ constexpr std::array threads{1, 2, 3};
 
 TEST(RowStability, NoRowDependsOnTheOthers) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const RowStability found = row_stability({.dtype = dtype, .k = 96, .n = 48, .tile = 32, .batches = 5}, threads);
+    const RowStability found = row_stability({.dtype = dtype, .k = 96, .n = 48, .rows = 32, .batches = 5}, threads);
     EXPECT_GT(found.rows, 100);
     EXPECT_EQ(found.different, 0) << found.first;
   }
@@ -30,7 +30,7 @@ void unstable(const ExecutionContext&, const Tensor& a, const Tensor&, const Ten
 
 TEST(RowStability, NamesARowThatDoes) {
   const std::array one{1};
-  const RowStability found = row_stability({.experts = 3, .k = 8, .n = 5, .tile = 32, .batches = 20}, one, unstable);
+  const RowStability found = row_stability({.experts = 3, .k = 8, .n = 5, .rows = 32, .batches = 20}, one, unstable);
   EXPECT_GT(found.different, 30);
   EXPECT_LT(found.different, found.rows) << "groups of fewer rows are as they should be";
   EXPECT_NE(found.first.find("f32, 1 thread: row 0 of the "), std::string::npos) << found.first;

@@ -368,25 +368,6 @@ TEST(ExpertGroup, RoundsNeedTheMemoryOfTheirRoom) {
     }
 }
 
-// Bits depend on the tile of a product, so it follows from the rows that one rank has for all experts.
-TEST(ExpertGroup, TilesAreThoseOfOneRank) {
-  for (const char* name : {"qwen3_moe", "maxtext mixtral"}) {
-    ModelConfig config = group_model(name);
-    config.experts = 8, config.experts_per_token = 3;
-    for (const int members : {1, 2, 8}) {
-      // 3 · 1365 rows are just less than 512 for each of 8 experts.
-      const auto program = build_stage(config, {.layer_count = 1}, {.sequence = 1365, .experts = {members, 0}});
-      int products = 0;
-      for (const runtime::Operation& operation : program.operations)
-        if (operation.rule->name().starts_with("grouped_linear")) {
-          EXPECT_EQ(operation.attributes.as<kernels::GroupedMatmulOptions>().tile, 64) << operation.name << " of " << members;
-          ++products;
-        }
-      EXPECT_EQ(products, 3) << name;
-    }
-  }
-}
-
 TEST(ExpertGroup, GroupsThatCannotShareTheExpertsAreRefused) {
   const auto refused = [](const ModelConfig& config, int members, const std::vector<std::string>& words) {
     tests::expect_error([&] { (void)build_stage(config, {.layer_count = 1}, {.experts = {members, 0}}); }, ExitCode::config, words);

@@ -30,9 +30,7 @@ class GroupedProduct : public OperationRule {
   explicit GroupedProduct(bool transpose_b) : transpose_b_(transpose_b) {}
 
   /// The attributes of its operations.
-  [[nodiscard]] GroupedMatmulOptions form(bool bias, std::int64_t tile) const {
-    return {.transpose_b = transpose_b_, .bias = bias, .tile = tile};
-  }
+  [[nodiscard]] GroupedMatmulOptions form(bool bias) const { return {.transpose_b = transpose_b_, .bias = bias}; }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs, const Attributes& attributes) const override {
     const auto& options = attributes.as<GroupedMatmulOptions>();
@@ -198,7 +196,7 @@ class GroupedInputMajorWeightGradient final : public GroupedWeightGradient {
 /// The gradients of both forward rules: operand 0 the rows, 1 the weight, 2 the offsets, 3 the bias.
 void add_input_gradient(GradientBuilder& builder, const GroupedProduct& rule) {
   if (!builder.wants(0)) return;
-  const auto options = rule.form(false, builder.forward().attributes.as<GroupedMatmulOptions>().tile);
+  const auto options = rule.form(false);
   builder.add_gradient(0, builder.append(rule, {builder.output_gradient(0), builder.input(1), builder.input(2)}, options, "dx")[0]);
 }
 
@@ -257,25 +255,23 @@ class GroupedLinearInputMajor final : public GroupedProduct {
   }
 };
 
-ValueId append_product(ProgramBuilder& builder, const GroupedProduct& rule, std::vector<ValueId> inputs, ValueId bias, std::int64_t tile,
+ValueId append_product(ProgramBuilder& builder, const GroupedProduct& rule, std::vector<ValueId> inputs, ValueId bias,
                        std::string_view name) {
-  if (tile == 0) tile = kernels::grouped_tile(builder.type(inputs[0]).shape[0], builder.type(inputs[2]).shape[0] - 1);
   if (bias.valid()) inputs.push_back(bias);
-  return builder.append(rule, std::move(inputs), rule.form(bias.valid(), tile), name)[0];
+  return builder.append(rule, std::move(inputs), rule.form(bias.valid()), name)[0];
 }
 
 }  // namespace
 
-ValueId grouped_linear(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name, ValueId bias,
-                       std::int64_t tile) {
+ValueId grouped_linear(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name, ValueId bias) {
   static const GroupedLinear rule;
-  return append_product(builder, rule, {rows, weight, offsets}, bias, tile, name);
+  return append_product(builder, rule, {rows, weight, offsets}, bias, name);
 }
 
 ValueId grouped_linear_input_major(ProgramBuilder& builder, ValueId rows, ValueId weight, ValueId offsets, std::string_view name,
-                                   ValueId bias, std::int64_t tile) {
+                                   ValueId bias) {
   static const GroupedLinearInputMajor rule;
-  return append_product(builder, rule, {rows, weight, offsets}, bias, tile, name);
+  return append_product(builder, rule, {rows, weight, offsets}, bias, name);
 }
 
 }  // namespace millrace::runtime

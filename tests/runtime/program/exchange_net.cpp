@@ -26,10 +26,10 @@ ForwardProgram exchange_net(const ExpertGroup& group, kernels::DType compute) {
   };
   const auto products = [&](ValueId rows, ValueId groups) {
     const auto wide = grouped_linear(b, rows, b.parameter("wide", {own, hidden, width}, slice()), groups, "wide",
-                                     b.parameter("wide.bias", {own, hidden}, slice(kernels::DType::f32)), 64);
+                                     b.parameter("wide.bias", {own, hidden}, slice(kernels::DType::f32)));
     b.label(wide, "mlpwi_0");
     const auto activated = activate(b, kernels::Activation::silu, wide, "silu");
-    return grouped_linear(b, activated, b.parameter("back", {own, width, hidden}, slice()), groups, "back", {}, 64);
+    return grouped_linear(b, activated, b.parameter("back", {own, width, hidden}, slice()), groups, "back");
   };
   const std::int64_t tokens = b.tokens_count(), most = group.members * tokens * std::min(chosen, own), mean = tokens * chosen;
   const std::int64_t room =

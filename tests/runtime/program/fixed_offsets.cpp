@@ -38,9 +38,9 @@ ValueId products_of_experts(ProgramBuilder& builder, ValueId x, bool input_major
   const auto offsets = fixed_offsets(builder, builder.batch("tokens"), "offsets");
   const auto product = input_major ? grouped_linear_input_major : grouped_linear;
   const auto wide = builder.parameter("wide", input_major ? kernels::Shape{3, 8, 5} : kernels::Shape{3, 5, 8});
-  const auto y = product(builder, x, wide, offsets, "wide", builder.parameter("wide.bias", {3, 5}, in_f32), 4);
+  const auto y = product(builder, x, wide, offsets, "wide", builder.parameter("wide.bias", {3, 5}, in_f32));
   const auto back = builder.parameter("back", input_major ? kernels::Shape{3, 5, 8} : kernels::Shape{3, 8, 5});
-  return product(builder, y, back, offsets, "back", {}, 128);
+  return product(builder, y, back, offsets, "back", ValueId{});
 }
 
 ValueId received_rows(ProgramBuilder& builder, ValueId x, const std::string& name) {

@@ -31,8 +31,8 @@ ForwardProgram program_of(bool input_major, DType compute, bool biased = true) {
     return builder.parameter(name, input_major ? kernels::Shape{3, inputs, outputs} : kernels::Shape{3, outputs, inputs});
   };
   const auto bias = biased ? builder.parameter("bias", {3, 70}, in_f32) : ValueId{};
-  const auto wide = product(builder, x, weight("wide", 70, 8), offsets, "wide", bias, 16);
-  const auto y = product(builder, wide, weight("back", 8, 70), offsets, "back", {}, 32);
+  const auto wide = product(builder, x, weight("wide", 70, 8), offsets, "wide", bias);
+  const auto y = product(builder, wide, weight("back", 8, 70), offsets, "back", ValueId{});
   builder.loss_term({.name = "lm_loss"},
                     linear_cross_entropy(builder, y, builder.parameter("head", {11, 8}), builder.batch("targets"), {}, "loss"));
   return builder.finish();
@@ -65,7 +65,7 @@ TEST(GroupedProducts, ReadTheirWeightsPackedInBothDirections) {
   }
 }
 
-TEST(GroupedProducts, GradientsHaveTheTileOfTheirForwardAndItsTransposition) {
+TEST(GroupedProducts, GradientsTransposeTheirForwardAndAddNoBias) {
   for (const bool input_major : {false, true}) {
     const ProgramSet set = differentiate(program_of(input_major, DType::f32), {});
     const auto options = [&](ProgramKind kind, const char* name) {
@@ -73,9 +73,7 @@ TEST(GroupedProducts, GradientsHaveTheTileOfTheirForwardAndItsTransposition) {
     };
     const auto wide = options(ProgramKind::forward, "wide"), wide_dx = options(ProgramKind::input_gradient, "wide.dx"),
                back_dx = options(ProgramKind::input_gradient, "back.dx");
-    EXPECT_EQ(wide.tile, 16);
-    EXPECT_EQ(wide_dx.tile, 16);
-    EXPECT_EQ(back_dx.tile, 32);
+    EXPECT_EQ(back_dx.transpose_b, input_major);
     EXPECT_EQ(wide.transpose_b, !input_major);
     EXPECT_EQ(wide_dx.transpose_b, input_major);
     EXPECT_TRUE(wide.bias);
@@ -111,9 +109,9 @@ TEST(GroupedProducts, ScratchIsThatOfTheKernel) {
     const bool packed = kernels::packs_operands();
     EXPECT_EQ(bytes(ProgramKind::forward, "wide"),
               kernels::grouped_matmul_scratch_bytes({8, 8}, {3, 70, 8}, dtype, dtype,
-                                                    {.transpose_b = true, .packed_b = packed, .bias = true, .tile = 16}, 3));
+                                                    {.transpose_b = true, .packed_b = packed, .bias = true}, 3));
     EXPECT_EQ(bytes(ProgramKind::input_gradient, "wide.dx"),
-              kernels::grouped_matmul_scratch_bytes({8, 70}, {3, 70, 8}, dtype, dtype, {.packed_b = packed, .tile = 16}, 3));
+              kernels::grouped_matmul_scratch_bytes({8, 70}, {3, 70, 8}, dtype, dtype, {.packed_b = packed}, 3));
     EXPECT_EQ(bytes(ProgramKind::weight_gradient, "wide.dw"), kernels::grouped_weight_gradient_scratch_bytes({8, 70}, {8, 8}, dtype, 3));
   }
 }
@@ -151,24 +149,6 @@ TEST(GroupedProducts, FastProgramsAgreeWithTheReference) {
           for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], gradients.at(key)[i], 2e-5) << key.first << " " << i;
       }
     }
-}
-
-TEST(GroupedProducts, TilesAreSmallIfAGroupHasFewRowsOnAverage) {
-  const auto tiles_of = [](std::int64_t rows) {
-    ProgramBuilder builder({DType::f32, 1, rows});
-    const auto x = builder.boundary_in(16);
-    const auto logits = linear(builder, to_f32(builder, x, "input"), builder.parameter("router", {3, 16}, in_f32), "logits");
-    const auto offsets = sort_by_expert(builder, route(builder, logits, {}, "route").experts, 3, "sort").offsets;
-    const auto up = grouped_linear(builder, x, builder.parameter("w", {3, 5, 16}), offsets, "up");
-    builder.set_boundary_out(grouped_linear_input_major(builder, up, builder.parameter("v", {3, 5, 16}), offsets, "down"));
-    const ProgramSet set = differentiate(builder.finish(), {});
-    std::vector<std::int64_t> tiles;
-    for (const char* name : {"up", "down"})
-      tiles.push_back(named(set, ProgramKind::forward, name).attributes.as<kernels::GroupedMatmulOptions>().tile);
-    return tiles;
-  };
-  EXPECT_EQ(tiles_of(3 * 512 - 1), (std::vector<std::int64_t>{64, 64}));
-  EXPECT_EQ(tiles_of(3 * 512), (std::vector<std::int64_t>{128, 128}));
 }
 
 TEST(GroupedProducts, WrongShapesNameTheOperationAndItsOperands) {
