@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max() - 1;
 
 std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream stream(line.substr(0, line.find('#')));
+  std::istringstream stream(line);
   std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
+  for (std::string word; stream >> word && !word.starts_with('#');) words.push_back(word);
   return words;
 }
 
@@ -28,12 +28,15 @@ std::vector<std::string> words_of(const std::string& line) {
 
 const std::vector<DebugSession::Command>& DebugSession::commands() {
   static const std::vector<Command> all{
-      {"step", "s", "[N]", "run N actions, in the recorded order over all ranks, and select the rank of the last one", 1,
-       &DebugSession::step},
+      {"step", "s", "[N]",
+       "run N actions, or segments of them where exchanges divide them, in the recorded order over all ranks, and select the rank of the "
+       "last one",
+       1, &DebugSession::step},
       {"next", "n", "[N]", "run until the selected rank has run N more actions", 1, &DebugSession::next},
-      {"op", "o", "[N]", "run N operations; begins the next action if none is running", 1, &DebugSession::operation},
+      {"op", "o", "[N]", "run N operations; before an action, the first of them only begins it", 1, &DebugSession::operation},
       {"run", "c", "", "run until a break point, or the end", 0, &DebugSession::go},
-      {"until", "u", "2F3 | step N", "run until that action, or the first one of that step, is next", 2, &DebugSession::until},
+      {"until", "u", "2F3 | step N",
+       "run until that action, or the first one of that step, is next; if it is already, until it is next again", 2, &DebugSession::until},
       {"back", "", "[N]", "go back N actions, by running again up to there", 1, &DebugSession::back},
       {"break", "b", "[step N] [stage N] [forward|backward|…] [microbatch N] [op NAME | layer N] | nan | when norm(layer 5) > 1e3",
        "set a break point; without arguments: list them", no_limit, &DebugSession::break_at},

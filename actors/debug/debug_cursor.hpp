@@ -6,6 +6,7 @@
 #include "actors/messages/messages.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/program/executor.hpp"
+#include "runtime/program/program.hpp"
 
 namespace millrace::actors {
 
@@ -18,5 +19,13 @@ struct DebugCursor {
   const runtime::OperationHook::Call* call = nullptr;  // if inside: the current operation
   bool after = false;                                  // whether that operation has run
 };
+
+/// Operations of the position's action, which must exist, that have run: up to the current one, else to the end of the action or, where
+/// exchanges divide it, of its segment. `programs` are those of the action's pass.
+[[nodiscard]] inline std::size_t operations_run(const runtime::ProgramSet& programs, const DebugCursor& standing) {
+  if (standing.inside && standing.call != nullptr) return standing.call->index + (standing.after ? 1 : 0);
+  const auto segments = programs.segments(runtime::program_of(standing.action->pass));
+  return segments.at(static_cast<std::size_t>(standing.action->segment)).end;
+}
 
 }  // namespace millrace::actors

@@ -139,12 +139,9 @@ bool DebugSession::until(const std::vector<std::string>& words) {
     goal_ = {Goal::before_step, step, standing_.rank, {}};
     return true;
   }
-  goal_ = {Goal::before_action, 0, standing_.rank, runtime::parse_action(words[1])};
-  const auto& lists = stepper_->plan().schedule.ranks;
-  const bool known = std::any_of(lists.begin(), lists.end(), [&](const auto& list) {
-    return std::any_of(list.begin(), list.end(), [&](const auto& action) { return runtime::to_string(action) == words[1]; });
-  });
-  MILLRACE_CHECK(known, ExitCode::usage, debugger, "{} is in no list of schedule {}", words[1], stepper_->plan().schedule.name);
+  const auto action = runtime::parse_action(words[1]);
+  static_cast<void>(rank_of(stepper_->plan(), action));  // throws if no rank has it
+  goal_ = {Goal::before_action, 0, standing_.rank, action};
   return true;
 }
 
@@ -187,11 +184,12 @@ bool DebugSession::stops_before(const actors::Execute& execute, runtime::RankId 
     stop(why);
     return true;
   };
-  if (goal_.kind == Goal::before_action && runtime::to_string(execute.action) == runtime::to_string(goal_.action)) return stand("");
+  const bool begins = execute.segment == 0;
+  if (goal_.kind == Goal::before_action && begins && execute.action == goal_.action) return stand("");
   if (goal_.kind == Goal::before_step && stepper_->step() + 1 == goal_.count && stepper_->position() == 0) return stand("");
   for (std::size_t index = 0; index < breakpoints_.size(); ++index) {
     const auto& point = breakpoints_[index];
-    if (point && point->of_actions() && point->matches(execute.action, stepper_->step()))
+    if (point && begins && point->of_actions() && point->matches(execute.action, stepper_->step()))
       return stand(fmt::format("break point {}: {}", index + 1, point->text()));
   }
   return false;

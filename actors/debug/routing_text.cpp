@@ -26,12 +26,11 @@ const runtime::Operation* route_of(const runtime::ProgramSet& programs, const ru
 
 /// Whether the current action is this stage's forward, and has not come as far as the value.
 bool is_to_come(const runtime::ProgramSet& programs, const DebugCursor& standing, runtime::ValueId value) {
-  if (!standing.inside || standing.call == nullptr || standing.action->pass != runtime::Pass::forward) return false;
+  if (standing.action->pass != runtime::Pass::forward) return false;
   const auto& program = programs.program(runtime::ProgramKind::forward);
   const auto writes = std::ranges::find_if(
       program, [&](const runtime::Operation& operation) { return std::ranges::find(operation.outputs, value) != operation.outputs.end(); });
-  const auto position = static_cast<std::size_t>(writes - program.begin());
-  return standing.after ? position > standing.call->index : position >= standing.call->index;
+  return static_cast<std::size_t>(writes - program.begin()) >= operations_run(programs, standing);
 }
 
 std::string counts_text(const runtime::ExpertLoad& load) {
@@ -76,7 +75,7 @@ std::string routing_text(const Stepper& stepper, const DebugCursor& standing, st
   for (std::size_t place = 0; place < stage.observations().size(); ++place) {
     const auto& observation = stage.observations()[place];
     if (observation.name != runtime::expert_load_name) continue;
-    text += fmt::format("{}, microbatch {}\n", observation.scope, action.action.microbatch);
+    text += fmt::format("{}, {} on rank {}\n", observation.scope, action.action, standing.rank);
     if (is_to_come(programs, standing, observation.value)) {
       text += fmt::format("  {} has not run yet in {}\n", programs.value(observation.value).name, action.action);
       continue;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "actors/debug/component.hpp"
 #include "kernels/base/check.hpp"
@@ -120,11 +122,26 @@ std::string operations_text(const actors::Stepper& stepper, const DebugCursor& s
 
 std::string operations_text(const actors::Stepper& stepper, const std::string& action_text) {
   const auto action = runtime::parse_action(action_text);
-  const auto& ranks = stepper.plan().schedule.ranks;
+  return program_text(stepper, action, rank_of(stepper.plan(), action), std::nullopt);
+}
+
+runtime::RankId rank_of(const PipelinePlan& plan, const runtime::Action& action) {
+  const auto& ranks = plan.schedule.ranks;
+  std::vector<std::int32_t> microbatches;  // for which the schedule has such an action
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    if (std::ranges::find(ranks[rank], action) != ranks[rank].end())
-      return program_text(stepper, action, runtime::RankId(static_cast<int>(rank)), std::nullopt);
-  fail(ExitCode::usage, debugger, "{} is in no list of schedule {}", action_text, stepper.plan().schedule.name);
+    for (const auto& other : ranks[rank]) {
+      if (other == action) return runtime::RankId(static_cast<int>(rank));
+      if (other.stage == action.stage && other.kind == action.kind) microbatches.push_back(other.microbatch.value);
+    }
+  const std::string copy = plan.stages() > plan.schedule.placement.model_stages() && action.stage.value < plan.stages()
+                               ? fmt::format(", of copy {},", plan.schedule.placement.replica_of(action.stage))
+                               : "";
+  std::ranges::sort(microbatches);
+  fail(ExitCode::usage, debugger, "{} is in no list of schedule {}: {}", action, plan.schedule.name,
+       action.stage.value >= plan.stages() ? fmt::format("stages are 0 to {}", plan.stages() - 1)
+       : microbatches.empty()              ? fmt::format("stage {}{} has no such actions", action.stage, copy)
+                                           : fmt::format("stage {}{} has it for {} {}", action.stage, copy,
+                                            microbatches.size() == 1 ? "microbatch" : "microbatches", fmt::join(microbatches, ", ")));
 }
 
 std::string standing_text(const actors::Stepper& stepper, const DebugCursor& standing) {

@@ -41,10 +41,12 @@ TensorFinder::TensorFinder(const actors::Stepper& stepper, const DebugCursor& st
 }
 
 void TensorFinder::add_weights() {
-  for (int index = 0; index < stepper_.plan().ranks(); ++index) {
-    const runtime::RankId id(index);
+  const auto of_rank = [&](runtime::RankId id) {
     for (const auto* stage : stepper_.rank(id).compute().stages()) add_weights(id, stage->shard());
-  }
+  };
+  of_rank(standing_.rank);
+  for (int index = 0; index < stepper_.plan().ranks(); ++index)
+    if (index != standing_.rank.value) of_rank(runtime::RankId(index));
 }
 
 void TensorFinder::add_weights(runtime::RankId rank, const runtime::StageShard& shard) {
@@ -78,8 +80,7 @@ void TensorFinder::add_values() {
   const auto& programs = stage.programs(action.pass);
   const auto& places = stage.plan(action.pass).placements;
   const auto& program = programs.program(runtime::program_of(action.pass));
-  const int at = standing_.inside && standing_.call != nullptr ? static_cast<int>(standing_.call->index) + (standing_.after ? 1 : 0)
-                                                               : static_cast<int>(program.size());
+  const int at = static_cast<int>(operations_run(programs, standing_));
   for (std::size_t index = 0; index < programs.values.size(); ++index) {
     const auto& value = programs.values[index];
     const runtime::ValueId id{static_cast<std::int32_t>(index)};
@@ -120,6 +121,21 @@ std::vector<NamedTensor> TensorFinder::weights() const {
   return found;
 }
 
+/// The stack of which this names an expert's part: as checkpoints do, "model.layers.1.mlp.experts.3.w1.weight", or as recordings do,
+/// "layers.1.mlp.up_proj#expert3". Empty for other names.
+std::string TensorFinder::whole_of(const std::string& name) const {
+  const std::string before = name.substr(0, name.find("#expert"));
+  if (before != name) return has(before) ? before : "";
+  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    const std::size_t end = name.find('.', dot + 1);
+    const std::string number = name.substr(dot + 1, end - dot - 1);
+    if (end == std::string::npos || number.empty() || number.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string stack = name.substr(0, dot) + name.substr(end);
+    if (has(stack)) return stack;
+  }
+  return "";
+}
+
 /// Describes where a value that is not in the current action's program is produced, or suggests the nearest name.
 std::string TensorFinder::elsewhere(const std::string& name) const {
   for (int rank = 0; rank < stepper_.plan().ranks(); ++rank) {
@@ -136,6 +152,7 @@ std::string TensorFinder::elsewhere(const std::string& name) const {
       }
     }
   }
+  if (const auto whole = whole_of(name); !whole.empty()) return fmt::format(": it is a part of {}", whole);
   const auto meant = did_you_mean(name, names());
   return meant.empty() ? "; `ops` lists the values of an action, `stats` the weights" : meant;
 }
@@ -168,7 +185,7 @@ NamedTensor TensorFinder::find(const std::string& name) const {
       ends = 1;
       break;
     }
-    if (!ends_in_name(entry)) continue;
+    if (!ends_in_name(entry) || (found != nullptr && found->named.name == entry.named.name)) continue;  // another rank's experts
     found = &entry;
     ++ends;
   }

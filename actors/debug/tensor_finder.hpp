@@ -39,6 +39,7 @@ class TensorFinder {
   void add_weights();
   void add_weights(runtime::RankId rank, const runtime::StageShard& shard);
   void add_values();
+  [[nodiscard]] std::string whole_of(const std::string& name) const;
   [[nodiscard]] std::string elsewhere(const std::string& name) const;
   void check_parts(const std::string& name) const;
   struct Entry {

@@ -195,11 +195,36 @@ TEST(Experts, TheDebuggerShowsTheRouting) {
                             "until 1F2\nbreak stage 1 forward op layers.1.mlp.sort\nrun\nshow routing\ndelete all\nstep\nrank 1\n"
                             "show routing 63\nuntil 2F1\nuntil 1B1\nnext\nshow routing 5\n");
   ASSERT_EQ(result.code, 0) << result.err << result.out;
-  expect_parts(answer(result.out, "show routing"), {"layers.1, microbatch 2", "layers.1.mlp.load has not run yet in 1F2"});
+  expect_parts(answer(result.out, "show routing"), {"layers.1, 1F2 on rank 1", "layers.1.mlp.load has not run yet in 1F2"});
   const auto after = answer(result.out, "show routing 63");
-  expect_parts(after, {"layers.1, microbatch ", "  expert       0      1      2      3      4      5\n", "  tokens ", "  entropy ",
+  expect_parts(after, {"layers.1, 1F2 on rank 1\n", "  expert       0      1      2      3      4      5\n", "  tokens ", "  entropy ",
                        "% of an even choice; hottest expert ", "  token 63: expert ", " with weight 0."});
-  expect_parts(answer(result.out, "show routing 5"), {"layers.1, microbatch ", "  token 5: expert ", ", expert "});
+  expect_parts(answer(result.out, "show routing 5"), {"layers.1, 1B1 on rank 1\n", "  token 5: expert ", ", expert "});
+}
+
+// Between two segments of an action, what the later ones compute is not there yet, though the step before left it in memory.
+TEST(Experts, TheDebuggerShowsNothingThatASegmentHasNotComputed) {
+  const TemporaryFolder folder;
+  const auto result = debug(folder, "until step 2\nstep\nshow routing\nuntil 0F2\nshow routing 1\nrank 2\nstats experts.w1\n",
+                            {"pipeline.ranks=2", "mesh.expert=2", "train.accumulators=2"});
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  expect_parts(result.out, {": 2 copies (2 share their experts) of 2 ranks, schedule 1f1b, "});
+  expect_parts(answer(result.out, "step"), {"after 0F0 on rank 0", "segment 0 of "});
+  expect_parts(answer(result.out, "show routing"),
+               {"layers.0, 0F0 on rank 0\n  expert  ", "layers.1, 0F0 on rank 0\n  layers.1.mlp.load has not run yet in 0F0\n"});
+  expect_parts(answer(result.out, "show routing 1"),
+               {"layers.0, 0F0 on rank 0\n  expert  ", "layers.1, 0F0 on rank 0\n  expert  ", "  token 1: expert "});
+  const auto refused = [&](const std::string& command, const Words& parts) {
+    const auto other = debug(folder, command + "\n", {"pipeline.ranks=2", "mesh.expert=2", "train.accumulators=2"});
+    expect_failure(other, ExitCode::usage, parts);
+  };
+  refused("step\nprint layers.1.mlp.route.experts", {"layers.1.mlp.route.experts is written by operation ", " of 0F0, which has not run"});
+  refused("until 0F1", {"0F1 is in no list of schedule 1f1b: stage 0, of copy 0, has it for microbatches 0, 2"});
+  refused("until 4F0", {"4F0 is in no list of schedule 1f1b: stages are 0 to 3"});
+  refused("until 0W0", {"0W0 is in no list of schedule 1f1b: stage 0, of copy 0, has no such actions"});
+  refused("print model.layers.1.block_sparse_moe.experts.3.w1.weight",
+          {"it is a part of model.layers.1.block_sparse_moe.experts.w1.weight"});
+  refused("step\nprint layers.1.mlp.gate_proj#expert3", {"it is a part of layers.1.mlp.gate_proj"});
 }
 
 TEST(Experts, TheDebuggerNamesWhatWasMeant) {

@@ -40,9 +40,9 @@ int debug(const Arguments& parsed) {
   const auto& plan = stepped.plan();
   MILLRACE_CHECK(stepped.first_step() < settings.train.steps, ExitCode::usage, debug_component,
                  "the checkpoint is of step {}, expected one before train.steps = {}", stepped.first_step(), settings.train.steps);
-  fmt::print("{}: {}, schedule {}, layout {}, {} per step, {} per rank\n", layers::family_title(plan.model), counted(plan.ranks(), "rank"),
-             plan.schedule.name, plan.layout_text(), counted(plan.schedule.microbatches, "microbatch"),
-             counted(stepped.threads(), "thread"));
+  fmt::print("{}: {}{}, schedule {}, layout {}, {} per step, {} per rank\n", layers::family_title(plan.model), plan.copies_text(),
+             counted(plan.schedule.placement.positions(), "rank"), plan.schedule.name, plan.layout_text(),
+             counted(plan.schedule.microbatches, "microbatch"), counted(stepped.threads(), "thread"));
 
   actors::DebugSession debugging(stepped.setup(), std::move(reader));
   session = &debugging;
