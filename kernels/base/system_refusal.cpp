@@ -3,10 +3,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <fstream>
 #include <latch>
-#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -46,12 +46,10 @@ std::string thread_limits() {
   return text + (text.empty() ? "" : "; ") + "its control group may have a limit as well (pids.max)";
 }
 
-/// Start-up of one thread takes address space for its stack, and its first allocation may take more.
-void allocate_once() {
-  const auto memory = std::make_unique<std::vector<char>>(64);
-  volatile char* first = memory->data();
-  *first = 1;
-}
+/// What a thread takes beside its stack before it can report an error: its first small allocation may begin a heap of its own.
+struct FirstMemory {
+  std::vector<char> small = std::vector<char>(64), large = std::vector<char>(std::size_t{1} << 20);
+};
 
 }  // namespace
 
@@ -73,13 +71,19 @@ Error as_error(const std::exception& error, const char* component) {
 
 void check_threads_start(int threads, const char* component, const char* user) {
   std::latch all(threads);
+  std::atomic<bool> has_memory{true};
   std::vector<std::thread> started;
   started.reserve(static_cast<std::size_t>(threads));
   for (int thread = 0; thread < threads; ++thread) {
     try {
-      started.emplace_back([&all] {
-        allocate_once();
-        all.arrive_and_wait();
+      started.emplace_back([&all, &has_memory] {
+        try {
+          const FirstMemory memory;
+          all.arrive_and_wait();
+        } catch (const std::bad_alloc&) {
+          has_memory = false;
+          all.count_down();
+        }
       });
     } catch (const std::system_error&) {
       all.count_down(threads - thread);
@@ -88,6 +92,7 @@ void check_threads_start(int threads, const char* component, const char* user) {
     }
   }
   for (auto& one : started) one.join();
+  if (!has_memory) throw as_error(std::bad_alloc(), component);
 }
 
 }  // namespace millrace
