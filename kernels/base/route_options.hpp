@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/base/options.hpp"
@@ -16,14 +18,26 @@ inline constexpr float min_weight_sum = 1e-20F;
 /// The score of an expert for a token, as a function φ of the token's logits: the logit itself, its share in the softmax over all experts,
 /// its sigmoid, or √(log(1 + eᵘ)).
 enum class RouterScore : std::uint8_t { logit, softmax, sigmoid, sqrt_softplus };
+[[nodiscard]] constexpr const char* to_string(RouterScore score) noexcept {
+  constexpr std::array names = {"logit", "softmax", "sigmoid", "sqrt_softplus"};
+  return names[static_cast<std::size_t>(score)];
+}
 
 /// The use of a bias per expert: none; added to the scores when experts are chosen, and not to their weights (Wang et al., arXiv
 /// 2408.15664); or part of the score.
 enum class RouterBias : std::uint8_t { none, choice, score };
+[[nodiscard]] constexpr const char* to_string(RouterBias bias) noexcept {
+  constexpr std::array names = {"none", "choice", "score"};
+  return names[static_cast<std::size_t>(bias)];
+}
 
 /// The weight of a chosen expert before it is normalised and scaled: its score, the softmax over the scores of the chosen ones, or the
 /// sigmoid of its score.
 enum class RouterWeight : std::uint8_t { score, softmax, sigmoid };
+[[nodiscard]] constexpr const char* to_string(RouterWeight weight) noexcept {
+  constexpr std::array names = {"score", "softmax", "sigmoid"};
+  return names[static_cast<std::size_t>(weight)];
+}
 
 /// How a router chooses the experts of a token and weighs their results. The rules of all families are combinations of these.
 struct RouteOptions {

@@ -57,6 +57,8 @@ class Attributes {
   static std::string text_of(const Value& value) {
     if constexpr (std::ranges::range<Value>)
       return fmt::format("{}", fmt::join(value, ","));
+    else if constexpr (requires { to_string(value); })
+      return std::string(to_string(value));
     else
       return fmt::format("{:g}", static_cast<double>(value));
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/base/route_options.hpp"
 #include "tests/support/expect_error.hpp"
 
 namespace millrace::runtime::testing {
@@ -62,6 +63,8 @@ TEST(Attributes, PrintEveryMemberInOrder) {
   EXPECT_EQ(Attributes{}.text(), "");
   EXPECT_EQ(Attributes(NormOptions{.round_first = false}).text(), "epsilon=1e-05 round_first=0");
   EXPECT_EQ(Attributes(PartOptions{{8, 4}}).text(), "widths=8,4");
+  const auto route = Attributes(kernels::RouteOptions{.score = kernels::RouterScore::sqrt_softplus}).text();
+  EXPECT_NE(route.find(" score=sqrt_softplus bias=none "), std::string::npos) << route;
 }
 
 TEST(Attributes, AreEqualWhereEveryMemberIs) {
