@@ -148,7 +148,7 @@ TEST(Plan, CountsExchangesAndWeavesWhereThatHidesThem) {
                      "model.layers=4", "--costs", costs, "--schedules", "1f1b", "--out", folder / "plan.toml", "--overwrite"},
                     more));
     EXPECT_EQ(result.code, 0) << result.err;
-    expect_parts(result.out, {", weave " + weave + "\n"});
+    expect_parts(result.out, {", weave " + weave + "\n", "(mpirun -np 8)", " for each of 8 ranks on one host", ": millrace train "});
     expect_parts(read_file(folder / "plan.toml"), {"\nweave = \"" + weave + "\"\n"});
     return number_in(result.out, "a step of ([0-9.]+) ms");
   };

@@ -166,6 +166,7 @@ void print_head(const Planning& planning) {
                          : fmt::format("layer {}", layer),
          costs.parts.layers[layer]);
   line("head", costs.parts.head);
+  if (!alike && firsts.size() < layers) fmt::print("each layer that is not listed costs as much as one before it\n");
 }
 
 /// Steps and speeds from costs in doubt are not shown.
@@ -190,27 +191,27 @@ void print_ranks(const Planning& planning, const actors::PlannedRun& uniform, co
   for (std::size_t rank = 0; rank < plan.idle.size(); ++rank)
     fmt::print("{:>5}  {:>14} {:>12}  {:>14} {:>12}\n", rank, idle(uniform.idle[rank]), runtime::bytes_text(uniform.bytes[rank]),
                idle(plan.idle[rank]), runtime::bytes_text(plan.bytes[rank]));
-  if (plan.idle.size() > 1)
-    fmt::print("memory is that of a process for each rank (mpirun -np {}); ranks that share one need less\n", plan.idle.size());
+  if (const auto ranks = planning.config.ranks(); ranks > 1)
+    fmt::print("memory is that of a process for each rank (mpirun -np {}); ranks that share one need less{}\n", ranks,
+               planning.config.mesh.copies() > 1 ? "; the ranks of every copy need as much" : "");
 }
 
 /// Without --memory no layout is excluded for its memory, but this machine's memory is printed.
-void print_room(const actors::PlannedRun& plan) {
+void print_room(const actors::PlannedRun& plan, std::int64_t ranks) {
   const auto bounds = cluster::memory_bounds(cluster::HostFiles::of_this_host());
   if (bounds.empty()) return;
   const auto& bound = bounds.front();
-  const auto ranks = plan.bytes.size();
+  const auto share = bound.free / static_cast<std::uint64_t>(ranks);
   fmt::print("\nmemory    no limit was given; here {} are free, {} for each of {} on one host: {}\n", runtime::bytes_text(bound.free),
-             runtime::bytes_text(bound.free / ranks), counted(ranks, "rank"), bound.source);
-  if (plan.max_bytes() > bound.free / ranks)
-    fmt::print("          the fullest rank takes {}: --memory {} plans for this host\n", runtime::bytes_text(plan.max_bytes()),
-               bound.free / ranks);
+             runtime::bytes_text(share), counted(ranks, "rank"), bound.source);
+  if (plan.max_bytes() > share)
+    fmt::print("          the fullest rank takes {}: --memory {} plans for this host\n", runtime::bytes_text(plan.max_bytes()), share);
 }
 
 void print_choice(const Planning& planning, const actors::PlanResult& result) {
   const auto& plan = result.runs.front();
   print_ranks(planning, result.uniform, plan);
-  if (!planning.search.memory) print_room(plan);
+  if (!planning.search.memory) print_room(plan, planning.config.ranks());
   const auto& train = planning.config.train;
   fmt::print("\nplan      {}, {}, {} per rank, rematerialize {}{}\n", plan.layout, plan.schedule, counted(plan.chunks, "chunk"),
              plan.policy_text(), planning.config.mesh.expert > 1 ? ", weave " + plan.weave : "");
@@ -269,6 +270,14 @@ std::string plan_file(const Planning& planning, const actors::PlanResult& result
   return text;
 }
 
+/// The arguments that a run by the plan needs, too: all but the keys that the plan decides.
+std::string undecided(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words)
+    if (!word.starts_with("pipeline.") && !word.starts_with("rematerialize.")) text += word + " ";
+  return text;
+}
+
 int plan(const Arguments& parsed) {
   const auto scale = read_scale(parsed);
   const auto error = read_error(parsed);
@@ -286,7 +295,7 @@ int plan(const Arguments& parsed) {
   if (scale && planning.believed()) print_scale(*scale, planning.search.request, result.runs.front());
   if (file.empty()) return 0;
   runtime::write_text_file(file, plan_file(planning, result));
-  fmt::print("wrote     {}: millrace train RUN.toml {}\n", file, file);
+  fmt::print("wrote     {}: millrace train {}{}\n", file, undecided(parsed.positional()), file);
   return 0;
 }
 
