@@ -35,6 +35,12 @@ class Checker {
   [[nodiscard]] const std::string& place(const char* key) const { return run_.settings.at(key).origin.place; }
   [[nodiscard]] std::string text(const char* key) const { return to_text(run_.settings.at(key).value); }
 
+  /// "model.experts = 0 (command line)": another key, with its place if it was given somewhere.
+  [[nodiscard]] std::string other(const char* key) const {
+    const auto& origin = run_.settings.at(key).origin;
+    return fmt::format("{} = {}{}", key, text(key), origin.layer == Layer::built_in ? "" : fmt::format(" ({})", origin.place));
+  }
+
   /// "[configs.check] run.toml:3:1: train.accumulators = 3, which …"
   template <class... Arguments>
   void want(bool holds, const char* key, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
@@ -91,7 +97,7 @@ class Checker {
                      "{} is not given: name a model with model.preset or model.from, or give all its sizes", key);
       if (!known) return;
     }
-    want(model.heads % model.kv_heads == 0, "model.kv_heads", "which does not divide model.heads = {}", model.heads);
+    want(model.heads % model.kv_heads == 0, "model.kv_heads", "which does not divide {}", other("model.heads"));
     want(run_.given("model.head_dim") || model.qk_rope_head_dim > 0 || model.hidden_size % model.heads == 0, "model.heads",
          "which does not divide model.hidden_size = {} (and model.head_dim is not given)", model.hidden_size);
     want(model.head_dim >= 2 && model.head_dim % 2 == 0, "model.head_dim", "expected an even number (rotary embedding rotates pairs)");
@@ -107,9 +113,9 @@ class Checker {
   void layers_of_kinds() const {
     const auto& model = config_.model;
     const auto fits = [&](std::size_t entries) { return static_cast<std::int64_t>(entries) <= model.layers; };
-    want(fits(model.layer_kinds.size()), "model.layer_types", "expected at most model.layers = {}", model.layers);
-    want(fits(model.layer_positions.size()), "model.layer_positions", "expected at most model.layers = {}", model.layers);
-    want(fits(model.mlp_kinds.size()), "model.mlp_layer_types", "expected at most model.layers = {}", model.layers);
+    want(fits(model.layer_kinds.size()), "model.layer_types", "expected at most {}", other("model.layers"));
+    want(fits(model.layer_positions.size()), "model.layer_positions", "expected at most {}", other("model.layers"));
+    want(fits(model.mlp_kinds.size()), "model.mlp_layer_types", "expected at most {}", other("model.layers"));
     const auto any = [&](layers::LayerKind kind) { return std::ranges::find(model.layer_kinds, kind) != model.layer_kinds.end(); };
     const bool slides = any(layers::LayerKind::sliding), chunks = any(layers::LayerKind::chunked);
     want(!slides || model.sliding_window > 0, "model.sliding_window", "expected 1 or more, model.layer_types has sliding layers");
@@ -133,15 +139,15 @@ class Checker {
     const auto& model = config_.model;
     const bool sparse = std::ranges::find(model.mlp_kinds, layers::MlpKind::sparse) != model.mlp_kinds.end();
     want(!sparse || model.experts > 0, "model.experts", "expected 1 or more, model.mlp_layer_types has sparse layers");
-    want(model.experts == 0 || model.experts_per_token >= 1, "model.experts_per_token", "expected 1 to model.experts = {}", model.experts);
-    want(model.experts_per_token <= model.experts, "model.experts_per_token", "expected at most model.experts = {}", model.experts);
-    want(model.first_dense_layers <= model.layers, "model.first_dense_layers", "expected at most model.layers = {}", model.layers);
-    want(model.experts % model.routing_groups == 0, "model.routing_groups", "expected a divisor of model.experts = {}", model.experts);
-    want(model.kept_routing_groups <= model.routing_groups, "model.kept_routing_groups", "expected at most model.routing_groups = {}",
-         model.routing_groups);
+    want(model.experts == 0 || model.experts_per_token >= 1, "model.experts_per_token", "expected 1 to {}", other("model.experts"));
+    want(model.experts_per_token <= model.experts, "model.experts_per_token", "expected at most {}", other("model.experts"));
+    want(model.first_dense_layers <= model.layers, "model.first_dense_layers", "expected at most {}", other("model.layers"));
+    want(model.experts % model.routing_groups == 0, "model.routing_groups", "expected a divisor of {}", other("model.experts"));
+    want(model.kept_routing_groups <= model.routing_groups, "model.kept_routing_groups", "expected at most {}",
+         other("model.routing_groups"));
     const std::int64_t choices = model.experts / model.routing_groups * model.kept_routing_groups;
-    want(model.experts_per_token <= choices, "model.experts_per_token", "expected at most the {} experts of {} groups", choices,
-         model.kept_routing_groups);
+    want(model.experts_per_token <= choices, "model.experts_per_token", "expected at most the {} of {}", counted(choices, "expert"),
+         counted(model.kept_routing_groups, "group"));
     for (const auto& [key, weight] :
          {std::pair{"train.balance_loss", config_.train.balance_loss}, {"train.router_z_loss", config_.train.router_z_loss}})
       want(weight == 0 || model.experts > 0, key, "but the model has no experts: model.experts = 0");
@@ -288,11 +294,15 @@ class Checker {
   }
 
   /// The common divisor of two numbers that is nearest to a third; of two the smaller.
-  static std::int64_t divisor(std::int64_t one, std::int64_t other, std::int64_t wanted) {
-    std::int64_t nearest = 1;
-    for (std::int64_t each = 1; each <= std::min(one, other); ++each)
-      if (one % each == 0 && other % each == 0 && std::abs(each - wanted) < std::abs(nearest - wanted)) nearest = each;
-    return nearest;
+  static std::string divisor(std::int64_t one, std::int64_t other, std::int64_t wanted) {
+    std::vector<std::int64_t> nearest{1};
+    for (std::int64_t each = 2; each <= std::min(one, other); ++each) {
+      const std::int64_t nearer = std::abs(nearest.front() - wanted) - std::abs(each - wanted);
+      if (one % each != 0 || other % each != 0 || nearer < 0) continue;
+      if (nearer > 0) nearest.clear();
+      nearest.push_back(each);
+    }
+    return fmt::format("{}", fmt::join(nearest, " or "));
   }
 
   void rest() const {

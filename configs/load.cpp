@@ -210,6 +210,8 @@ void read_table(const toml::table& table, const std::string& prefix, const std::
     } else if (const toml::table* inner = node.as_table(); inner != nullptr && (!inner->empty() || is_section(name))) {
       read_table(*inner, name + ".", file, layer, settings);
     } else {
+      MILLRACE_CHECK(layer != Layer::preset || find_key("model." + name) == nullptr, ExitCode::config, load_component,
+                     "{}: {} = {} in no section, expected [model] above it", place, name, spelled(node));
       MILLRACE_CHECK(!is_section(name), ExitCode::config, load_component, "{}: {} = {}, expected a section: [{}], and its keys below it",
                      place, name, spelled(node), name);
       refuse_name(name, place);

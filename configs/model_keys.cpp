@@ -15,6 +15,8 @@ namespace {
 using namespace binding;
 using enum Mark;
 
+constexpr double most_experts = 4096;  // kernels::max_experts; tests/configs/schema_test.cpp compares them
+
 /// Adds the keys of one rotation, the `member` of the model: with the prefix "model.rope" or, for sliding layers,
 /// "model.rope_local". Keys of the same name mean the same in both.
 void rope_keys(std::vector<Key>& keys, const std::string& prefix, layers::RopeConfig layers::ModelConfig::*member) {
@@ -408,9 +410,9 @@ void model_keys(std::vector<Key>& keys) {
                  "default: the family's."));
   keys.push_back(between(bind("model.experts", identity, "Experts of a layer, from which its router chooses. 0: every layer has one MLP.",
                               MEMBER(model.experts)),
-                         0, 1 << 16));
-  keys.push_back(
-      between(bind("model.experts_per_token", identity, "Experts that compute on a token.", MEMBER(model.experts_per_token)), 0, 1 << 16));
+                         0, most_experts));
+  keys.push_back(between(bind("model.experts_per_token", identity, "Experts that compute on a token.", MEMBER(model.experts_per_token)), 0,
+                         most_experts));
   keys.push_back(between(
       bind("model.moe_intermediate_size", identity, "Width of an expert. 0: model.intermediate_size.", MEMBER(model.moe_intermediate_size)),
       0, 1 << 24));

@@ -63,7 +63,7 @@ TEST(Check, RefusesValuesThatContradictEachOther) {
        {"model.sliding_window = 4, but no layer has a sliding window"}},
       {"more experts of a token than experts",
        {"model.family=mixtral", "model.experts=4", "model.experts_per_token=5"},
-       {"model.experts_per_token = 5, expected at most model.experts = 4"}},
+       {"model.experts_per_token = 5, expected at most model.experts = 4 (command line)"}},
       {"experts of which a token has none",
        {"model.family=mixtral", "model.experts=4"},
        {"model.experts_per_token = 0, expected 1 to model.experts = 4"}},

@@ -93,6 +93,9 @@ TEST(Presets, HoldSizesAlone) {
                {"mine.toml:2:7", "train.steps in a preset, expected only the model's sizes"});
   const auto nested = folder.write("nested.toml", "model.preset = 'tiny'\n");
   expect_error([&] { (void)load_text("data.text = 'x'\n", {"model.preset=" + nested}); }, ExitCode::config, {"model.preset in a preset"});
+  const auto bare = folder.write("bare.toml", "layers = 1\nexperts = 8\n");  // experts is also a section of run descriptions
+  expect_error([&] { (void)load_text("data.text = 'x'\n", {"model.preset=" + bare}); }, ExitCode::config,
+               {"bare.toml:2:1: experts = 8 in no section, expected [model] above it"});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "kernels/base/route_options.hpp"
 #include "runtime/optimizers/optimizer_config.hpp"
 
 namespace millrace::configs {
@@ -53,6 +54,10 @@ TEST(Schema, HasTheKeysThatScriptsRelyOn) {
            std::ranges::any_of(runtime::optimizer_choices, [&](const auto& choice) { return choice.reads(key.name); });
   };
   EXPECT_LE(std::ranges::count_if(schema(), [&](const Key& key) { return !grows(key); }), 72);
+}
+
+TEST(Schema, HasRoomForAsManyExpertsAsRoutersHave) {
+  for (const char* key : {"model.experts", "model.experts_per_token"}) EXPECT_EQ(find_key(key)->most, kernels::max_experts);
 }
 
 TEST(Schema, NamesAreUniqueInFilesAndEnvironment) {

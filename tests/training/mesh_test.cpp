@@ -240,7 +240,7 @@ TEST(Mesh, RefusesWhatItsCopiesCannotShare) {
          "expected a multiple of the 8 replicas of 4 copies (each has 2 directions); nearest legal: mesh.data = 2");
   expect(refusal({"mesh.data=3"}), "train.microbatches = 8, expected a multiple of the 3 copies (mesh.data)");
   expect(refusal({"mesh.expert=2"}), "mesh.expert = 2, but the model has no experts, expected 1");
-  expect(refusal({"mesh.data=4", "mesh.expert=3"}), "mesh.expert = 3, expected a divisor of mesh.data = 4; nearest legal: 2");
+  expect(refusal({"mesh.data=4", "mesh.expert=3"}), "mesh.expert = 3, expected a divisor of mesh.data = 4; nearest legal: 2 or 4");
   expect(refusal({"mesh.date=2"}), "mesh.data");
   expect(refusal({"mesh.data=2", "mesh.shard=gradients"}), "expected train.leaf = \"microbatch\"");
   expect(refusal({"train.leaf=microbatch"}), "train.accumulators = 4");

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/route_options.hpp"
 #include "layers/formats/hugging_face/config.hpp"
 
 namespace millrace::layers {
@@ -11,7 +12,8 @@ void read_expert_branch(runtime::JsonReader& reader, const HuggingFaceClass& fil
   if (!file.expert_branch) return;
   // All keys are read even if the block is off, so that none of them counts as unknown.
   const bool enabled = reader.boolean("enable_moe_block").value_or(false);
-  const auto experts = reader.integer("num_experts", 0, 1 << 16), top_k = reader.integer("top_k_experts", 0, 1 << 16);
+  const auto experts = reader.integer("num_experts", 0, kernels::max_experts),
+             top_k = reader.integer("top_k_experts", 0, kernels::max_experts);
   // Older files call the width expert_intermediate_size.
   const bool is_old = !reader.has("moe_intermediate_size") && reader.has("expert_intermediate_size");
   const char* width_key = is_old ? "expert_intermediate_size" : "moe_intermediate_size";

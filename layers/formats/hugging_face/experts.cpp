@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/route_options.hpp"
 #include "layers/formats/hugging_face/config.hpp"
 
 namespace millrace::layers {
@@ -11,7 +12,7 @@ namespace {
 /// The number of experts, under either of its names: version 5 writes the first where older files of the same class have the second.
 std::int64_t read_count(runtime::JsonReader& reader, const HuggingFaceExperts& experts) {
   constexpr const char* names[] = {"num_local_experts", "num_experts"};
-  const auto local = reader.integer(names[0], 0, 1 << 16), other = reader.integer(names[1], 0, 1 << 16);
+  const auto local = reader.integer(names[0], 0, kernels::max_experts), other = reader.integer(names[1], 0, kernels::max_experts);
   if (local && other && *local != *other) reader.refuse(names[1], fmt::format("which contradicts {} = {}", names[0], *local));
   return local ? *local : other.value_or(experts.count);
 }
@@ -59,7 +60,7 @@ void read_experts(runtime::JsonReader& reader, const HuggingFaceClass& file, Mod
   if (!file.experts) return;
   const HuggingFaceExperts& experts = *file.experts;
   model.experts = read_count(reader, experts);
-  const std::int64_t per_token = reader.integer("num_experts_per_tok", 1, 1 << 16).value_or(experts.per_token);
+  const std::int64_t per_token = reader.integer("num_experts_per_tok", 1, kernels::max_experts).value_or(experts.per_token);
   const std::int64_t size = experts.has_size ? reader.integer("moe_intermediate_size", 1, 1 << 24).value_or(experts.size) : 0;
   const std::int64_t shared =
       experts.shared > 0 ? reader.integer("shared_expert_intermediate_size", 1, 1 << 24).value_or(experts.shared) : 0;

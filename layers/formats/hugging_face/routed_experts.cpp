@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/route_options.hpp"
 #include "layers/formats/hugging_face/config.hpp"
 
 namespace millrace::layers {
@@ -15,7 +16,7 @@ using runtime::JsonReader;
 std::int64_t read_routed_count(JsonReader& reader, std::int64_t missing) {
   std::optional<std::int64_t> count;
   for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"}) {
-    const auto found = reader.integer(key, 1, 1 << 16);
+    const auto found = reader.integer(key, 1, kernels::max_experts);
     if (found && count && *found != *count) reader.refuse(key, fmt::format("which contradicts n_routed_experts = {}", *count));
     if (!count) count = found;
   }
