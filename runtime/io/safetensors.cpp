@@ -16,7 +16,8 @@ constexpr std::size_t scratch_bytes = std::size_t{1} << 20;
 
 std::string read_header_bytes(const File& file, ExitCode code) {
   const auto size = file.size();
-  MILLRACE_CHECK(size >= 8, code, safetensors_component, "{}: {}, expected 8 or more", file.path(), byte_count(size));
+  MILLRACE_CHECK(size >= 8, code, safetensors_component, "{}: {}, expected 8 or more: the file was cut short", file.path(),
+                 byte_count(size));
   std::uint8_t field[8];
   file.read_at(0, std::as_writable_bytes(std::span(field)), code);
   std::uint64_t length = 0;

@@ -100,6 +100,8 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
   for (const auto& file_name : file_names) {
     const auto path = join_path(folder, file_name);
     check_link(folder, path, code_);
+    MILLRACE_CHECK(kind_of(path) != PathKind::missing, code_, tensor_folder_component, "{}: No such file, but {} names it", path,
+                   index_path);
     adopt(std::make_unique<SafetensorsFile>(path, code_));
     for (const auto& tensor : files_.back()->tensors()) {
       const auto listed = map.find(tensor.name);

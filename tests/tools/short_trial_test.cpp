@@ -80,6 +80,7 @@ TEST_F(ShortTrial, AConstantRateNeedsItsWarmUpAlone) {
 // All of its steps were warm-up, so that with the warm-up of before any number of steps leaves their rates as they are.
 TEST_F(ShortTrial, AWarmUpAloneGoesOnByTheRateOfTheWholeRun) {
   ASSERT_EQ(train({"train.steps=1"}).code, 0);
+  EXPECT_EQ(advised(train({"train.steps=1"}).out, "a larger train.steps with ", "continues it)"), Words{"train.warmup_steps=1"});
   const auto whole = train({});
   expect_failure(whole, ExitCode::checkpoint, {"to keep the rates of the steps that were made"});
   EXPECT_EQ(advised(whole.err, "Set ", "to keep"), Words{"train.warmup_steps=1"});

@@ -121,9 +121,14 @@ int export_model_folder(const std::string& path, std::string out, const std::str
   const auto read_weight = [&](const char* key, bool exported) {
     const auto found = identity.find(key);
     const double weight = found == identity.end() ? 0 : std::stod(found->second);
-    if (weight > 0 && !exported)
-      print_warnings(std::vector{fmt::format("{}/config.json: {} has no key for {} = {}: it is not exported", out,
-                                             maxtext ? "MaxText" : "transformers", key, weight)});
+    if (weight <= 0 || exported) return weight;
+    const bool weighs_another = !maxtext && std::string_view(key) == "train.balance_loss";
+    print_warnings(std::vector{
+        weighs_another
+            ? fmt::format("{}/config.json: {} = {} is not exported: router_aux_loss_coef weighs the balance of all layers taken together",
+                          out, key, weight)
+            : fmt::format("{}/config.json: {} has no key for {} = {}: it is not exported", out, maxtext ? "MaxText" : "transformers", key,
+                          weight)});
     return weight;
   };
   config.losses = {.z_loss = read_weight("train.z_loss", maxtext),

@@ -52,6 +52,7 @@ std::string reason_of_absence(const Side& left, const Side& right) {
   if (const auto gathers = [](const auto& run) { return run.mesh.shard == "parameters" && run.train.dtype == "bf16"; };
       gathers(here) != gathers(there))
     reasons.emplace_back("of bf16 weights that are divided nobody has all in fp32 (mesh.shard = parameters)");
+  if (reasons.empty() && here.model.experts > 0) reasons.emplace_back("an expert has no values where it got no rows");
   if (here.internal_metrics != there.internal_metrics)
     reasons.emplace_back("statistics of layers are recorded too (run.record_internal_metrics)");
   return reasons.empty() ? "" : fmt::format(": {}", fmt::join(reasons, "; "));

@@ -122,16 +122,17 @@ std::string continuation_of(const configs::LoadedRun& run) {
   const auto& train = run.config.train;
   const auto rate = runtime::learning_rate(train);
   const bool decays = train.decay != "constant" && train.decay != "rsqrt" && (!train.decay.starts_with("wsd") || train.decay_steps > 0);
-  if (decays && rate.at(train.steps) == 0)
+  const bool warms_up = train.warmup_steps >= train.steps;  // then the rates so far are those of a run of any length
+  if (decays && !warms_up && rate.at(train.steps) == 0)
     return fmt::format("its learning rate has ended at 0: train.start_from={} and another run.directory begin a run with its weights",
                        run.config.directory);
   std::string keys;
-  if (decays && train.schedule_steps == 0) keys += key_and_value(configs::schedule_key, std::to_string(train.steps));
+  if (decays && train.schedule_steps == 0 && !warms_up) keys += key_and_value(configs::schedule_key, std::to_string(train.steps));
   for (const auto& key : run.shortened) keys += key_and_value(key, configs::to_text(run.settings.at(key).value));
   std::string text = "a larger train.steps";
   if (!keys.empty()) text += " with" + keys;
   text += " continues it";
-  if (decays && rate.at(train.steps) == rate.at(rate.steps))
+  if (decays && !warms_up && rate.at(train.steps) == rate.at(rate.steps))
     text += fmt::format(" at the rate that it ended with, {:.6g}", rate.at(train.steps));
   return text;
 }
