@@ -48,7 +48,7 @@ struct StandardBlocks {
 /// Returns `keys` plus the sizes of linear attention.
 [[nodiscard]] std::vector<std::string_view> linear_attention_keys(std::vector<std::string_view> keys);
 
-/// Returns `keys` plus the keys that every family with experts has: how many there are, and how many a token has.
+/// Returns `keys` plus the keys that every family with experts has: how many there are, how many a token has, and their capacity.
 [[nodiscard]] std::vector<std::string_view> expert_keys(std::vector<std::string_view> keys);
 
 /// The keys that every family with latent attention reads: its ranks and widths, the one rotation of all layers, the activation.
