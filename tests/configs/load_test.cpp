@@ -45,7 +45,8 @@ TEST(Load, ATrialOfAFewStepsShortensTheWarmUp) {
             std::string::npos)
       << trial.warnings[0];
   EXPECT_NE(trial.settings.at("train.warmup_steps").origin.place.find("run.toml:5:1, shortened for train.steps = 5"), std::string::npos);
-  EXPECT_EQ(load_text(text, {"train.steps=40"}).config.train.warmup_steps, 40) << "it fits";
+  EXPECT_EQ(load_text(text, {"train.steps=41"}).config.train.warmup_steps, 40) << "it fits";
+  EXPECT_EQ(load_text(text, {"train.steps=40"}).config.train.warmup_steps, 4) << "the rate would never fall";
   // Warm-up and decay share the steps.
   const auto decay = load_text(text + "decay = \"wsd\"\ndecay_steps = 60\n", {"train.steps=20"});
   EXPECT_EQ(decay.config.train.decay_steps, 2);
