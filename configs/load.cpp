@@ -442,7 +442,7 @@ void shorten_schedule(const Settings& described, LoadedRun& run) {
   const bool decays = train.decay.starts_with("wsd");
   if (origin.layer <= Layer::file || train.schedule_steps > 0) return;
   const std::int64_t needed = train.warmup_steps + (decays ? train.decay_steps : 0);
-  if (needed < train.steps || (decays && needed == train.steps)) return;  // a cosine that is warm-up alone does not fit
+  if (needed < train.steps || (decays && needed == train.steps)) return;  // a rate that only rises does not fit
   const auto steps = described.find("train.steps");
   const auto planned = steps == described.end() ? RunConfig().train.steps : std::get<std::int64_t>(steps->second.value);
   if (planned <= train.steps) return;

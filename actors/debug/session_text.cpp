@@ -115,9 +115,8 @@ std::string operations_text(const actors::Stepper& stepper, const DebugCursor& s
   const auto& programs = stepper.rank(standing.rank).compute().stage(action->action.stage).programs(action->pass);
   const auto segments = programs.segments(runtime::program_of(action->pass));
   const auto& segment = segments.at(static_cast<std::size_t>(action->segment));
-  std::size_t at = standing.behind ? segment.end : segment.first;
-  if (standing.call != nullptr) at = standing.call->index + (standing.after ? 1 : 0);
-  return program_text(stepper, action->action, standing.rank, at);
+  const bool begun = standing.action && action == &*standing.action;
+  return program_text(stepper, action->action, standing.rank, begun ? operations_run(programs, standing) : segment.first);
 }
 
 std::string operations_text(const actors::Stepper& stepper, const std::string& action_text) {

@@ -8,6 +8,7 @@
 #include "actors/debug/component.hpp"
 #include "kernels/base/check.hpp"
 #include "kernels/base/nearest.hpp"
+#include "runtime/program/expert_slices.hpp"
 
 namespace millrace::actors {
 namespace {
@@ -124,8 +125,7 @@ std::vector<NamedTensor> TensorFinder::weights() const {
 /// The stack of which this names an expert's part: as checkpoints do, "model.layers.1.mlp.experts.3.w1.weight", or as recordings do,
 /// "layers.1.mlp.up_proj#expert3". Empty for other names.
 std::string TensorFinder::whole_of(const std::string& name) const {
-  const std::string before = name.substr(0, name.find("#expert"));
-  if (before != name) return has(before) ? before : "";
+  if (const auto named = runtime::named_expert(name)) return has(std::string(named->tensor)) ? std::string(named->tensor) : "";
   for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
     const std::size_t end = name.find('.', dot + 1);
     const std::string number = name.substr(dot + 1, end - dot - 1);

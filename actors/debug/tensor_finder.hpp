@@ -32,7 +32,7 @@ class TensorFinder {
   [[nodiscard]] bool has(const std::string& name) const;
   /// All names that find() accepts at this position.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Weights and gradients of all ranks.
+  /// Weights and gradients of all ranks, those of the selected one first.
   [[nodiscard]] std::vector<NamedTensor> weights() const;
 
  private:

@@ -15,7 +15,7 @@ namespace millrace {
 /// The error of a thread that the system refused, such as "thread 2 of 4", with the limits that may be the reason.
 [[nodiscard]] Error refused_thread(const std::string& which, const char* component);
 
-/// Throws Error(memory) unless this process can run `threads` more threads at once, each of which allocates memory. It starts them and
+/// Throws Error(memory) unless this process can run `threads` more threads at once, each of which allocates 1 MiB. It starts them and
 /// lets them end. For libraries that end the process, or wait for ever, if one of their threads is refused. `user`: whose threads they
 /// are, such as "the actor system".
 void check_threads_start(int threads, const char* component, const char* user);
